@@ -1,0 +1,54 @@
+# Everything runs in .venv, made from pyproject.toml and constraints.txt; nothing else is needed
+# but Python >= 3.11 (choose it with `make PYTHON=python3.12 ...`).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup lint test test-all demo format clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make test      format, lint, types and the fast tests"
+	@echo "make test-all  the same with the slow tests"
+	@echo "make demo      check, show and draw library grammars"
+	@echo "make format    rewrite the sources in the house style"
+	@echo "make clean     remove .venv, caches and everything built"
+
+setup: $(STAMP)
+
+# torch goes first and alone, so that the build the machine offers (CPU or CUDA) is taken.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev,draw]"
+	@touch $@
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest -n 2
+
+test-all: lint
+	$(BIN)/pytest -n 2 -m "slow or not slow"
+
+demo: $(STAMP)
+	@mkdir -p demo
+	$(BIN)/fggc check pcfg
+	$(BIN)/fggc show hmm
+	$(BIN)/fggc draw pcfg -o demo/pcfg.svg
+	$(BIN)/fggc explain F112
+	@echo "the picture is in $(CURDIR)/demo/pcfg.svg"
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist demo *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov
+	find fgg compiler runtime grammars tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,236 @@
+"""Factors: signatures, ranks, values and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from fgg.attributes import check_attribute
+from fgg.compiler import syntax
+from fgg.compiler.scope import Scope
+from fgg.compiler.syntax import Name
+from fgg.diagnostics import Label, did_you_mean
+from fgg.domains import value_index
+from fgg.grammar import Attribute, Factor, Grammar, Reference, Sized
+from fgg.index import Expr
+from fgg.values import (
+    AttributeValue,
+    Call,
+    Constant,
+    Eye,
+    Load,
+    Nested,
+    Number,
+    Sparse,
+    Table,
+    Uniform,
+    Value,
+    Word,
+)
+
+
+def resolve_factor(statement: syntax.FactorDecl, scope: Scope) -> Factor | None:
+    """A factor; None, and the name marked as broken, if its signature is wrong."""
+    name = statement.name
+    given = scope.domain_names(statement.given or ())
+    over = scope.domain_names(statement.over)
+    if statement.given is not None and not statement.over:
+        scope.report.add(
+            "F138",
+            f"factor `{name.text}` is a distribution over nothing",
+            statement.signature_span,
+            "nothing stands right of the arrow",
+            help="name the domains that it is a distribution over, or drop the arrow",
+        )
+        over = None
+    if given is None or over is None:
+        scope.broken.add(name.text)
+        return None
+    domains = given + over
+    attributes = [_attribute(a, scope) for a in statement.attributes]
+    return Factor(
+        name=name.text,
+        domains=domains,
+        given=None if statement.given is None else len(given),
+        rank=_rank(statement, len(domains), scope),
+        value=None if statement.value is None else _value(statement.value, domains, scope),
+        attributes=tuple(a for a in attributes if a is not None),
+        span=name.span,
+    )
+
+
+def _rank(statement: syntax.FactorDecl, arity: int, scope: Scope) -> Expr | None:
+    node = statement.rank
+    if node is None:
+        return None
+    if isinstance(node, syntax.NameRef) and node.name.text in scope.domains:
+        shape = scope.domains[node.name.text].shape
+        if scope.domains[node.name.text].rank and isinstance(shape, Sized):
+            return shape.size.at(node.span)
+    rank = scope.expr(node)
+    if rank is None:
+        return None
+    if arity < 2:
+        scope.report.add(
+            "F139",
+            f"factor `{statement.name.text}` touches {arity} node{'s' * (arity != 1)}: "
+            "a rank needs two or more",
+            node.span,
+            help="drop the `rank` clause",
+        )
+        return None
+    value = rank.evaluate(scope.size_values)
+    if value is None or value < 1:
+        scope.report.add("F139", f"a rank of {value}", node.span, "it must be at least 1")
+        return None
+    return rank
+
+
+def _value(node: syntax.ValueSyntax, domains: Sequence[str], scope: Scope) -> Value | None:
+    if isinstance(node, syntax.NumberLiteral):
+        number = _number(node, scope)
+        return None if number is None else Constant(number)
+    if isinstance(node, syntax.ListLiteral):
+        entries = _nested(node, scope)
+        return None if entries is None else Table(entries)
+    if isinstance(node, syntax.MapLiteral):
+        return _sparse(node, domains, scope)
+    if isinstance(node, syntax.WordLiteral):
+        simple: Mapping[str, Value] = {"uniform": Uniform(), "eye": Eye()}
+        if node.name.text in simple:
+            return simple[node.name.text]
+        if node.name.text.lower() in ("nan", "inf", "infinity"):
+            scope.report.add("F127", f"`{node.name.text}` is not a weight", node.span)
+            return None
+    if isinstance(node, syntax.CallLiteral) and node.name.text == "load":
+        path = node.arguments[0] if len(node.arguments) == 1 and not node.keywords else None
+        if isinstance(path, syntax.StringLiteral):
+            return Load(path.text, scope.folder)
+    scope.report.add(
+        "F132",
+        "this is not a value for a factor",
+        node.span,
+        help="values are numbers, lists, maps by domain values, `uniform`, `eye` "
+        'and `load("file.npy")`',
+    )
+    return None
+
+
+def _number(node: syntax.NumberLiteral, scope: Scope) -> Number | None:
+    sign = -1 if node.negative else 1
+    if node.denominator is not None:
+        if int(node.denominator) == 0:
+            scope.report.add("F127", "a division by zero", node.span)
+            return None
+        return sign * Fraction(node.digits) / int(node.denominator)
+    number = sign * float(node.digits)
+    if number in (float("inf"), float("-inf")):
+        scope.report.add("F127", "this number is too large for a weight", node.span)
+        return None
+    return number + 0.0  # no negative zeros
+
+
+def _nested(node: syntax.ValueSyntax, scope: Scope) -> Nested | None:
+    if isinstance(node, syntax.NumberLiteral):
+        return _number(node, scope)
+    if isinstance(node, syntax.ListLiteral):
+        items = [_nested(item, scope) for item in node.items]
+        return None if None in items else tuple(item for item in items if item is not None)
+    scope.report.add("F132", "a list of weights holds numbers and lists", node.span)
+    return None
+
+
+def _sparse(node: syntax.MapLiteral, domains: Sequence[str], scope: Scope) -> Value | None:
+    grammar = Grammar(
+        start=Reference(label=""),
+        sizes=tuple(scope.sizes.values()),
+        domains=tuple(scope.domains.values()),
+    )
+    entries: dict[tuple[int, ...], Number] = {}
+    good = True
+
+    def walk(item: syntax.ValueSyntax, prefix: tuple[int, ...]) -> None:
+        nonlocal good
+        if len(prefix) == len(domains):
+            number = _number(item, scope) if isinstance(item, syntax.NumberLiteral) else None
+            if number is None:
+                good = False
+                if not isinstance(item, syntax.NumberLiteral):
+                    scope.report.add("F125", "a weight was expected here", item.span)
+            else:
+                entries[prefix] = number
+            return
+        if not isinstance(item, syntax.MapLiteral):
+            good = False
+            scope.report.add(
+                "F125",
+                f"a map by the values of `{domains[len(prefix)]}` was expected here",
+                item.span,
+                help=f"the factor has {len(domains)} nodes, so maps are nested that deep",
+            )
+            return
+        good &= walk_map(item, prefix)
+
+    def walk_map(item: syntax.MapLiteral, prefix: tuple[int, ...]) -> bool:
+        domain = domains[len(prefix)]
+        known = value_index(grammar, domain)
+        seen: dict[str, Name] = {}
+        right = True
+        for key, inner in item.entries:
+            if key.text not in known:
+                right = False
+                scope.report.add(
+                    "F129",
+                    f"domain `{domain}` has no value `{key.text}`",
+                    key.span,
+                    help=did_you_mean(key.text, known),
+                )
+            elif key.text in seen:
+                right = False
+                scope.report.add(
+                    "F130",
+                    f"`{key.text}` is given twice",
+                    key.span,
+                    labels=[Label(seen[key.text].span, "first here")],
+                )
+            else:
+                seen[key.text] = key
+                walk(inner, (*prefix, known[key.text]))
+        return right
+
+    try:
+        walk(node, ())
+    except OverflowError:
+        scope.report.add("F131", "a domain of this factor is too large for a map", node.span)
+        return None
+    return Sparse(tuple(sorted(entries.items()))) if good else None
+
+
+def _attribute(node: syntax.AttributeDecl, scope: Scope) -> Attribute | None:
+    value = _attribute_value(node.value, scope)
+    if value is None:
+        return None
+    attribute = Attribute(key=node.key.text, value=value, span=node.span)
+    problem = check_attribute(attribute)
+    if problem is not None:
+        scope.report.add(problem.code, problem.message, node.span, help=problem.help)
+        return None
+    return attribute
+
+
+def _attribute_value(node: syntax.ValueSyntax, scope: Scope) -> AttributeValue | None:
+    if isinstance(node, syntax.NumberLiteral):
+        return _number(node, scope)
+    if isinstance(node, syntax.StringLiteral):
+        return node.text
+    if isinstance(node, syntax.WordLiteral):
+        return Word(node.name.text)
+    if isinstance(node, syntax.CallLiteral):
+        arguments = [_attribute_value(a, scope) for a in node.arguments]
+        keywords = [(k.text, _attribute_value(v, scope)) for k, v in node.keywords]
+        return Call(
+            node.name.text,
+            tuple(a for a in arguments if a is not None),
+            tuple((k, v) for k, v in keywords if v is not None),
+        )
+    return None

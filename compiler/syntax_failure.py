@@ -1,0 +1,128 @@
+"""What is known of a syntax error, and what could have stood in its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lark import Token
+
+from fgg.compiler.lex import show_text, token_span
+from fgg.index import RESERVED
+from fgg.spans import Source, Span
+
+PUNCTUATION = {
+    "EQUAL": "`=`",
+    "COLON": "`:`",
+    "ARROW": "`->`",
+    "COMMA": "`,`",
+    "RPAR": "`)`",
+    "RSQB": "`]`",
+    "RBRACE": "`}`",
+    "LBRACE": "`{`",
+    "LSQB": "`[`",
+    "LPAR": "`(`",
+    "COMPARISON": "a comparison",
+    "STRING": "a string",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """An unexpected token: where it is, what could have stood there, which brackets are open."""
+
+    source: Source
+    tokens: list[Token]
+    position: int
+    first: int
+    accepts: frozenset[str]
+    open: tuple[int, ...]
+    query: int | None
+
+    def type(self, offset: int = 0) -> str:
+        """The type of the token at an offset from the unexpected one."""
+        place = self.position + offset
+        return self.tokens[place].type if 0 <= place < len(self.tokens) else "$END"
+
+    @property
+    def token(self) -> Token:
+        """The unexpected token."""
+        return self.tokens[self.position]
+
+    @property
+    def span(self) -> Span:
+        """Where the unexpected token is; the last character if the text ends."""
+        if self.position < len(self.tokens):
+            return token_span(self.token)
+        end = token_span(self.tokens[-1]).end if self.tokens else 0
+        return Span(max(end - 1, 0), end)
+
+    @property
+    def statement(self) -> str:
+        """The reserved word that begins the statement."""
+        return str(self.tokens[self.first]) if self.first < len(self.tokens) else ""
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether the unexpected token is a reserved word."""
+        return self.type() != "$END" and str(self.token) in RESERVED
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the statement could end before the unexpected token."""
+        return "RULE" in self.accepts
+
+    @property
+    def is_reserved_name(self) -> bool:
+        """Whether the unexpected token is a reserved word in the place of a name.
+
+        At the beginning of a line it rather begins a statement, and the one before is incomplete.
+        """
+        wanted = "NAME" in self.accepts and not self.is_complete
+        return self.is_reserved and wanted and not self.begins_line(self.position)
+
+    def begins_line(self, place: int) -> bool:
+        """Whether the token at `place` is the first of its line."""
+        return begins_line(self.tokens, place)
+
+    @property
+    def found(self) -> str:
+        """The unexpected token, quoted."""
+        return show_text(str(self.token))
+
+
+def begins_line(tokens: list[Token], place: int) -> bool:
+    """Whether the token at `place` is the first of its line."""
+    return place == 0 or tokens[place].line != tokens[place - 1].end_line
+
+
+def expectation(failure: Failure) -> str:
+    """What could have stood in the place of the unexpected token, in few words."""
+    accepts = set(failure.accepts)
+    words = []
+    if failure.is_complete:
+        if failure.statement == "rule" and "NAME" in accepts and "ARROW" not in accepts:
+            words.append("an edge")
+        if "FOR" in accepts:
+            words.append("`for`")
+        accepts &= {"COMMA", "RBRACE", "COMPARISON"}
+    elif accepts >= {"INT", "NAME", "SIGN", "LPAR"}:
+        words.append("an expression")
+        accepts -= {"LPAR", "LSQB"} if "LBRACE" not in accepts else {"LPAR"}
+    elif accepts >= {"INT", "DECIMAL", "NAME"} or accepts >= {"INT", "STRING", "NAME"}:
+        words.append("a value")
+        accepts -= {"LSQB", "LBRACE", "STRING", "RSQB"}
+    elif "NAME" in accepts:
+        words.append("a name")
+    elif "INT" in accepts:
+        words.append("a number")
+    words += [shown for kind, shown in PUNCTUATION.items() if kind in accepts]
+    if failure.is_complete:
+        words.append("a new statement")
+    if not words:
+        words = sorted(f"`{kind.lower()}`" for kind in accepts)
+    return "expected " + in_words(list(dict.fromkeys(words)))
+
+
+def in_words(words: list[str]) -> str:
+    """A list as a sentence has it."""
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]

@@ -1,0 +1,5 @@
+"""`python -m fgg` is `fggc`."""
+
+from fgg.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,56 @@
+"""The attributes that a factor may carry after `with`, and what their values may be."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from fgg.diagnostics import Diagnostic, did_you_mean
+from fgg.grammar import Attribute
+from fgg.values import Call, Word
+
+KNOWN = {
+    "prior": "a Dirichlet prior, `dirichlet(0.1)`",
+    "net": "a neural parameterisation, `residual(dim=256)`, or `none`",
+    "init": "an initialiser, `uniform` or `normal(0.1)`",
+    "blocks": "the table or file that maps values to blocks, `clusters`",
+    "frozen": "`yes` or `no`",
+    "tied": "what the factor follows from, `stationary(trans)`",
+}
+
+
+def check_attribute(attribute: Attribute) -> Diagnostic | None:
+    """What is wrong with an attribute, or None."""
+    key, value = attribute.key, attribute.value
+    if key not in KNOWN:
+        return Diagnostic(
+            code="F133",
+            message=f"there is no attribute `{key}`",
+            help=did_you_mean(key, KNOWN) or "attributes are " + ", ".join(f"`{k}`" for k in KNOWN),
+        )
+    if key == "prior":
+        right = (
+            isinstance(value, Call)
+            and value.name == "dirichlet"
+            and len(value.arguments) == 1
+            and not value.keywords
+            and isinstance(value.arguments[0], float | Fraction)
+            and value.arguments[0] > 0
+        )
+    elif key == "tied":
+        right = (
+            isinstance(value, Call)
+            and value.name == "stationary"
+            and len(value.arguments) == 1
+            and isinstance(value.arguments[0], Word)
+        )
+    elif key == "frozen":
+        right = isinstance(value, Word) and value.name in ("yes", "no")
+    elif key == "blocks":
+        right = isinstance(value, Word | str)
+    else:
+        right = isinstance(value, Call | Word)
+    if right:
+        return None
+    return Diagnostic(
+        code="F134", message=f"`{key}` has a value it cannot have", help=f"it is {KNOWN[key]}"
+    )

@@ -1,0 +1,103 @@
+"""Whole-grammar checks: everything that can be said of a grammar once its names are resolved."""
+
+from __future__ import annotations
+
+from fgg.check_indices import check_indices
+from fgg.check_values import Locate, check_values
+from fgg.conjoin import conjoin
+from fgg.diagnostics import Diagnostic, Label, Report, did_you_mean
+from fgg.grammar import Grammar
+from fgg.useful import productive, reachable
+from fgg.values import Call, Word
+
+
+def check_grammar(grammar: Grammar, locate: Locate | None = None) -> list[Diagnostic]:
+    """All errors and warnings about a grammar and its queries."""
+    found = check_values(grammar, locate) + check_ties(grammar) + check_useful(grammar)
+    found += check_indices(grammar)
+    for query in grammar.queries:
+        conjunction = conjoin(grammar, query)
+        report = Report()
+        mentioned = {rule.name for rule in query.rules}
+        for rule in grammar.rules:
+            if rule.name not in mentioned:
+                report.add(
+                    "F205",
+                    f"query `{query.name}` leaves out rule `{rule.name}`, so it is never used there",
+                    query.span,
+                    labels=[Label(rule.span, "the rule")] if rule.span else [],
+                )
+        found += report.diagnostics
+        if conjunction.rules:
+            found += check_indices(conjunction)
+    return found
+
+
+def check_useful(grammar: Grammar) -> list[Diagnostic]:
+    """Warnings of symbols that no derivation uses."""
+    report = Report()
+    reached, alive = reachable(grammar), productive(grammar)
+    for nonterminal in grammar.nonterminals:
+        name = nonterminal.name
+        if name not in grammar.rules_of:
+            report.add("F203", f"nonterminal `{name}` has no rules: it is always 0", nonterminal.span)
+        elif name not in alive:
+            report.add(
+                "F202",
+                f"nonterminal `{name}` never ends: every rule of it needs an unproductive symbol",
+                nonterminal.span,
+                help="add a rule without nonterminals on its right-hand side",
+            )
+        if name not in reached:
+            report.add(
+                "F201",
+                f"nonterminal `{name}` cannot be reached from `{grammar.start.label}`",
+                nonterminal.span,
+            )
+    if grammar.start.label not in alive:
+        report.add(
+            "F206",
+            f"the start symbol `{grammar.start.label}` derives nothing, so the value is 0",
+            grammar.start.span,
+        )
+    used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
+    used |= {edge.label for query in grammar.queries for r in query.rules for edge in r.edges}
+    for factor in grammar.factors:
+        if factor.name not in used:
+            report.add("F204", f"no rule uses factor `{factor.name}`", factor.span)
+    return report.diagnostics
+
+
+def check_ties(grammar: Grammar) -> list[Diagnostic]:
+    """Errors in attributes that name other factors."""
+    report = Report()
+    for factor in grammar.factors:
+        for attribute in factor.attributes:
+            value = attribute.value
+            if attribute.key != "tied" or not isinstance(value, Call):
+                continue
+            word = value.arguments[0]
+            other = grammar.factor.get(word.name) if isinstance(word, Word) else None
+            if other is None:
+                name = word.name if isinstance(word, Word) else ""
+                report.add(
+                    "F134",
+                    f"there is no factor `{name}`",
+                    attribute.span,
+                    help=did_you_mean(name, grammar.factor),
+                )
+            elif (
+                other.given != 1
+                or other.domains != other.domains[:1] * 2
+                or factor.given != 0
+                or factor.domains != other.domains[:1]
+            ):
+                report.add(
+                    "F134",
+                    f"`{factor.name}` cannot be the stationary distribution of `{other.name}`",
+                    attribute.span,
+                    help="it takes `factor pi(-> T)` and `factor trans(T -> T)`",
+                )
+            elif factor.value is not None:
+                report.add("F134", f"`{factor.name}` has a value besides", attribute.span)
+    return report.diagnostics

@@ -1,0 +1,249 @@
+"""Checks of the values that factors are given: shape, sign, finiteness, normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import isfinite, prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fgg.diagnostics import Diagnostic, Report
+from fgg.domains import domain_size, domain_values
+from fgg.grammar import Factor, Grammar
+from fgg.spans import Span
+from fgg.values import Constant, Eye, Load, Nested, Number, Sparse, Table, Uniform, exact
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Locate = Callable[[str, tuple[int, ...]], Span | None]
+
+TOLERANCE = 1e-6
+TOLERANCE_SINGLE = 1e-4
+MAX_REPORTS = 5
+
+
+def check_values(grammar: Grammar, locate: Locate | None = None) -> list[Diagnostic]:
+    """What is wrong with the values of a grammar's factors."""
+    report = Report()
+    for factor in grammar.factors:
+        if factor.value is not None:
+            _FactorChecker(grammar, factor, report, locate).check()
+    return report.diagnostics
+
+
+class _FactorChecker:
+    def __init__(
+        self, grammar: Grammar, factor: Factor, report: Report, locate: Locate | None
+    ) -> None:
+        self.grammar = grammar
+        self.factor = factor
+        self.report = report
+        self.locate = locate
+        self.shape = tuple(domain_size(grammar, d) for d in factor.domains)
+        self.reports = 0
+
+    def span(self, position: tuple[int, ...] = ()) -> Span | None:
+        place = self.locate(self.factor.name, position) if self.locate is not None else None
+        return place or self.factor.span
+
+    def add(self, code: str, message: str, position: tuple[int, ...] = (), help: str = "") -> None:
+        """Report a problem at an entry, but not thousands of them."""
+        self.reports += 1
+        if self.reports <= MAX_REPORTS:
+            text = f"factor `{self.factor.name}`: {message}"
+            self.report.add(code, text, self.span(position), help=help)
+
+    def check(self) -> None:
+        value = self.factor.value
+        if isinstance(value, Constant):
+            if self.weight(value.number, ()):
+                self.constant(value.number)
+        elif isinstance(value, Table):
+            if self.nested(value.entries, ()):
+                self.rows(self.sums(value.entries, ()))
+        elif isinstance(value, Sparse):
+            self.sparse(value)
+        elif isinstance(value, Uniform) and self.factor.given is None:
+            self.add(
+                "F131",
+                "`uniform` needs an arrow: it is not a distribution",
+                help="declare what it is a distribution over, or write `= 1`",
+            )
+        elif isinstance(value, Eye) and (len(self.shape) != 2 or self.shape[0] != self.shape[1]):
+            self.add("F131", "`eye` needs two domains of one size")
+        elif isinstance(value, Load):
+            self.load(value)
+
+    def weight(self, number: Number, position: tuple[int, ...]) -> bool:
+        """Whether a weight is finite and non-negative."""
+        where = f" at {list(position)}" if position else ""
+        if not isfinite(number):
+            self.add("F127", f"weight {float(number)}{where} is not finite", position)
+            return False
+        if number < 0:
+            self.add("F126", f"weight {float(number):g}{where} is negative", position)
+            return False
+        return True
+
+    def constant(self, number: Number) -> None:
+        given = self.factor.given
+        if given is not None:
+            total = float(exact(number) * prod(self.shape[given:]))
+            if abs(total - 1) > TOLERANCE:
+                size = prod(self.shape[given:])
+                self.add(
+                    "F128",
+                    f"{size} weights of {float(number):g} sum to {total:g}, not to 1",
+                    help="write `= uniform`, or drop the arrow",
+                )
+
+    def nested(self, entries: Nested, position: tuple[int, ...]) -> bool:
+        """Whether nested lists have the factor's shape, and good weights."""
+        depth = len(position)
+        if depth == len(self.shape):
+            if isinstance(entries, tuple):
+                self.add("F125", "a number was expected here, not a list", position)
+                return False
+            return self.weight(entries, position)
+        domain, size = self.factor.domains[depth], self.shape[depth]
+        if not isinstance(entries, tuple):
+            self.add(
+                "F125",
+                f"a list of {size} (the values of `{domain}`) was expected here",
+                position,
+                help=f"lists are nested {len(self.shape)} deep, one level a node",
+            )
+            return False
+        if len(entries) != size:
+            self.add(
+                "F125",
+                f"{len(entries)} entries, but `{domain}` has {size} values",
+                position,
+            )
+            return False
+        good = True
+        for i, entry in enumerate(entries):
+            good = self.nested(entry, (*position, i)) and good
+        return good
+
+    def sums(
+        self, entries: Nested, position: tuple[int, ...]
+    ) -> Iterator[tuple[tuple[int, ...], float]]:
+        """For each value of the left side, the sum over the right side."""
+        given = self.factor.given
+        if given is None:
+            return
+        if len(position) == given:
+            yield position, float(sum(map(exact, _flat(entries))))
+        elif isinstance(entries, tuple):
+            for i, entry in enumerate(entries):
+                yield from self.sums(entry, (*position, i))
+
+    def rows(
+        self,
+        sums: Iterator[tuple[tuple[int, ...], float]],
+        tolerance: float = TOLERANCE,
+    ) -> None:
+        """Report the distributions that do not sum to one."""
+        for position, total in sums:
+            if abs(total - 1) > tolerance:
+                names = [
+                    domain_values(self.grammar, d)[i]
+                    for d, i in zip(self.factor.domains, position, strict=False)
+                ]
+                given = f" given {', '.join(f'`{n}`' for n in names)}" if names else ""
+                self.add(
+                    "F128",
+                    f"the weights{given} sum to {total:.8g}, not to 1",
+                    position,
+                    help="change the weights, or drop the arrow if this is a potential",
+                )
+
+    def sparse(self, value: Sparse) -> None:
+        good = True
+        totals: dict[tuple[int, ...], float] = {}
+        for position, number in value.entries:
+            if len(position) != len(self.shape) or not all(
+                0 <= i < size for i, size in zip(position, self.shape, strict=True)
+            ):
+                self.add("F125", f"there is no entry {list(position)}")
+                good = False
+            elif self.weight(number, position):
+                key = position[: self.factor.given]
+                totals[key] = totals.get(key, 0.0) + float(number)
+            else:
+                good = False
+        given = self.factor.given
+        if not good or given is None:
+            return
+        wanted = prod(self.shape[:given])
+        self.rows(iter(totals.items()))
+        if len(totals) < wanted:
+            self.add(
+                "F128",
+                f"{wanted - len(totals)} of {wanted} distributions have no weights",
+                help="what a map leaves out is 0, so they cannot sum to 1",
+            )
+
+    def load(self, value: Load) -> None:
+        try:
+            array = load_array(value)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            self.add("F404", f"`{value.path}` cannot be used: {reason.lower()}")
+            return
+        if array.shape != self.shape:
+            self.add("F125", f"`{value.path}` has shape {array.shape}, not {self.shape}")
+            return
+        if array.size and not bool(_finite(array)):
+            self.add("F127", f"`{value.path}` has entries that are not finite")
+        elif array.size and float(array.min()) < 0:
+            self.add("F126", f"`{value.path}` has negative entries")
+        elif self.factor.given is not None:
+            axes = tuple(range(self.factor.given, array.ndim))
+            sums = array.sum(axis=axes, dtype="float64")
+            tolerance = TOLERANCE if array.dtype.itemsize >= 8 else TOLERANCE_SINGLE
+            self.rows(_indexed(sums), tolerance)
+
+
+def _flat(entries: Nested) -> Iterator[Number]:
+    if isinstance(entries, tuple):
+        for entry in entries:
+            yield from _flat(entry)
+    else:
+        yield entries
+
+
+def _finite(array: NDArray[np.floating]) -> bool:
+    import numpy as np
+
+    # Row by row, so that a mapped file is never copied whole.
+    rows = array if array.ndim > 1 else [array]
+    return all(bool(np.isfinite(part).all()) for part in rows)
+
+
+def _indexed(sums: NDArray[np.floating]) -> Iterator[tuple[tuple[int, ...], float]]:
+    import numpy as np
+
+    for position, total in np.ndenumerate(np.asarray(sums)):
+        yield position, float(total)
+
+
+def load_array(value: Load) -> NDArray[np.floating]:
+    """The array of a `.npy` file, mapped, not read. Raises OSError or ValueError."""
+    import numpy as np
+
+    path = Path(value.folder) / value.path
+    if path.suffix != ".npy":
+        raise ValueError("only .npy files are read")
+    if not path.is_file():
+        raise ValueError("there is no such file")
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError):
+        raise ValueError("it is not an array file") from None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
+        raise ValueError("it does not hold real numbers")
+    return array

@@ -1,0 +1,97 @@
+"""The command line: `fggc`. One small module a subcommand; this one dispatches.
+
+Exit codes. 0: done. 1: the answer is no (the grammar has errors). 2: the command or a file is
+wrong. 3: a bug of ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+COMMANDS = {
+    "check": "report what is wrong with a grammar",
+    "show": "print a grammar, its parts, or another form of it",
+    "draw": "draw the rules of a grammar",
+    "explain": "explain an error code, or a grammar in equations",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code of a command."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader went away; nothing more can be said on standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _run(arguments: Sequence[str]) -> int:
+    if arguments and arguments[0] in ("-V", "--version"):
+        from fgg import __version__
+
+        print(f"fggc {__version__}")
+        return 0
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return 0 if arguments else 2
+    name, *rest = arguments
+    as_json = "--json" in rest
+    # Imported here so that `fggc --help` answers at once.
+    from fgg.cli.output import fail_internal, fail_usage, report_failure
+    from fgg.diagnostics import GrammarError, did_you_mean
+
+    if name not in COMMANDS:
+        return fail_usage(f"there is no command `{name}`", did_you_mean(name, COMMANDS), as_json)
+    module = import_module(f"fgg.cli.{name}")
+    parser = Parser(prog=f"fggc {name}", description=module.__doc__, allow_abbrev=False)
+    module.add_arguments(parser)
+    try:
+        code: int = module.run(parser.parse_args(rest))
+        return code
+    except Usage as error:
+        return fail_usage(str(error), error.help, as_json)
+    except GrammarError as error:
+        return report_failure(error, as_json)
+    except BrokenPipeError:
+        raise
+    except (Exception, RecursionError) as error:
+        return fail_internal(error, as_json)
+
+
+class Usage(Exception):
+    """The command's words are wrong."""
+
+    def __init__(self, message: str, help: str = "") -> None:
+        super().__init__(message)
+        self.help = help
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises instead of leaving the process."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        """Raise `Usage`."""
+        raise Usage(message, f"see `{self.prog} --help`")
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS))
+    commands = "\n".join(f"  {name:{width}}  {text}" for name, text in COMMANDS.items())
+    return (
+        "usage: fggc COMMAND FILE [options]\n\n"
+        "Check, show and draw factor graph grammars.\n\n"
+        f"{commands}\n\n"
+        "FILE is a grammar (.fgg), FGG JSON, `-` for standard input, or the bare name of a\n"
+        "library grammar (`fggc show` lists them). `fggc COMMAND --help` says more.\n"
+    ).rstrip()

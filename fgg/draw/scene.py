@@ -1,0 +1,238 @@
+"""A rule as abstract elements: vertices (nodes and edges of a fragment) and links between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from fgg.grammar import Attachment, Clamp, Edge, Fragment, Grammar, Node, Rule
+from fgg.index import Condition, Expr
+
+MAX_TEXT = 28
+"""Longer texts are cut; the whole text stays in the vertex's title."""
+
+
+class Kind(Enum):
+    """What a vertex stands for."""
+
+    NODE = "node"
+    FACTOR = "factor"
+    INPUT_FACTOR = "input factor"
+    NONTERMINAL = "nonterminal"
+
+
+class Flow(Enum):
+    """Which way a line of a directed factor points."""
+
+    NONE = "none"
+    INTO_EDGE = "into edge"
+    INTO_NODE = "into node"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vertex:
+    """A node or an edge of a fragment.
+
+    `text` stands inside the shape, `name` beside it; `title` says in full what it is. `positions`
+    are those of an external node, counted from 1 and shown if `numbered`.
+    """
+
+    key: str
+    kind: Kind
+    text: str = ""
+    name: str = ""
+    title: str = ""
+    positions: tuple[int, ...] = ()
+    numbered: bool = False
+    rank: bool = False
+    observed: bool = False
+
+    @property
+    def external(self) -> bool:
+        """Whether this is an external node."""
+        return bool(self.positions)
+
+    @property
+    def number(self) -> str:
+        """The positions of an external node as they are shown, or nothing."""
+        return ",".join(map(str, self.positions)) if self.numbered else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """A line between an edge and a node that it touches; `port` is counted from 1."""
+
+    edge: str
+    node: str
+    port: int
+    numbered: bool = False
+    path: str = ""
+    flow: Flow = Flow.NONE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graph:
+    """The vertices and links of a fragment, or of a rule's left-hand side."""
+
+    vertices: tuple[Vertex, ...] = ()
+    links: tuple[Link, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleScene:
+    """A rule to be drawn: `left` -> `right`, with a caption and conditions."""
+
+    caption: str
+    conditions: str
+    left: Graph
+    right: Graph
+
+
+def rule_scene(grammar: Grammar, rule: Rule) -> RuleScene:
+    """The elements of a rule's picture."""
+    fragment = rule.rhs
+    head = Edge(
+        label=rule.lhs,
+        attachments=tuple(Attachment(node=name) for name in fragment.externals),
+        indices=rule.indices,
+    )
+    outside = tuple(dict.fromkeys(fragment.externals))
+    left = Fragment(
+        nodes=tuple(fragment.by_name[name] for name in outside),
+        edges=(head,),
+        externals=fragment.externals,
+    )
+    return RuleScene(
+        caption=clean(rule.name),
+        conditions=conditions_text(rule.conditions),
+        left=_graph(grammar, left, frozenset((rule.lhs,))),
+        right=_graph(grammar, fragment, frozenset()),
+    )
+
+
+def _graph(grammar: Grammar, fragment: Fragment, nonterminals: frozenset[str]) -> Graph:
+    keys = {node.name: f"n{i}" for i, node in enumerate(fragment.nodes)}
+    vertices = [_node(grammar, fragment, node, keys[node.name]) for node in fragment.nodes]
+    links: list[Link] = []
+    for i, edge in enumerate(fragment.edges):
+        kind = Kind.NONTERMINAL if edge.label in nonterminals else _kind(grammar, edge.label)
+        vertices.append(_edge(edge, kind, f"e{i}"))
+        links.extend(_links(grammar, edge, f"e{i}", keys))
+    return Graph(vertices=tuple(vertices), links=tuple(links))
+
+
+def _kind(grammar: Grammar, label: str) -> Kind:
+    if label in grammar.nonterminal:
+        return Kind.NONTERMINAL
+    return Kind.INPUT_FACTOR if label in grammar.input_factor else Kind.FACTOR
+
+
+def _node(grammar: Grammar, fragment: Fragment, node: Node, key: str) -> Vertex:
+    domain = grammar.domain.get(node.domain)
+    clamps = [clamp for clamp in fragment.clamps if clamp.attachment.node == node.name]
+    name = ", ".join(dict.fromkeys(_clamp_text(clamp) for clamp in clamps)) or clean(node.name)
+    positions = (i + 1 for i, other in enumerate(fragment.externals) if other == node.name)
+    return Vertex(
+        key=key,
+        kind=Kind.NODE,
+        text=shorten(clean(node.domain)),
+        name=shorten(name),
+        title=f"{clean(node.name)}: {clean(node.domain)}" + (f", {name}" if clamps else ""),
+        positions=tuple(positions),
+        numbered=len(fragment.externals) > 1,
+        rank=domain is not None and domain.rank,
+        observed=bool(clamps),
+    )
+
+
+def _clamp_text(clamp: Clamp) -> str:
+    value = clean(clamp.input) + indices_text(clamp.indices)
+    node = clean(".".join((clamp.attachment.node, *clamp.attachment.path)))
+    # `emit(u, w[i])` makes a node that is named after what it is fixed to.
+    made = node.lstrip("_").startswith(clean(clamp.input)) and not clamp.attachment.path
+    return value if made else f"{node} = {value}"
+
+
+def _edge(edge: Edge, kind: Kind, key: str) -> Vertex:
+    label = clean(edge.label) + indices_text(edge.indices)
+    if kind is Kind.NONTERMINAL:
+        return Vertex(key=key, kind=kind, text=shorten(label), title=label)
+    return Vertex(key=key, kind=kind, name=shorten(label), title=label)
+
+
+def _links(grammar: Grammar, edge: Edge, key: str, keys: dict[str, str]) -> list[Link]:
+    factor = grammar.factor.get(edge.label)
+    given = None if factor is None else factor.given
+    count = len(edge.attachments)
+    found = []
+    for i, attachment in enumerate(edge.attachments):
+        if given is None:
+            flow, alike = Flow.NONE, count
+        elif i < given:
+            flow, alike = Flow.INTO_EDGE, given
+        else:
+            flow, alike = Flow.INTO_NODE, count - given
+        found.append(
+            Link(
+                edge=key,
+                node=keys[attachment.node],
+                port=i + 1,
+                numbered=alike > 1,  # where arrows do not tell the order, numbers do
+                path=shorten("".join(f".{clean(part)}" for part in attachment.path)),
+                flow=flow,
+            )
+        )
+    return found
+
+
+def indices_text(indices: tuple[Expr, ...]) -> str:
+    """The indices of an edge or input between brackets, or nothing if there are none."""
+    if not indices:
+        return ""
+    return f"[{','.join(expression_text(index) for index in indices)}]"
+
+
+def expression_text(expression: Expr) -> str:
+    """The expression without spaces, and not beginning with a minus if it need not."""
+    positive_first = sorted(expression.terms, key=lambda term: term[1] < 0)
+    parts = str(Expr(tuple(positive_first))).split("`")  # quoted names stay as they are
+    parts[::2] = (part.replace(" ", "") for part in parts[::2])
+    return clean("`".join(parts))
+
+
+_SIGNS = {"<=": "≤", ">=": "≥", "==": "="}
+
+
+def conditions_text(conditions: tuple[Condition, ...]) -> str:
+    """The conditions as a picture shows them, `for i < k < j`, or nothing if there are none."""
+    if not conditions:
+        return ""
+    return "for " + ", ".join(_condition_text(condition) for condition in conditions)
+
+
+def _condition_text(condition: Condition) -> str:
+    text = expression_text(condition.terms[0])
+    for operator, term in zip(condition.operators, condition.terms[1:], strict=True):
+        text += f" {_SIGNS.get(operator, operator)} {expression_text(term)}"
+    return text
+
+
+def shorten(text: str, limit: int = MAX_TEXT) -> str:
+    """The text, cut in its middle if it is longer than `limit`."""
+    if len(text) <= limit:
+        return text
+    tail = limit // 3
+    return f"{text[: limit - tail - 1]}…{text[-tail:]}"
+
+
+def clean(text: str) -> str:
+    """The text without characters that XML forbids or that change the direction of writing."""
+    return "".join(
+        char if _is_harmless(ord(char)) else "\N{REPLACEMENT CHARACTER}" for char in text
+    )
+
+
+def _is_harmless(code: int) -> bool:
+    if code < 0x20 or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000 or code & 0xFFFE == 0xFFFE:
+        return False
+    return not (0x2028 <= code <= 0x202E or 0x2066 <= code <= 0x2069 or 0xFDD0 <= code <= 0xFDEF)

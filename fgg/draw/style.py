@@ -1,0 +1,115 @@
+"""Sizes and colours that all writers share; lengths are in pixels (1/96 inch)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fgg.draw.geometry import Box, Point, text_width, unit
+from fgg.draw.scene import Kind, Vertex
+
+INSIDE = 12.0  # font sizes
+BESIDE = 11.5
+SMALL = 8.5
+CAPTION = 13.0
+CONDITION = 11.5
+TITLE = 18.0
+
+DIAMETER = 30.0
+SQUARE = 12.0
+BOX_HEIGHT = 28.0
+RING = 3.0  # between the two rings of a rank node
+ARROW = 7.0
+
+INK = "#1f2328"
+LINE = "#4b535d"
+QUIET = "#656d76"
+HAIRLINE = "#d8dee4"
+PAPER = "#ffffff"
+
+
+@dataclass(frozen=True)
+class Look:
+    """The colours of a shape: fill, outline, and the text inside."""
+
+    fill: str
+    line: str
+    text: str = INK
+
+
+FACTOR = Look(INK, INK)
+INPUT_FACTOR = Look("#8ab4f0", "#1f5fbf")
+NONTERMINAL = Look("#eaf2fd", "#35619c")
+NODE = Look(PAPER, INK)
+EXTERNAL = Look(INK, INK, PAPER)
+OBSERVED = Look("#cdd3da", INK)
+OBSERVED_EXTERNAL = Look("#6e7781", INK, PAPER)
+RANK = Look("#fff1d0", "#9a6200")
+RANK_EXTERNAL = Look(INK, "#c07a00", PAPER)
+
+
+def look(vertex: Vertex) -> Look:
+    """The colours of a vertex."""
+    match vertex.kind:
+        case Kind.FACTOR:
+            return FACTOR
+        case Kind.INPUT_FACTOR:
+            return INPUT_FACTOR
+        case Kind.NONTERMINAL:
+            return NONTERMINAL
+        case Kind.NODE:
+            if vertex.observed:
+                return OBSERVED_EXTERNAL if vertex.external else OBSERVED
+            if vertex.rank:
+                return RANK_EXTERNAL if vertex.external else RANK
+            return EXTERNAL if vertex.external else NODE
+
+
+def size(vertex: Vertex) -> tuple[float, float]:
+    """The width and height of a vertex's shape, the outer ring of a rank node included."""
+    if vertex.kind in (Kind.FACTOR, Kind.INPUT_FACTOR):
+        return SQUARE, SQUARE
+    inside = text_width(vertex.text, INSIDE)
+    if vertex.kind is Kind.NONTERMINAL:
+        return max(inside + 16, 40.0), BOX_HEIGHT
+    ring = 2 * RING if vertex.rank else 0.0
+    return max(inside + 12, DIAMETER) + ring, DIAMETER + ring
+
+
+def label_width(vertex: Vertex) -> float:
+    """The width of the name beside a vertex, the gap before it included; 0 without a name."""
+    return text_width(vertex.name, BESIDE) + 4 if vertex.name else 0.0
+
+
+def corner(vertex: Vertex) -> float:
+    """The corner radius of a vertex's shape."""
+    if vertex.kind is Kind.NODE:
+        return size(vertex)[1] / 2
+    return 6.0 if vertex.kind is Kind.NONTERMINAL else 0.0
+
+
+def border(vertex: Vertex, center: Point, towards: Point) -> Point:
+    """The place where a line from a vertex's center leaves its shape."""
+    width, height = size(vertex)
+    dx, dy = unit(center, towards)
+    reach = min(
+        width / 2 / abs(dx) if abs(dx) > 1e-9 else float("inf"),
+        height / 2 / abs(dy) if abs(dy) > 1e-9 else float("inf"),
+    )
+    if vertex.kind is Kind.NODE:
+        reach = _round_reach(width / 2 - height / 2, height / 2, dx, dy)
+    return center[0] + dx * reach, center[1] + dy * reach
+
+
+def _round_reach(flat: float, radius: float, dx: float, dy: float) -> float:
+    """The distance from the center of a stadium (two half discs around a flat part) to its rim."""
+    if abs(dy) * flat >= abs(dx) * radius:  # leaves through the flat part
+        return radius / abs(dy)
+    # |t (dx, dy) - (flat, 0)| = radius, for the disc on the side of dx
+    ahead = abs(dx) * flat
+    return ahead + math.sqrt(max(ahead * ahead - flat * flat + radius * radius, 0.0))
+
+
+def shape_box(vertex: Vertex, center: Point) -> Box:
+    """The box around a vertex's shape."""
+    return Box.around(center, *size(vertex))

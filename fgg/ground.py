@@ -1,0 +1,260 @@
+"""Grounding: every family written out for concrete sizes, lengths and inputs.
+
+The result is a plain finite FGG. A position of an input becomes a unary factor that says what is
+observed there: `w_0`, a parameter as long as the input is not given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import exp
+
+from fgg.check_indices import check_indices, rule_variables
+from fgg.conjoin import conjoin
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.domains import size_values, with_sizes
+from fgg.grammar import (
+    Clamp,
+    Edge,
+    Factor,
+    Fragment,
+    Grammar,
+    Nonterminal,
+    Origin,
+    Reference,
+    Rule,
+)
+from fgg.index import Expr
+from fgg.linear import scan, scan_order
+from fgg.names import fresh
+from fgg.observe import IMPOSSIBLE, MISSING, Nest, Observation, observe
+from fgg.ranges import regions, rule_rows
+from fgg.useful import trim
+from fgg.values import Constant, Sparse, Table, Value
+
+MAX_INSTANCES = 200_000
+
+
+def ground(
+    grammar: Grammar,
+    *,
+    query: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    lengths: Mapping[str, int] | None = None,
+    inputs: Mapping[str, Nest] | None = None,
+    limit: int = MAX_INSTANCES,
+) -> Grammar:
+    """The finite grammar for given sizes, lengths and inputs, without useless symbols.
+
+    `query` names the question to ask; without one the model is grounded as it stands. Lengths
+    follow from the inputs that are given. Raises GrammarError where something is missing, does
+    not fit, or would need more than `limit` rules.
+    """
+    for name in sizes or {}:
+        if name not in grammar.size:
+            raise GrammarError([_unknown("size", name, grammar.size)])
+    grammar = with_sizes(grammar, sizes or {})
+    if query is not None:
+        if query not in grammar.query:
+            raise GrammarError([_unknown("query", query, grammar.query)])
+        grammar = conjoin(grammar, grammar.query[query])
+    grammar = replace(grammar, queries=())
+    if not grammar.is_indexed:
+        return trim(grammar)
+    problems = [d for d in check_indices(grammar) if d.is_error]
+    if problems:
+        raise GrammarError(problems)
+    seen = observe(grammar, lengths=lengths, inputs=inputs)
+    return trim(_Grounder(grammar, seen, limit).run())
+
+
+def _unknown(kind: str, name: str, known: Mapping[str, object]) -> Diagnostic:
+    code = "F409" if kind == "query" else "F410"
+    return Diagnostic(
+        code=code,
+        message=f"the grammar has no {kind} `{name}`",
+        help=did_you_mean(name, known) or f"it has {', '.join(f'`{k}`' for k in known) or 'none'}",
+    )
+
+
+class _Grounder:
+    """Writes out the rules of one grammar for one observation."""
+
+    def __init__(self, grammar: Grammar, seen: Observation, limit: int) -> None:
+        self.grammar = grammar
+        self.seen = seen
+        self.limit = limit
+        self.sizes = size_values(grammar)
+        self.labels: dict[tuple[str, tuple[int, ...]], str] = {}
+        self.taken = {*grammar.factor}
+        self.nonterminals: dict[str, Nonterminal] = {}
+        self.factors: dict[str, Factor] = {f.name: f for f in grammar.factors}
+        self.rules: list[Rule] = []
+        self.rule_names: set[str] = set()
+
+    def run(self) -> Grammar:
+        grammar = self.grammar
+        start = self.nonterminal(grammar.start.label, self.values(grammar.start.indices, {}) or ())
+        for rule in grammar.rules:
+            for values in self.instances(rule):
+                self.instance(rule, values)
+                if len(self.rules) > self.limit:
+                    raise GrammarError(
+                        [
+                            Diagnostic(
+                                code="F302",
+                                message=f"the ground grammar has more than {self.limit:,} rules",
+                                help="choose smaller lengths",
+                            )
+                        ]
+                    )
+        return Grammar(
+            name=grammar.name,
+            start=Reference(label=start),
+            sizes=grammar.sizes,
+            domains=grammar.domains,
+            factors=tuple(self.factors.values()),
+            nonterminals=tuple(self.nonterminals.values()),
+            rules=tuple(self.rules),
+        )
+
+    def instances(self, rule: Rule) -> Iterator[Mapping[str, int]]:
+        """The values of a rule's index variables that satisfy its conditions."""
+        found = regions(self.grammar)
+        if rule.lhs not in found:
+            return
+        rows = rule_rows(self.grammar, rule, found)
+        names = rule_variables(rule, self.grammar, set(self.seen.lengths))
+        nest = scan_order(rows, names, self.seen.lengths)
+        yield from scan(nest, self.seen.lengths)
+
+    def values(self, exprs: Sequence[Expr], values: Mapping[str, int]) -> tuple[int, ...] | None:
+        """The values of index expressions; None where a look-up lies outside its table."""
+        known = {**self.sizes, **self.seen.lengths, **values}
+        found = [expr.evaluate(known, self.seen.look_up) for expr in exprs]
+        return None if None in found else tuple(v for v in found if v is not None)
+
+    def instance(self, rule: Rule, values: Mapping[str, int]) -> None:
+        """Add one instance of a rule, unless it refers to something that does not exist."""
+        variables = {n: v for n, v in values.items() if n not in self.seen.lengths}
+        head = self.values(rule.indices, values)
+        edges: list[Edge] = []
+        for edge in rule.rhs.edges:
+            indices = self.values(edge.indices, values)
+            if indices is None:
+                return
+            edges.append(replace(edge, label=self.label(edge.label, indices), indices=()))
+        for clamp in rule.rhs.clamps:
+            position = self.values(clamp.indices, values)
+            if position is None or not self.inside(clamp, position):
+                return
+            edges.append(
+                Edge(
+                    label=self.evidence(clamp, position),
+                    attachments=(clamp.attachment,),
+                    span=clamp.span,
+                )
+            )
+        if head is None:
+            return
+        name = fresh(_name(rule.name, tuple(variables.values())), self.rule_names)
+        self.rule_names.add(name)
+        source = rule.origin.rule if rule.origin else rule.name
+        self.rules.append(
+            Rule(
+                name=name,
+                lhs=self.nonterminal(rule.lhs, head),
+                rhs=Fragment.make(rule.rhs.nodes, tuple(edges), (), rule.rhs.externals),
+                origin=Origin(rule=source, values=tuple(variables.items())),
+                span=rule.span,
+                head_span=rule.head_span,
+            )
+        )
+
+    def inside(self, clamp: Clamp, position: tuple[int, ...]) -> bool:
+        """Whether a position lies inside its input."""
+        extents = self.values(self.grammar.input[clamp.input].shape, {})
+        assert extents is not None
+        return all(0 <= i < n for i, n in zip(position, extents, strict=True))
+
+    def label(self, name: str, indices: tuple[int, ...]) -> str:
+        """The ground edge label of a reference."""
+        if name in self.grammar.nonterminal:
+            return self.nonterminal(name, indices)
+        if name in self.grammar.factor:
+            return name
+        key = (name, indices)
+        if key not in self.labels:
+            self.labels[key] = self.new_name(name, indices)
+            domains = self.grammar.input_factor[name].domains
+            self.factors[self.labels[key]] = Factor(
+                name=self.labels[key], domains=domains, value=self.potential(name, indices)
+            )
+        return self.labels[key]
+
+    def potential(self, name: str, indices: tuple[int, ...]) -> Value | None:
+        """The weights of an input factor at an index, from the log-potentials given."""
+        if name not in self.seen.potentials:
+            return None
+
+        def weights(nest: object) -> object:
+            if hasattr(nest, "__len__"):
+                return tuple(weights(item) for item in nest)  # type: ignore[attr-defined]
+            return exp(float(nest))  # type: ignore[arg-type]
+
+        nest: object = self.seen.potentials[name]
+        try:
+            for index in indices:
+                if index < 0:
+                    raise IndexError
+                nest = nest[index]  # type: ignore[index]
+            return Table(weights(nest))  # type: ignore[arg-type]
+        except (IndexError, TypeError, ValueError, OverflowError):
+            raise GrammarError(
+                [
+                    Diagnostic(
+                        code="F411",
+                        message=f"`{name}{list(indices)}` has no log-potentials that can be used",
+                    )
+                ]
+            ) from None
+
+    def nonterminal(self, name: str, indices: tuple[int, ...]) -> str:
+        """The ground nonterminal of a family at an index."""
+        key = (name, indices)
+        if key not in self.labels:
+            label = self.new_name(name, indices)
+            self.labels[key] = label
+            self.nonterminals[label] = Nonterminal(
+                name=label,
+                domains=self.grammar.nonterminal[name].domains,
+                origin=(name, indices),
+            )
+        return self.labels[key]
+
+    def evidence(self, clamp: Clamp, position: tuple[int, ...]) -> str:
+        """The unary factor that says what an input has at a position."""
+        key = (f"input {clamp.input}", position)
+        if key not in self.labels:
+            label = self.new_name(clamp.input, position)
+            self.labels[key] = label
+            tokens = self.seen.tokens.get(clamp.input)
+            value: Value | None = None
+            if tokens is not None:
+                token = tokens[position]
+                value = Sparse((((token,), 1.0),))
+                if token in (MISSING, IMPOSSIBLE):
+                    value = Constant(1.0 if token == MISSING else 0.0)
+            domain = self.grammar.input[clamp.input].domain
+            self.factors[label] = Factor(name=label, domains=(domain,), value=value)
+        return self.labels[key]
+
+    def new_name(self, name: str, indices: tuple[int, ...]) -> str:
+        label = fresh(_name(name, indices), self.taken)
+        self.taken.add(label)
+        return label
+
+
+def _name(name: str, indices: Sequence[int]) -> str:
+    return "_".join([name, *(str(i) if i >= 0 else f"m{-i}" for i in indices)])

@@ -1,0 +1,145 @@
+"""Domains of nodes, inferred from the signatures of the edges that touch them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fgg.diagnostics import Label, Report, did_you_mean
+from fgg.grammar import Attachment, Clamp, Domain, Edge, Fragment, Node, Product, Union
+from fgg.spans import Span
+
+
+@dataclass(frozen=True)
+class Use:
+    """A node, or a part of it, in a place where a domain is expected."""
+
+    attachment: Attachment
+    domain: str
+    reason: str
+    declared: Span | None = None
+
+
+@dataclass
+class NodeTypes:
+    """Collects the uses of a rule's nodes and decides their domains."""
+
+    domains: Mapping[str, Domain]
+    report: Report
+
+    def infer(self, uses: Sequence[Use]) -> dict[str, Node]:
+        """The nodes by name; every conflict and every gap is reported.
+
+        A node with an error still gets a domain, so that one mistake is reported once.
+        """
+        nodes: dict[str, Node] = {}
+        whole: dict[str, Use] = {}
+        for use in uses:
+            if not use.attachment.path:
+                self._unify(use, whole)
+        for use in uses:
+            name = use.attachment.node
+            if name in nodes:
+                continue
+            if name in whole:
+                domain = whole[name].domain
+            else:
+                domain = self._guess(name, uses)
+            nodes[name] = Node(name=name, domain=domain, span=use.attachment.span)
+        for use in uses:
+            if use.attachment.path and use.attachment.node in whole:
+                self._check_path(use, whole[use.attachment.node])
+        return nodes
+
+    def _unify(self, use: Use, whole: dict[str, Use]) -> None:
+        name = use.attachment.node
+        first = whole.setdefault(name, use)
+        if first.domain == use.domain:
+            return
+        outer, inner = first, use
+        if self._has_part(use.domain, first.domain):
+            outer, inner = use, first
+        help_text = ""
+        if self._has_part(outer.domain, inner.domain):
+            help_text = f"write `{name}.{inner.domain}` for the `{inner.domain}` part"
+        labels = []
+        if first.attachment.span is not None:
+            labels.append(Label(first.attachment.span, f"`{first.domain}` here ({first.reason})"))
+        self.report.add(
+            "F113",
+            f"node `{name}` has domain `{first.domain}`, but {use.reason} wants `{use.domain}`",
+            use.attachment.span,
+            f"`{use.domain}` is expected here",
+            labels=labels,
+            help=help_text,
+        )
+
+    def _has_part(self, domain: str, part: str) -> bool:
+        shape = self.domains[domain].shape
+        return isinstance(shape, Union | Product) and part in shape.parts
+
+    def _guess(self, name: str, uses: Sequence[Use]) -> str:
+        use = next(u for u in uses if u.attachment.node == name)
+        part = use.attachment.path[0]
+        owners = [d.name for d in self.domains.values() if self._has_part(d.name, part)]
+        example = owners[0] if owners else "…"
+        self.report.add(
+            "F111",
+            f"the domain of node `{name}` cannot be inferred: only parts of it are touched",
+            use.attachment.span,
+            help=f"declare the node in the rule's body: `({name}: {example})`",
+        )
+        return owners[0] if owners else use.domain
+
+    def _check_path(self, use: Use, whole: Use) -> None:
+        domain = whole.domain
+        for part in use.attachment.path:
+            shape = self.domains[domain].shape
+            written = ".".join((use.attachment.node, *use.attachment.path))
+            if not isinstance(shape, Union | Product):
+                self.report.add(
+                    "F140",
+                    f"`{written}`: domain `{domain}` is neither a union nor a product",
+                    use.attachment.span,
+                    help=f"touch the node as a whole: `{use.attachment.node}`",
+                )
+                return
+            if part not in shape.parts:
+                self.report.add(
+                    "F105",
+                    f"`{written}`: domain `{domain}` has no part `{part}`",
+                    use.attachment.span,
+                    f"its parts are {', '.join(f'`{p}`' for p in shape.parts)}",
+                    help=did_you_mean(part, shape.parts),
+                )
+                return
+            domain = part
+        if domain != use.domain:
+            self.report.add(
+                "F113",
+                f"`{written}` has domain `{domain}`, but {use.reason} wants `{use.domain}`",
+                use.attachment.span,
+                f"`{use.domain}` is expected here",
+            )
+
+
+def edge_uses(edge: Edge, signature: Sequence[str], declared: Span | None = None) -> Iterable[Use]:
+    """The uses of nodes by an edge whose label has the given domains."""
+    reason = f"`{edge.label}`"
+    for attachment, domain in zip(edge.attachments, signature, strict=False):
+        yield Use(attachment, domain, reason, declared)
+
+
+def clamp_use(clamp: Clamp, domain: str) -> Use:
+    """The use of a node that is fixed to an input of the given domain."""
+    return Use(clamp.attachment, domain, f"input `{clamp.input}`")
+
+
+def make_fragment(
+    nodes: Mapping[str, Node],
+    edges: Iterable[Edge],
+    clamps: Iterable[Clamp],
+    externals: Iterable[str],
+) -> Fragment:
+    """The fragment over inferred nodes, in canonical order."""
+    return Fragment.make(tuple(nodes.values()), tuple(edges), tuple(clamps), tuple(externals))

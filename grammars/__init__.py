@@ -1,0 +1,1 @@
+"""The library of grammars: one `.fgg` file each, read as package data."""

@@ -1,0 +1,1 @@
+"""Running programs on tensors: semirings, numerics, engines, decoding and learning."""
