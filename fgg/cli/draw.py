@@ -1,0 +1,115 @@
+"""Draw the rules of a grammar as factor graphs: SVG, PNG, DOT or TikZ."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from fgg.cli import Usage
+from fgg.cli.output import print_json, write_whole
+from fgg.cli.target import add_file, add_selection, load_target, need_grammar, select
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.draw import MissingExtra, TooLarge, draw_grammar, draw_rule, render
+from fgg.grammar import Grammar
+
+SUFFIXES = {"svg": ".svg", "png": ".png", "dot": ".dot", "tikz": ".tex"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `fggc draw`."""
+    add_file(parser)
+    add_selection(parser)
+    parser.add_argument("-o", "--output", metavar="PATH", help="where to write (`-`: standard output)")
+    parser.add_argument("--format", choices=tuple(SUFFIXES), help="default: from PATH's ending, or svg")
+    parser.add_argument("--rule", metavar="NAME", action="append", default=[], help="only this rule")
+    parser.add_argument("--each", action="store_true", help="one picture a rule; PATH is a folder")
+    parser.add_argument(
+        "--layout",
+        choices=("auto", "graphviz", "builtin"),
+        default="auto",
+        help="Graphviz where it is installed, else the built-in one",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the pictures."""
+    form = _format(arguments)
+    grammar = select(need_grammar(load_target(arguments)), arguments)
+    if arguments.rule:
+        grammar = _only(grammar, arguments.rule)
+    try:
+        if arguments.each:
+            files = _each(grammar, form, arguments)
+        else:
+            files = _one(grammar, form, arguments)
+    except MissingExtra as error:
+        raise GrammarError([Diagnostic(code="F412", message=str(error))]) from None
+    except TooLarge as error:
+        raise GrammarError(
+            [
+                Diagnostic(
+                    code="F412", message=str(error), help="draw some of the rules: `--rule NAME`"
+                )
+            ]
+        ) from None
+    if arguments.json:
+        print_json({"ok": True, "name": grammar.name, "format": form, "files": files})
+    else:
+        for file in files:
+            print(f"wrote {file}", file=sys.stderr)
+    return 0
+
+
+def _format(arguments: argparse.Namespace) -> str:
+    if arguments.format:
+        return str(arguments.format)
+    suffix = Path(arguments.output or "").suffix
+    by_suffix = {s: f for f, s in SUFFIXES.items()} | {".gv": "dot", ".tikz": "tikz"}
+    if suffix and not arguments.each and suffix not in by_suffix:
+        raise Usage(
+            f"`{arguments.output}`: the ending `{suffix}` is not a picture format",
+            "endings are " + ", ".join(sorted(by_suffix)),
+        )
+    return by_suffix.get(suffix, "svg")
+
+
+def _only(grammar: Grammar, names: list[str]) -> Grammar:
+    from dataclasses import replace
+
+    known = [rule.name for rule in grammar.rules]
+    for name in names:
+        if name not in known:
+            raise Usage(f"`{grammar.name}` has no rule `{name}`", did_you_mean(name, known))
+    return replace(grammar, rules=tuple(r for r in grammar.rules if r.name in names))
+
+
+def _one(grammar: Grammar, form: str, arguments: argparse.Namespace) -> list[str]:
+    if len(arguments.rule) == 1:
+        picture = draw_rule(grammar, grammar.rules[0], engine=arguments.layout)
+    else:
+        picture = draw_grammar(grammar, engine=arguments.layout)
+    data = render(picture, form)
+    if arguments.output == "-":
+        if arguments.json:
+            raise Usage("`-o -` and `--json` both want standard output")
+        sys.stdout.buffer.write(data)
+        return []
+    path = Path(arguments.output or f"{_safe(grammar.name)}{SUFFIXES[form]}")
+    write_whole(path, data)
+    return [str(path)]
+
+
+def _each(grammar: Grammar, form: str, arguments: argparse.Namespace) -> list[str]:
+    folder = Path(arguments.output or _safe(grammar.name))
+    files = []
+    for number, rule in enumerate(grammar.rules, 1):
+        picture = draw_rule(grammar, rule, engine=arguments.layout)
+        path = folder / f"{number:02d}_{_safe(rule.name)}{SUFFIXES[form]}"
+        write_whole(path, render(picture, form))
+        files.append(str(path))
+    return files
+
+
+def _safe(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)[:80] or "grammar"

@@ -1,0 +1,89 @@
+"""What all commands share: printing diagnostics and JSON, exit codes, writing files whole."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+
+from fgg.diagnostics import Diagnostic, GrammarError, as_json, render
+from fgg.spans import Source
+
+WRONG_GRAMMAR = ("F0", "F1", "F2", "F405", "F406", "F407")
+
+
+def exit_code(diagnostics: Iterable[Diagnostic]) -> int:
+    """0 without errors, 1 if a grammar is wrong, 2 if only the command or a file is."""
+    errors = [d for d in diagnostics if d.is_error]
+    if not errors:
+        return 0
+    return 1 if any(d.code.startswith(WRONG_GRAMMAR) for d in errors) else 2
+
+
+def print_diagnostics(diagnostics: Iterable[Diagnostic], source: Source | None) -> None:
+    """Write diagnostics to standard error, as text."""
+    for diagnostic in diagnostics:
+        print(render(diagnostic, source), end="\n\n", file=sys.stderr)
+
+
+def print_json(value: object) -> None:
+    """Write one JSON object to standard output."""
+    json.dump(value, sys.stdout, ensure_ascii=False, indent=2)
+    print()
+
+
+def report_failure(error: GrammarError, wants_json: bool) -> int:
+    """Report the diagnostics of an error; the exit code."""
+    if wants_json:
+        items = [as_json(d, error.source) for d in error.diagnostics]
+        print_json({"ok": False, "diagnostics": items})
+    else:
+        print_diagnostics(error.diagnostics, error.source)
+    return exit_code(error.diagnostics) or 2
+
+
+def fail_usage(message: str, help: str, wants_json: bool) -> int:
+    """Report a command that makes no sense; the exit code."""
+    problem = Diagnostic(code="F415", message=message, help=help)
+    return report_failure(GrammarError([problem]), wants_json)
+
+
+def fail_internal(error: BaseException, wants_json: bool) -> int:
+    """Report a bug of ours, with what is needed to mend it; the exit code."""
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    where = " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in reversed(frames))
+    message = f"{type(error).__name__}: {error} ({where})"
+    if wants_json:
+        print_json({"ok": False, "bug": message, "diagnostics": []})
+    else:
+        print(f"this is a bug in fggc, not in your input\n  {message}", file=sys.stderr)
+        print("please report it together with the input", file=sys.stderr)
+    return 3
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that it appears whole or not at all. Raises GrammarError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(name, 0o666 & ~mask)
+            os.replace(name, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise GrammarError(
+            [Diagnostic(code="F413", message=f"`{path}` cannot be written: {reason}")]
+        ) from None

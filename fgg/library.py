@@ -1,0 +1,28 @@
+"""The grammar library: `fgg/grammars/*.fgg`, by bare name."""
+
+from __future__ import annotations
+
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+
+def _folder() -> Traversable:
+    return resources.files("fgg.grammars")
+
+
+def library_names() -> tuple[str, ...]:
+    """The names of the library's grammars, in alphabetical order."""
+    return tuple(
+        sorted(f.name.removesuffix(".fgg") for f in _folder().iterdir() if f.name.endswith(".fgg"))
+    )
+
+
+def library_text(name: str) -> str:
+    """The text of a library grammar."""
+    return _folder().joinpath(f"{name}.fgg").read_text("utf-8")
+
+
+def library_title(name: str) -> str:
+    """What a library grammar is, in one line: the first line of its comment."""
+    first = library_text(name).split("\n", 1)[0].lstrip("# ").strip()
+    return first.removeprefix(f"{name}.fgg:").removeprefix(f"{name}:").strip()
