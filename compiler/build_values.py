@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import cast
 
 from lark import Token, Tree
@@ -121,12 +122,11 @@ class ValueBuilder:
         if child.data == "number":
             sign, digits, denominator = (cast("Token | None", part) for part in child.children)
             assert digits is not None
-            return syntax.NumberLiteral(
-                str(sign) == "-",
-                self.digits(digits),
-                None if denominator is None else self.digits(denominator),
-                span,
-            )
+            over, under = self.digits(digits), None
+            if denominator is not None:
+                under = self.digits(denominator)
+                over = self.checked_fraction(over, under, span)
+            return syntax.NumberLiteral(str(sign) == "-", over, under, span)
         if child.data == "list":
             return syntax.ListLiteral(tuple(self.value(c) for c in child.children if c), span)
         if child.data == "map":
@@ -141,6 +141,19 @@ class ValueBuilder:
         if child.data == "call":
             return self.call(child)
         return syntax.WordLiteral(self.name(child.children[0]), span)
+
+    def checked_fraction(self, over: str, under: str, span: Span) -> str:
+        """The text of a numerator; `1`, and a report, if the fraction has very many digits."""
+        fraction = Fraction(over) / (int(under) or 1)
+        if max(fraction.numerator, fraction.denominator) < 10**MAX_DIGITS:
+            return over
+        self.report.add(
+            "F010",
+            "a fraction of very many digits",
+            span,
+            f"numerator and denominator have at most {MAX_DIGITS} digits",
+        )
+        return "1"
 
     def call(self, tree: Tree[Token]) -> syntax.CallLiteral:
         """A name with arguments."""

@@ -49,7 +49,7 @@ def declare_nonterminal(statement: syntax.NonterminalDecl, scope: Scope) -> None
     name = statement.name
     domains = scope.domain_names(statement.domains or ())
     variables = index_variables(statement.variables, scope)
-    conditions = scope.conditions(statement.conditions, set(variables or ()))
+    conditions = scope.conditions(statement.conditions, {v.text for v in statement.variables})
     if domains is None or variables is None:
         scope.broken.add(name.text)
         return
@@ -67,7 +67,7 @@ def declare_input_factor(statement: syntax.InputFactorDecl, scope: Scope) -> Inp
         return None
     domains = scope.domain_names(statement.domains)
     variables = index_variables(statement.variables, scope)
-    conditions = scope.conditions(statement.conditions, set(variables or ()))
+    conditions = scope.conditions(statement.conditions, {v.text for v in statement.variables})
     if domains is None or variables is None:
         scope.broken.add(name.text)
         return None

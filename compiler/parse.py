@@ -147,13 +147,24 @@ class _Parse:
             self.open = []
         elif ends:
             self.query = None
-        elif token.type == "LBRACE" and self.tokens[self.first].type == "QUERY":
-            self.query = self.first
+        elif token.type == "LBRACE" and self.in_header:
+            self.open_query()
         elif token.type in ("LPAR", "LSQB", "LBRACE"):
             self.open.append(position)
         elif token.type in ("RPAR", "RSQB", "RBRACE") and self.open:
             self.open.pop()
         return position + 1
+
+    @property
+    def in_header(self) -> bool:
+        """Whether the statement under way is a query before its `{`."""
+        return self.tokens[self.first].type == "QUERY" and self.query is None
+
+    def open_query(self) -> None:
+        """Begin the inside of a query, which later errors leave as it is."""
+        self.query = self.first
+        self.base = len(self.state.state_stack)
+        self.open = []
 
     def accepts(self) -> set[str]:
         """The types of the tokens that could come next."""
@@ -178,24 +189,29 @@ class _Parse:
         failure = self.failure(position, accepts)
         restart = self.begins(position) and not failure.is_reserved_name
         self.failures += 1
-        start = token_span(self.tokens[self.first]).start
-        here = token_span(self.tokens[position]).start
-        if not any(start <= span.start < here for span in self.bad):
-            describe(failure, self.report)
-        if "LBRACE" in accepts and restart and self.tokens[self.first].type == "QUERY":
-            self.parser.feed_token(Token.new_borrow_pos("LBRACE", "{", self.tokens[position]))
-            self.query = self.first
+        self.describe(failure)
+        token = self.tokens[position]
+        if "LBRACE" in accepts and self.in_header and restart and token.type in QUERY_WORDS:
+            self.parser.feed_token(Token.new_borrow_pos("LBRACE", "{", token))
+            self.open_query()
             return position
         if "RULE" not in accepts:  # else the statement is complete, and what follows is too much
             nesting = len(self.open)
             self.drop()
-            if self.tokens[self.first].type == "QUERY" and self.query is None:
+            if self.in_header:
                 self.skipping = True
                 return self.after_query(position, nesting)
         if restart and self.skipping:
             return position + 1
         self.skipping = True
-        return position if restart or self.ends_query(self.tokens[position]) else position + 1
+        return position if restart or self.ends_query(token) else position + 1
+
+    def describe(self, failure: Failure) -> None:
+        """Report an error, unless unreadable text before it in its statement is the reason."""
+        start = token_span(self.tokens[self.first]).start if self.tokens else 0
+        end = failure.span.start if failure.type() != "$END" else len(self.source.text)
+        if not any(start <= span.start < end for span in self.bad):
+            describe(failure, self.report)
 
     def drop(self) -> None:
         """Forget the statement under way."""
@@ -264,7 +280,7 @@ class _Parse:
         count = len(self.tokens)
         complete = self.skipping or "$END" in accepts or "RULE" in accepts
         if self.failures < MAX_SYNTAX_ERRORS and not complete:
-            describe(self.failure(count, accepts), self.report)
+            self.describe(self.failure(count, accepts))
             self.drop()
         if self.query is not None:
             if self.failures < MAX_SYNTAX_ERRORS:

@@ -48,9 +48,12 @@ def resolve_sizes(
         first = spans[cycle[0]]
         scope.report.add(
             "F109",
-            "sizes depend on each other: " + " -> ".join(f"`{name}`" for name in order),
+            _cycle("size", order),
             first.name.span,
-            labels=[Label(spans[n].name.span, "and this one") for n in cycle[1:-1] if n != cycle[0]],
+            "this one" if len(cycle) > 2 else "",
+            labels=[
+                Label(spans[n].name.span, "and this one") for n in cycle[1:-1] if n != cycle[0]
+            ],
         )
         for name in set(cycle):
             scope.broken.add(name)
@@ -70,6 +73,13 @@ def _ordered(dependencies: Mapping[str, Sequence[str]]) -> tuple[str, ...] | lis
         return list(error.args[1])
 
 
+def _cycle(kind: str, names: Sequence[str]) -> str:
+    """What is wrong with a cycle, whose last name is its first one."""
+    if len(names) == 2:
+        return f"{kind} `{names[0]}` depends on itself"
+    return f"{kind}s depend on each other: " + " -> ".join(f"`{name}`" for name in names)
+
+
 def _evaluate(size: Size, scope: Scope) -> None:
     try:
         value = size.value.evaluate(scope.size_values)
@@ -83,7 +93,7 @@ def _evaluate(size: Size, scope: Scope) -> None:
         shown = str(value) if abs(value) < 10**30 else "a number of more than 30 digits"
         scope.report.add(
             "F120",
-            f"size `{size.name}` is {shown}; it must lie between 0 and {MAX_SIZE}",
+            f"size `{size.name}` is {shown}, but a size lies between 0 and {MAX_SIZE}",
             size.span,
         )
         value = 1
@@ -109,8 +119,11 @@ def resolve_domains(statements: Sequence[syntax.DomainDecl], scope: Scope) -> No
     if isinstance(order, list):
         scope.report.add(
             "F110",
-            "domains depend on each other: " + " -> ".join(f"`{name}`" for name in order),
+            _cycle("domain", order),
             spans[order[0]],
+            "this one" if len(order) > 2 else "",
+            labels=[Label(spans[name], "and this one") for name in order[1:-1]],
+            help="a domain is made of domains that can be counted before it",
         )
         scope.broken |= set(order)
         shapes = {n: s for n, s in shapes.items() if n not in order}

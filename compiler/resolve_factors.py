@@ -81,9 +81,12 @@ def _rank(statement: syntax.FactorDecl, arity: int, scope: Scope) -> Expr | None
         return None
     value = rank.evaluate(scope.size_values)
     if value is None or value < 1:
-        scope.report.add("F139", f"a rank of {value}", node.span, "it must be at least 1")
+        scope.report.add("F139", f"a rank of {value}, but a rank is at least 1", node.span)
         return None
     return rank
+
+
+_NAMED = (syntax.WordLiteral, syntax.CallLiteral)
 
 
 def _value(node: syntax.ValueSyntax, domains: Sequence[str], scope: Scope) -> Value | None:
@@ -100,15 +103,18 @@ def _value(node: syntax.ValueSyntax, domains: Sequence[str], scope: Scope) -> Va
         if node.name.text in simple:
             return simple[node.name.text]
         if node.name.text.lower() in ("nan", "inf", "infinity"):
-            scope.report.add("F127", f"`{node.name.text}` is not a weight", node.span)
+            scope.report.add(
+                "F127", f"`{node.name.text}` is not a weight: weights are finite", node.span
+            )
             return None
     if isinstance(node, syntax.CallLiteral) and node.name.text == "load":
         path = node.arguments[0] if len(node.arguments) == 1 and not node.keywords else None
         if isinstance(path, syntax.StringLiteral):
             return Load(path.text, scope.folder)
+    what = f"`{node.name.text}`" if isinstance(node, _NAMED) else "this"
     scope.report.add(
         "F132",
-        "this is not a value for a factor",
+        f"{what} is not a value for a factor",
         node.span,
         help="values are numbers, lists, maps by domain values, `uniform`, `eye` "
         'and `load("file.npy")`',
@@ -120,12 +126,16 @@ def _number(node: syntax.NumberLiteral, scope: Scope) -> Number | None:
     sign = -1 if node.negative else 1
     if node.denominator is not None:
         if int(node.denominator) == 0:
-            scope.report.add("F127", "a division by zero", node.span)
+            scope.report.add("F127", "a division by zero, but weights are finite", node.span)
             return None
         return sign * Fraction(node.digits) / int(node.denominator)
     number = sign * float(node.digits)
     if number in (float("inf"), float("-inf")):
-        scope.report.add("F127", "this number is too large for a weight", node.span)
+        scope.report.add(
+            "F127",
+            "this number is too large for a weight, which is at most about 1.8e308",
+            node.span,
+        )
         return None
     return number + 0.0  # no negative zeros
 
@@ -213,7 +223,8 @@ def _attribute(node: syntax.AttributeDecl, scope: Scope) -> Attribute | None:
     attribute = Attribute(key=node.key.text, value=value, span=node.span)
     problem = check_attribute(attribute)
     if problem is not None:
-        scope.report.add(problem.code, problem.message, node.span, help=problem.help)
+        place = node.key.span if problem.code == "F133" else node.span
+        scope.report.add(problem.code, problem.message, place, help=problem.help)
         return None
     return attribute
 

@@ -33,6 +33,7 @@ class QueryResolver:
     """Resolves one query against the model in `scope`."""
 
     def __init__(self, scope: Scope, start: Reference | None) -> None:
+        """Take the query's own scope and the model's start symbol."""
         self.scope = scope
         self.start = start
         self.families: dict[str, Nonterminal] = {}

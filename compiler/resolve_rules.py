@@ -11,7 +11,8 @@ from fgg.compiler.syntax import Name
 from fgg.diagnostics import Label, did_you_mean
 from fgg.grammar import Attachment, Clamp, Edge, Factor, InputFactor, Nonterminal, Rule
 from fgg.index import Expr
-from fgg.node_types import NodeTypes, Use, clamp_use, edge_uses, make_fragment
+from fgg.node_types import NodeTypes, Use, clamp_use, make_fragment
+from fgg.positions import position_name
 
 
 @dataclass
@@ -88,7 +89,7 @@ class RuleResolver:
         found: list[str] = []
         arguments = head.arguments or ()
         if nonterminal is not None:
-            self.check_arity(head, len(arguments), nonterminal)
+            self.check_arity(head, len(arguments), nonterminal, "head")
         domains = nonterminal.domains if nonterminal is not None else ()
         for i, argument in enumerate(arguments):
             if isinstance(argument, syntax.PathSyntax) and len(argument.names) == 1:
@@ -99,9 +100,15 @@ class RuleResolver:
             else:
                 self.good = False
                 self.scope.report.add(
-                    "F149", "a rule's head names nodes, not parts or inputs", argument.span
+                    "F149",
+                    "a rule's head names nodes, not parts or positions of inputs",
+                    argument.span,
+                    "a node was expected",
+                    help="name the node here, and touch the part or position in the body",
                 )
-                continue
+                if isinstance(argument, syntax.PositionSyntax):
+                    continue
+                name = argument.names[0]
             found.append(name.text)
             if i < len(domains):
                 attachment = Attachment(node=name.text, span=name.span)
@@ -128,7 +135,11 @@ class RuleResolver:
         return indices
 
     def check_arity(
-        self, edge: syntax.EdgeSyntax, found: int, label: Factor | Nonterminal | InputFactor
+        self,
+        edge: syntax.EdgeSyntax,
+        found: int,
+        label: Factor | Nonterminal | InputFactor,
+        where: str = "edge",
     ) -> None:
         """Report an edge that touches the wrong number of nodes."""
         wanted = len(label.domains)
@@ -138,12 +149,12 @@ class RuleResolver:
         kind = "nonterminal" if isinstance(label, Nonterminal) else "factor"
         self.scope.report.add(
             "F112",
-            f"edge `{edge.label.text}` touches {count(found, 'node', 'nodes')}, "
-            f"but the {kind} takes {wanted}",
+            f"{where} `{edge.label.text}` touches {count(found, 'node', 'nodes')}, "
+            f"but the {kind} takes {wanted or 'none'}",
             edge.span,
             count(found, "node", "nodes"),
             labels=[Label(label.span, "declared here")] if label.span else [],
-            help=f"it is declared as `{label.name}({', '.join(label.domains)})`",
+            help=f"it is declared as `{label.name}({_signature(label)})`",
         )
 
     def edge(self, item: syntax.EdgeSyntax) -> None:
@@ -167,8 +178,11 @@ class RuleResolver:
             indices=indices or (),
             span=item.span,
         )
-        if len(edge.attachments) == len(label.domains):
-            self.uses += edge_uses(edge, label.domains, label.span)
+        if len(attachments) == len(label.domains):
+            reason = f"`{label.name}`"
+            for touched, domain in zip(attachments, label.domains, strict=True):
+                if touched is not None:
+                    self.uses.append(Use(touched, domain, reason))
         self.edges.append(edge)
 
     def unknown_label(self, name: Name) -> None:
@@ -201,21 +215,20 @@ class RuleResolver:
         indices = self.input_indices(node.input, node.indices)
         if indices is None:
             return None
-        domain = self.scope.inputs[node.input.text].domain
+        found = self.scope.inputs[node.input.text]
+        domain, span = found.domain, found.span
         if wanted is not None and wanted != domain:
             self.good = False
             self.scope.report.add(
                 "F148",
-                f"input `{node.input.text}` has domain `{domain}`, but `{wanted}` is expected",
+                f"input `{node.input.text}` has domain `{domain}`, but `{wanted}` is expected here",
                 node.span,
+                labels=[Label(span, "declared here")] if span else [],
             )
+            return None
         key = (node.input.text, indices)
         if key not in self.positions:
-            name = node.input.text
-            number = 2
-            while name in self.taken:
-                name = f"{node.input.text}{number}"
-                number += 1
+            name = position_name(node.input.text, self.taken)
             self.taken.add(name)
             self.positions[key] = name
             attachment = Attachment(node=name, span=node.span)
@@ -257,9 +270,7 @@ class RuleResolver:
         attachment = Attachment(node=node, path=tuple(path), span=item.path.span)
         if indices is None:
             return
-        clamp = Clamp(
-            attachment=attachment, input=item.input.text, indices=indices, span=item.span
-        )
+        clamp = Clamp(attachment=attachment, input=item.input.text, indices=indices, span=item.span)
         self.clamps.append(clamp)
         self.uses.append(clamp_use(clamp, self.scope.inputs[item.input.text].domain))
 
@@ -271,6 +282,14 @@ class RuleResolver:
             return
         attachment = Attachment(node=item.node.text, span=item.node.span)
         self.uses.append(Use(attachment, domain, "its declaration"))
+
+
+def _signature(label: Factor | Nonterminal | InputFactor) -> str:
+    """The domains of a label, as its declaration writes them."""
+    given = label.given if isinstance(label, Factor) else None
+    if given is None:
+        return ", ".join(label.domains)
+    return f"{', '.join(label.domains[:given])} -> {', '.join(label.domains[given:])}".lstrip()
 
 
 def _node_names(statement: syntax.RuleDecl) -> Iterator[str]:

@@ -276,6 +276,15 @@ def _habits(failure: Failure, report: Report) -> bool:
         report.add(
             "F001", "unexpected `[`", failure.span, help="values are listed in braces: `{a, b}`"
         )
+    elif failure.type() == failure.type(-1) == "NAME" and failure.accepts == {"COLON"}:
+        name = failure.tokens[failure.position - 1]
+        report.add(
+            "F020",
+            "an input's name is followed by a colon and its domain",
+            token_span(name),
+            "expected `:` after this",
+            help=f"write `{name}: {failure.token}[…]`",
+        )
     elif failure.type() in ("INT", "DECIMAL") and failure.accepts == {"NAME"}:
         report.add(
             "F001",

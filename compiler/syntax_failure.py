@@ -105,7 +105,7 @@ def expectation(failure: Failure) -> str:
         if "FOR" in accepts:
             words.append("`for`")
         accepts &= {"COMMA", "RBRACE", "COMPARISON"}
-    elif accepts >= {"INT", "NAME", "SIGN", "LPAR"}:
+    elif accepts >= {"INT", "NAME", "LPAR"}:
         words.append("an expression")
         accepts -= {"LPAR", "LSQB"} if "LBRACE" not in accepts else {"LPAR"}
     elif accepts >= {"INT", "DECIMAL", "NAME"} or accepts >= {"INT", "STRING", "NAME"}:

@@ -52,5 +52,7 @@ def check_attribute(attribute: Attribute) -> Diagnostic | None:
     if right:
         return None
     return Diagnostic(
-        code="F134", message=f"`{key}` has a value it cannot have", help=f"it is {KNOWN[key]}"
+        code="F134",
+        message=f"attribute `{key}` cannot have this value",
+        help=f"it is {KNOWN[key]}",
     )

@@ -13,8 +13,8 @@ from fgg.values import Call, Word
 
 def check_grammar(grammar: Grammar, locate: Locate | None = None) -> list[Diagnostic]:
     """All errors and warnings about a grammar and its queries."""
-    found = check_values(grammar, locate) + check_ties(grammar) + check_useful(grammar)
-    found += check_indices(grammar)
+    found = check_values(grammar, locate) + check_ties(grammar) + check_attributes(grammar)
+    found += check_useful(grammar) + check_indices(grammar)
     for query in grammar.queries:
         conjunction = conjoin(grammar, query)
         report = Report()
@@ -23,7 +23,7 @@ def check_grammar(grammar: Grammar, locate: Locate | None = None) -> list[Diagno
             if rule.name not in mentioned:
                 report.add(
                     "F205",
-                    f"query `{query.name}` leaves out rule `{rule.name}`, so it is never used there",
+                    f"query `{query.name}` leaves out rule `{rule.name}`, so it has no part in it",
                     query.span,
                     labels=[Label(rule.span, "the rule")] if rule.span else [],
                 )
@@ -39,8 +39,15 @@ def check_useful(grammar: Grammar) -> list[Diagnostic]:
     reached, alive = reachable(grammar), productive(grammar)
     for nonterminal in grammar.nonterminals:
         name = nonterminal.name
+        if name == grammar.start.label:
+            continue  # F206 says it
         if name not in grammar.rules_of:
-            report.add("F203", f"nonterminal `{name}` has no rules: it is always 0", nonterminal.span)
+            report.add(
+                "F203",
+                f"nonterminal `{name}` has no rules, so rules that use it have weight 0",
+                nonterminal.span,
+                help=f"add a rule for `{name}`, or remove it",
+            )
         elif name not in alive:
             report.add(
                 "F202",
@@ -53,18 +60,29 @@ def check_useful(grammar: Grammar) -> list[Diagnostic]:
                 "F201",
                 f"nonterminal `{name}` cannot be reached from `{grammar.start.label}`",
                 nonterminal.span,
+                help="use it in a rule that can be reached, or remove it",
             )
     if grammar.start.label not in alive:
         report.add(
             "F206",
             f"the start symbol `{grammar.start.label}` derives nothing, so the value is 0",
             grammar.start.span,
+            help=(
+                "no derivation comes to an end: add a rule that ends one"
+                if grammar.start.label in grammar.rules_of
+                else f"add a rule for `{grammar.start.label}`"
+            ),
         )
     used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
     used |= {edge.label for query in grammar.queries for r in query.rules for edge in r.edges}
     for factor in grammar.factors:
         if factor.name not in used:
-            report.add("F204", f"no rule uses factor `{factor.name}`", factor.span)
+            report.add(
+                "F204",
+                f"no rule uses factor `{factor.name}`",
+                factor.span,
+                help="touch nodes with it in a rule, or remove it",
+            )
     return report.diagnostics
 
 
@@ -99,5 +117,30 @@ def check_ties(grammar: Grammar) -> list[Diagnostic]:
                     help="it takes `factor pi(-> T)` and `factor trans(T -> T)`",
                 )
             elif factor.value is not None:
-                report.add("F134", f"`{factor.name}` has a value besides", attribute.span)
+                report.add(
+                    "F134",
+                    f"`{factor.name}` is tied to `{other.name}`, but has a value besides",
+                    attribute.span,
+                    help="drop one of them",
+                )
+    return report.diagnostics
+
+
+LEARNED_ONLY = ("prior", "net", "init")
+
+
+def check_attributes(grammar: Grammar) -> list[Diagnostic]:
+    """Warnings of attributes that speak of learning, on factors that are not learned."""
+    report = Report()
+    for factor in grammar.factors:
+        tied = factor.attribute("tied") is not None
+        for attribute in factor.attributes:
+            if attribute.key in LEARNED_ONLY and (factor.value is not None or tied):
+                why = "is tied to another one" if tied else "has a value"
+                report.add(
+                    "F208",
+                    f"factor `{factor.name}` {why}, so nothing uses `{attribute.key}`",
+                    attribute.span or factor.span,
+                    help=f"drop `{attribute.key}`, or what fixes the factor",
+                )
     return report.diagnostics

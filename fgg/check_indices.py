@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from fgg.diagnostics import Diagnostic, Label, Report
 from fgg.domains import size_values
@@ -17,6 +17,7 @@ from fgg.ranges import (
     row,
     rule_rows,
 )
+from fgg.spans import Span
 
 
 def check_indices(grammar: Grammar) -> list[Diagnostic]:
@@ -85,15 +86,19 @@ class _Checker:
                 "F119",
                 f"the range of `{shown}` cannot be inferred: index `{index}` has no bounds",
                 family.span,
-                help=f"declare it: `nonterminal {shown} for 0 <= {index} …`",
+                help=f"declare it: `nonterminal {shown} … for 0 <= {index} <= …`",
             )
 
     def rule(self, rule: Rule) -> None:
         """Check the conditions and references of a rule."""
         own = condition_rows(rule.conditions, self.sizes) + length_rows(self.grammar)
-        place = rule.conditions[0].span if rule.conditions else rule.span
         if not is_feasible(own):
-            self.report.add("F117", f"the conditions of rule `{rule.name}` never hold", place)
+            self.report.add(
+                "F117",
+                f"the conditions of rule `{rule.name}` never hold",
+                _cover([c.span for c in rule.conditions]) or rule.span,
+                help="a rule that never applies can be removed",
+            )
             return
         if rule.lhs in self.unbounded or rule.lhs not in self.regions:
             return
@@ -124,7 +129,7 @@ class _Checker:
             self.report.add(
                 "F116",
                 f"index `{name}` of rule `{rule.name}` has no bound {side}",
-                rule.span,
+                _place(rule, name) or rule.span,
                 help=f"add a condition, `for … <= {name} < …`, or, if `{name}` is meant to be a "
                 f"length, an input of that length, `input w: W[{name}]`",
             )
@@ -160,7 +165,9 @@ class _Checker:
             reference.span,
             f"nothing ensures `{needed}`",
             labels=[Label(label.span, "its range is declared here")] if label.span else [],
-            help=f"add the condition `for {needed}`",
+            help=f"add the condition `for {needed}`"
+            if isinstance(reference, Edge)
+            else "start at an index in the range",
         )
 
     def range_text(self, name: str) -> str:
@@ -194,9 +201,23 @@ class _Checker:
 
 def rule_variables(rule: Rule, grammar: Grammar, known: set[str]) -> list[str]:
     """The index variables of a rule, in order: of the head, then of the body."""
+    names = dict.fromkeys(name for expr in _exprs(rule) for name in expr.names())
+    return [name for name in names if name not in known and name not in grammar.size]
+
+
+def _exprs(rule: Rule) -> list[Expr]:
     exprs = [*rule.indices]
     exprs += [index for edge in rule.rhs.edges for index in edge.indices]
     exprs += [index for clamp in rule.rhs.clamps for index in clamp.indices]
-    exprs += [term for condition in rule.conditions for term in condition.terms]
-    names = dict.fromkeys(name for expr in exprs for name in expr.names())
-    return [name for name in names if name not in known and name not in grammar.size]
+    return exprs + [term for condition in rule.conditions for term in condition.terms]
+
+
+def _place(rule: Rule, name: str) -> Span | None:
+    """Where a rule first speaks of an index variable."""
+    return next((e.span for e in _exprs(rule) if e.span and name in e.names()), None)
+
+
+def _cover(spans: Iterable[Span | None]) -> Span | None:
+    """The smallest span that covers all of them, or None if there are none."""
+    known = [span for span in spans if span is not None]
+    return Span(min(s.start for s in known), max(s.end for s in known)) if known else None

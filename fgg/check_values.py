@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import isfinite, prod
+from math import exp, isfinite, prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,11 +68,12 @@ class _FactorChecker:
         elif isinstance(value, Uniform) and self.factor.given is None:
             self.add(
                 "F131",
-                "`uniform` needs an arrow: it is not a distribution",
+                "`uniform` is a distribution, but the factor has no arrow",
                 help="declare what it is a distribution over, or write `= 1`",
             )
         elif isinstance(value, Eye) and (len(self.shape) != 2 or self.shape[0] != self.shape[1]):
-            self.add("F131", "`eye` needs two domains of one size")
+            found = " and ".join(map(str, self.shape)) or "none"
+            self.add("F131", f"`eye` takes two domains of one size, but the sizes are {found}")
         elif isinstance(value, Load):
             self.load(value)
 
@@ -83,7 +84,13 @@ class _FactorChecker:
             self.add("F127", f"weight {float(number)}{where} is not finite", position)
             return False
         if number < 0:
-            self.add("F126", f"weight {float(number):g}{where} is negative", position)
+            self.add(
+                "F126",
+                f"weight {float(number):g}{where} is negative",
+                position,
+                help="weights are never logarithms: "
+                f"for the log-weight {float(number):g} write {exp(number):.4g}",
+            )
             return False
         return True
 
@@ -104,14 +111,15 @@ class _FactorChecker:
         depth = len(position)
         if depth == len(self.shape):
             if isinstance(entries, tuple):
-                self.add("F125", "a number was expected here, not a list", position)
+                self.add("F125", "a list, but a number is expected", position)
                 return False
             return self.weight(entries, position)
         domain, size = self.factor.domains[depth], self.shape[depth]
         if not isinstance(entries, tuple):
             self.add(
                 "F125",
-                f"a list of {size} (the values of `{domain}`) was expected here",
+                f"a number, but a list with an entry for each of the {size} values of "
+                f"`{domain}` is expected",
                 position,
                 help=f"lists are nested {len(self.shape)} deep, one level a node",
             )
@@ -119,7 +127,8 @@ class _FactorChecker:
         if len(entries) != size:
             self.add(
                 "F125",
-                f"{len(entries)} entries, but `{domain}` has {size} values",
+                f"{len(entries)} entr{'y' if len(entries) == 1 else 'ies'}, "
+                f"but `{domain}` has {size} value{'s' * (size != 1)}",
                 position,
             )
             return False

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from fgg.grammar import Attribute
+from fgg.safe_names import is_safe
 from fgg.values import AttributeValue, Call, Word
 
 
@@ -60,6 +61,6 @@ def _keyword(data: object) -> tuple[str, AttributeValue]:
 
 
 def _name(text: str) -> str:
-    if "`" in text or text.splitlines() != [text]:
+    if not is_safe(text):
         raise ValueError("a name in it cannot be written")
     return text

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fgg.diagnostics import Diagnostic, Report
-from fgg.names import fresh
 
 Fail = Callable[[str, str], None]
 """Reports a problem: the path of the place, and what is wrong there."""
@@ -125,22 +124,3 @@ def kind_of(data: object) -> str:
 def whole_number(data: object) -> bool:
     """Whether a JSON value is a whole number from 0 up; truth values are not."""
     return isinstance(data, int) and not isinstance(data, bool) and data >= 0
-
-
-def is_safe(name: str) -> bool:
-    """Whether the language can write a name, at least between backquotes."""
-    return "`" not in name and name.splitlines() == [name] and not any(map(_is_surrogate, name))
-
-
-def _is_surrogate(char: str) -> bool:
-    return "\ud800" <= char <= "\udfff"
-
-
-def safe_names(names: Collection[str]) -> dict[str, str]:
-    """The names of a namespace, each with one that the language can write: itself if possible."""
-    found = {name: name for name in names if is_safe(name)}
-    for name in names:
-        if name not in found:
-            kept = "".join("_" if c == "`" or _is_surrogate(c) else c for c in name)
-            found[name] = fresh("_".join(kept.splitlines()) or "_", set(found.values()))
-    return found

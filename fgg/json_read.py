@@ -21,7 +21,7 @@ from fgg.grammar import (
     Sized,
 )
 from fgg.index import Expr
-from fgg.json_paths import Document, join, safe_names
+from fgg.json_paths import Document, join
 from fgg.json_rules import RuleReader
 from fgg.json_symbols import (
     Labels,
@@ -31,6 +31,7 @@ from fgg.json_symbols import (
     read_factors,
     read_labels,
 )
+from fgg.safe_names import safe_names
 from fgg.values import Value
 
 _KEYS = ("rules", "start", "terminals", "nonterminals")

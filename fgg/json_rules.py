@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 from fgg.diagnostics import did_you_mean
 from fgg.grammar import Attachment, Edge, Fragment, Node, Rule
-from fgg.json_paths import Document, is_safe, join, kind_of, safe_names
+from fgg.json_paths import Document, join, kind_of
 from fgg.json_symbols import Labels
 from fgg.names import fresh
+from fgg.safe_names import is_safe, safe_names
 
 
 @dataclass
@@ -19,14 +20,14 @@ class RuleReader:
     terminals: Labels
     nonterminals: Labels
     rule_names: set[str] = field(default_factory=set)
-    used: set[str] = field(default_factory=set)
+    used: dict[str, None] = field(default_factory=dict)
 
     def start(self, inner: dict[str, object], path: str) -> str:
         """The start symbol."""
         start = self.document.text_at(inner, "start", path)
         if start is not None and start not in self.nonterminals:
             self.unknown(join(path, "start"), start, self.nonterminals, "nonterminal")
-        self.used.add(start or "")
+        self.used[start or ""] = None
         return start or ""
 
     def unknown(self, path: str, name: str, known: Labels, kind: str) -> None:
@@ -56,7 +57,7 @@ class RuleReader:
         rhs = self.document.object_at(entry, "rhs", path)
         if rhs is None or lhs is None:
             return None
-        self.used.add(lhs)
+        self.used[lhs] = None
         path = join(path, "rhs")
         before = len(self.document.report.diagnostics)
         nodes = self.nodes(rhs, path)
@@ -126,7 +127,7 @@ class RuleReader:
         listed = self.document.list_at(entry, "attachments", path)
         if label is None or listed is None:
             return None
-        self.used.add(label)
+        self.used[label] = None
         if label not in self.terminals and label not in self.nonterminals:
             known = {**self.terminals, **self.nonterminals}
             self.unknown(join(path, "label"), label, known, "terminal or nonterminal")

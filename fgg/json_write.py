@@ -13,7 +13,7 @@ from fgg.domains import domain_size, size_values
 from fgg.grammar import Domain, Factor, Grammar, Rule, Sized, Union
 from fgg.index import Condition
 from fgg.json_attributes import attributes_json
-from fgg.json_weights import selection_json, weights_json
+from fgg.json_weights import MAX_WRITTEN_OUT, selection_json, weights_json
 from fgg.plain import plain_with_parts
 
 Json = dict[str, object]
@@ -53,7 +53,7 @@ def grammar_json(grammar: Grammar) -> Json:
 
 def _is_large(grammar: Grammar, factor: Factor) -> bool:
     whole, part = (domain_size(grammar, name) for name in factor.domains)
-    return whole * part > 64
+    return whole * part > MAX_WRITTEN_OUT
 
 
 def _holds(grammar: Grammar, condition: Condition) -> bool:

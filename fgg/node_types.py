@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from fgg.diagnostics import Label, Report, did_you_mean
 from fgg.grammar import Attachment, Clamp, Domain, Edge, Fragment, Node, Product, Union
-from fgg.spans import Span
 
 
 @dataclass(frozen=True)
@@ -17,7 +16,7 @@ class Use:
     attachment: Attachment
     domain: str
     reason: str
-    declared: Span | None = None
+    input: str | None = None
 
 
 @dataclass
@@ -62,14 +61,26 @@ class NodeTypes:
         help_text = ""
         if self._has_part(outer.domain, inner.domain):
             help_text = f"write `{name}.{inner.domain}` for the `{inner.domain}` part"
+        if first.input is not None:
+            first, use = use, first
         labels = []
         if first.attachment.span is not None:
             labels.append(Label(first.attachment.span, f"`{first.domain}` here ({first.reason})"))
+        self._conflict(f"node `{name}`", first.domain, use, labels, help_text)
+
+    def _conflict(
+        self, what: str, domain: str, use: Use, labels: Sequence[Label] = (), help_text: str = ""
+    ) -> None:
+        """Report a node of one domain in a place where another is expected."""
+        if use.input is None:
+            code, wish = "F113", f"{use.reason} wants `{use.domain}`"
+        else:
+            code, wish = "F148", f"input `{use.input}` has domain `{use.domain}`"
         self.report.add(
-            "F113",
-            f"node `{name}` has domain `{first.domain}`, but {use.reason} wants `{use.domain}`",
+            code,
+            f"{what} has domain `{domain}`, but {wish}",
             use.attachment.span,
-            f"`{use.domain}` is expected here",
+            f"`{use.domain}` is expected here" if use.input is None else "",
             labels=labels,
             help=help_text,
         )
@@ -93,9 +104,9 @@ class NodeTypes:
 
     def _check_path(self, use: Use, whole: Use) -> None:
         domain = whole.domain
+        written = ".".join((use.attachment.node, *use.attachment.path))
         for part in use.attachment.path:
             shape = self.domains[domain].shape
-            written = ".".join((use.attachment.node, *use.attachment.path))
             if not isinstance(shape, Union | Product):
                 self.report.add(
                     "F140",
@@ -115,24 +126,19 @@ class NodeTypes:
                 return
             domain = part
         if domain != use.domain:
-            self.report.add(
-                "F113",
-                f"`{written}` has domain `{domain}`, but {use.reason} wants `{use.domain}`",
-                use.attachment.span,
-                f"`{use.domain}` is expected here",
-            )
+            self._conflict(f"`{written}`", domain, use)
 
 
-def edge_uses(edge: Edge, signature: Sequence[str], declared: Span | None = None) -> Iterable[Use]:
+def edge_uses(edge: Edge, signature: Sequence[str]) -> Iterable[Use]:
     """The uses of nodes by an edge whose label has the given domains."""
     reason = f"`{edge.label}`"
     for attachment, domain in zip(edge.attachments, signature, strict=False):
-        yield Use(attachment, domain, reason, declared)
+        yield Use(attachment, domain, reason)
 
 
 def clamp_use(clamp: Clamp, domain: str) -> Use:
     """The use of a node that is fixed to an input of the given domain."""
-    return Use(clamp.attachment, domain, f"input `{clamp.input}`")
+    return Use(clamp.attachment, domain, f"input `{clamp.input}`", clamp.input)
 
 
 def make_fragment(

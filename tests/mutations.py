@@ -58,9 +58,11 @@ def noise(rng: random.Random) -> str:
 def mutate(rng: random.Random, text: str) -> str:
     """The text after some changes, now and then none."""
     parts = tokens(text)
+    # Gentle changes mostly leave the syntax right, so that later stages have something to do.
+    mutations = rng.choice((MUTATIONS, GENTLE))
     for _ in range(rng.choice((0, 1, 1, 1, 2, 2, 3, 5, 12))):
         if parts:
-            rng.choice(MUTATIONS)(rng, parts)
+            rng.choice(mutations)(rng, parts)
     return "".join(parts)
 
 
@@ -154,6 +156,41 @@ def _break_character(rng: random.Random, parts: list[str]) -> None:
     parts[place] = part[:cut] + rng.choice((*STRANGE, *SIGNS)) + part[cut + rng.randrange(2) :]
 
 
+def _exchange(rng: random.Random, parts: list[str]) -> None:
+    """Put a name, sign or number in the place of another one of its kind."""
+    place = _place(rng, parts)
+    kind = _kind(parts[place])
+    parts[place] = rng.choice([part for part in parts if _kind(part) == kind])
+
+
+def _kind(part: str) -> str:
+    if part in WORDS or part.isspace():
+        return part
+    if part.isdigit() or part in ("+", "-", "*", "<", "<=", ">", ">=", "=="):
+        return "digit" if part.isdigit() else "sign"
+    return "name" if part.isidentifier() or part[0] == "`" else part[:1]
+
+
+def _delete_line(rng: random.Random, parts: list[str]) -> None:
+    lines = "".join(parts).split("\n")
+    del lines[rng.randrange(len(lines))]
+    parts[:] = tokens("\n".join(lines))
+
+
+def _duplicate_line(rng: random.Random, parts: list[str]) -> None:
+    lines = "".join(parts).split("\n")
+    lines.insert(rng.randrange(len(lines)), rng.choice(lines))
+    parts[:] = tokens("\n".join(lines))
+
+
+def _comment_out(rng: random.Random, parts: list[str]) -> None:
+    parts.insert(_place(rng, parts), "#")
+
+
+GENTLE: tuple[Mutation, ...] = (
+    *(_rename, _exchange, _exchange, _exchange, _renumber),
+    *(_delete_line, _duplicate_line, _shuffle_lines, _comment_out),
+)
 MUTATIONS: tuple[Mutation, ...] = (
     *(_delete, _duplicate, _swap, _copy_over, _replace, _insert, _renumber, _rename),
     *(_delete, _swap, _copy_over, _replace, _insert, _renumber, _rename, _rename),

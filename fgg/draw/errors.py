@@ -8,7 +8,7 @@ class MissingExtra(ImportError):
 
     def __init__(self, library: str, purpose: str) -> None:
         """Name the library and what it is needed for."""
-        super().__init__(f"{purpose} needs {library}; install it with: pip install 'fgg[draw]'")
+        super().__init__(f'{purpose} needs {library}; install it with: pip install "fgg[draw]"')
         self.library = library
         self.purpose = purpose
 

@@ -129,7 +129,7 @@ def _around(
     x, y = shape.center
     for side, up, cost in sides:
         # At a corner of a round shape there is room nearer to its center.
-        near = 3.0 if abs(up) in (0, 1) or shape.height < 20 else -2.0
+        near = 4.0 if abs(up) in (0, 1) or shape.height < 20 else -2.0
         dx = side * (shape.width / 2 + width / 2 + near)
         dy = up * (shape.height / 2 + height / 2 + 2) if abs(up) == 1 else up * shape.height / 2
         if 0 < abs(up) < 1 and shape.height < 20:

@@ -78,8 +78,11 @@ def layout_builtin(graph: Graph) -> Placed:
     for part in _by_position(components(graph)):
         rows = make_rows(part)
         points = _place(part, rows)  # the first row's centers at height 0
-        extent = Box.cover(style.shape_box(v, points[v.key]) for v in part.vertices)
-        reserve = max((style.label_width(v) for v in part.vertices), default=0.0)
+        shapes = [style.shape_box(v, points[v.key]) for v in part.vertices]
+        extent = Box.cover(
+            Box(box.left, box.top, box.right + style.label_width(v), box.bottom)
+            for v, box in zip(part.vertices, shapes, strict=True)
+        )
         if shelf_left and shelf_left + extent.width > MAX_WIDTH:
             shelf_left, shelf_top = 0.0, shelf_bottom + ROW_GAP + style.DIAMETER / 2 + style.RING
         dx, dy = shelf_left - extent.left, shelf_top
@@ -89,7 +92,7 @@ def layout_builtin(graph: Graph) -> Placed:
         for i, link in enumerate(part.links):
             inner = [points[key] for key in rows.bends[i]]
             bends[number[link.edge, link.port]] = [(x + dx, y + dy) for x, y in inner]
-        shelf_left += extent.width + reserve + COMPONENT_GAP
+        shelf_left += extent.width + COMPONENT_GAP
         shelf_bottom = max(shelf_bottom, shelf_top + extent.bottom)
     return _finish(graph, centers, _routes(graph, centers, bends))
 

@@ -14,6 +14,8 @@ PADDING = 14.0
 ARROW_LENGTH = 34.0
 ARROW_SPACE = 18.0
 CONDITION_WIDTH = 300.0
+MIDDLE = 140.0
+"""Up to this height, a left-hand side without nodes stands in the middle of the fragment's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,44 +76,37 @@ def rule_panel(scene: RuleScene, left: Placed, right: Placed) -> Panel:
         texts.append(Text(text=line, place=place, size=style.CONDITION, color=style.QUIET))
     top = max(text.box().bottom for text in texts) + 14
     a, b = left.box(), right.box()
-    empty = Text(text="(empty)", place=(0, 0), size=style.INSIDE, color=style.QUIET)
-    right_width = b.width or empty.box().width
-    drawing = a.width + b.width + ARROW_LENGTH + 2 * ARROW_SPACE
-    # Tops are aligned, so that external nodes stand at one height on both sides.
-    first, second = _first_row(left), _first_row(right)
-    aligned = bool(first and second)
-    drop = (first - second) if first and second else (a.height - b.height) / 2
-    if not aligned and b.height > a.height:
-        drop = 0.0
-    shift_a, shift_b = max(-drop, 0.0), max(drop, 0.0)
-    if not aligned:
-        shift_a = max((min(b.height, 140.0) - a.height) / 2, 0.0)
-    arrow_y = top + shift_a + _middle(left)
-    x = PADDING + a.width + ARROW_SPACE
-    arrow = Route(((x, arrow_y), (x + ARROW_LENGTH, arrow_y)))
-    right_x = x + ARROW_LENGTH + ARROW_SPACE
+    drop_a, drop_b = _drops(left, right)
+    arrow_y = top + drop_a + a.height / 2
+    arrow_x = PADDING + a.width + ARROW_SPACE
+    right_x = arrow_x + ARROW_LENGTH + ARROW_SPACE
     if not right.graph.vertices:
+        empty = Text(text="(empty)", place=(0, 0), size=style.INSIDE, color=style.QUIET)
         texts.append(empty.moved(right_x, arrow_y + 4))
-    bottom = top + max(shift_a + a.height, shift_b + b.height)
-    width = max(drawing - b.width + right_width, *(t.box().right - PADDING for t in texts))
+    bottom = top + max(drop_a + a.height, drop_b + b.height)
+    far = max(right_x + b.width, *(text.box().right for text in texts))
     return Panel(
         scene=scene,
-        left=left.moved(PADDING, top + shift_a),
-        right=right.moved(right_x, top + shift_b),
-        arrow=arrow,
+        left=left.moved(PADDING, top + drop_a),
+        right=right.moved(right_x, top + drop_b),
+        arrow=Route(((arrow_x, arrow_y), (arrow_x + ARROW_LENGTH, arrow_y))),
         texts=tuple(texts),
-        frame=Box(0, 0, width + 2 * PADDING, bottom + PADDING),
+        frame=Box(0, 0, far + PADDING, bottom + PADDING),
     )
 
 
-def _first_row(placed: Placed) -> float | None:
+def _drops(left: Placed, right: Placed) -> tuple[float, float]:
+    """How far below the top both sides begin: external nodes stand at one height, if any."""
+    first, second = _outside_height(left), _outside_height(right)
+    if first is not None and second is not None:
+        return max(second - first, 0.0), max(first - second, 0.0)
+    a, b = left.box().height, right.box().height
+    return max((min(b, MIDDLE) - a) / 2, 0.0), max((a - b) / 2, 0.0)
+
+
+def _outside_height(placed: Placed) -> float | None:
     """The height of a graph's external nodes, or None if it has none."""
     return next((placed.centers[v.key][1] for v in placed.graph.vertices if v.external), None)
-
-
-def _middle(placed: Placed) -> float:
-    """The height at which the arrow leaves the left-hand side: between its node and box."""
-    return placed.box().height / 2
 
 
 def wrapped(text: str, width: float = CONDITION_WIDTH) -> list[str]:

@@ -149,7 +149,8 @@ def _clamp_text(clamp: Clamp) -> str:
     value = clean(clamp.input) + indices_text(clamp.indices)
     node = clean(".".join((clamp.attachment.node, *clamp.attachment.path)))
     # `emit(u, w[i])` makes a node that is named after what it is fixed to.
-    made = node.lstrip("_").startswith(clean(clamp.input)) and not clamp.attachment.path
+    rest = node.removeprefix(clean(clamp.input))
+    made = rest != node and not rest[:1].isalpha() and not clamp.attachment.path
     return value if made else f"{node} = {value}"
 
 

@@ -187,7 +187,7 @@ def test_a_missing_library_is_named(
 ) -> None:
     for name in (library, "PIL.Image"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingExtra, match=r"pip install 'fgg\[draw\]'"):
+    with pytest.raises(MissingExtra, match=r'pip install "fgg\[draw\]"'):
         picture = draw_rule(examples.hmm(), "step", engine=engine)  # type: ignore[arg-type]
         render(picture, format)  # type: ignore[arg-type]
 

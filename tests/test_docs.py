@@ -1,0 +1,93 @@
+"""Every code block in the README and the documentation works."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from fgg.cli import main
+from fgg.compiler import load_text
+
+ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.M | re.S)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+PREAMBLE = """
+domain T = 2  domain N = 2  domain P = 2  domain C = N + P  domain W = 2  domain A = 2
+domain B = 2  domain M = 2
+"""
+
+
+def blocks(page: Path, kind: str) -> list[str]:
+    return [text for name, text in BLOCK.findall(page.read_text("utf-8")) if name == kind]
+
+
+def file_name(text: str) -> str:
+    match = re.match(r"# (\S+\.fgg):", text)
+    return match.group(1) if match else "grammar.fgg"
+
+
+@pytest.fixture
+def readme_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for text in blocks(ROOT / "README.md", "fgg"):
+        (tmp_path / file_name(text)).write_text(text, "utf-8")
+    return tmp_path
+
+
+def test_readme_grammars_are_clean(readme_folder: Path) -> None:
+    for path in readme_folder.glob("*.fgg"):
+        _, diagnostics, _ = load_text(path.read_text("utf-8"))
+        assert diagnostics == ()
+
+
+def test_readme_commands_run(readme_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commands = [line for text in blocks(ROOT / "README.md", "sh") for line in text.splitlines()]
+    assert len(commands) >= 4
+    for line in commands:
+        program, *arguments = shlex.split(line, comments=True)
+        assert program == "fggc"
+        assert main(arguments) == 0, line
+    assert (readme_folder / "weather.svg").exists()
+
+
+def test_readme_shows_what_check_prints(
+    readme_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = blocks(ROOT / "README.md", "text")[:2]
+    assert main(["check", "weather.fgg"]) == 0
+    assert capsys.readouterr().out == good
+    path = readme_folder / "weather.fgg"
+    path.write_text(path.read_text("utf-8").replace("last:  Day(t) -> mood", "last:  Day(t) -> mod"))
+    assert main(["check", "weather.fgg"]) == 1
+    assert bad in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", range(len(blocks(ROOT / "README.md", "python"))))
+def test_readme_python_runs(number: int, readme_folder: Path) -> None:
+    text = blocks(ROOT / "README.md", "python")[number]
+    exec(compile(text, "README.md", "exec"), {})
+
+
+def test_readme_says_how_large_the_library_is() -> None:
+    from fgg.library import library_names
+
+    assert f"The library has {len(library_names())} grammars" in (ROOT / "README.md").read_text()
+
+
+def test_files_that_the_readme_names_exist() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    for path in re.findall(r"`((?:fgg|compiler|docs|runtime)/[\w/.]+)`", text):
+        assert (ROOT / path).exists(), path
+
+
+def test_language_page_blocks_parse() -> None:
+    """The blocks are excerpts: each parses without a syntax error."""
+    found = blocks(ROOT / "docs" / "language.md", "")
+    assert len(found) >= 6
+    for text in found:
+        _, diagnostics, _ = load_text(PREAMBLE + text)
+        assert [d for d in diagnostics if d.code.startswith("F0")] == [], text
