@@ -1,0 +1,160 @@
+"""What a grammar believes: gradients, expected counts, marginals, entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.grammar import Grammar
+from fgg.runtime.chart import diagonal
+from fgg.runtime.evaluate import term_value, unique
+from fgg.runtime.semirings.log import Log
+from fgg.runtime.solve import Solution, solve, solve_with_handles
+from fgg.runtime.weights import bind
+
+TINY = 1e-200
+"""What stands for a weight of 0 when a gradient in it is wanted from logarithms."""
+
+
+def gradients(
+    grammar: Grammar,
+    *,
+    of: str = "log_z",
+    weights: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+) -> dict[str, Tensor]:
+    """The derivative of log Z (or of Z, with `of="z"`) in every weight of every factor.
+
+    If the start symbol has external nodes, Z is the sum of its entries. Raises GrammarError
+    where the gradient is infinite or Z is 0 or infinite.
+    """
+    real = bind(grammar, weights, seed=seed)
+    log_z = _total(solve(grammar, "log", weights=real))
+    if not torch.isfinite(log_z) and (of == "log_z" or log_z > 0):
+        raise _undefined(log_z)
+    scale = float(log_z) if torch.isfinite(log_z) else 0.0
+    leaves = {n: torch.tensor(w, dtype=torch.float64, requires_grad=True) for n, w in real.items()}
+    if abs(scale) < 600:
+        value = solve(grammar, "real", weights=leaves).value.sum()
+        if of == "log_z":
+            value = value.log()
+    else:
+        # Beyond the range of real numbers: a weight of 0 is moved off 0, which changes log Z by
+        # nothing that can be seen but keeps the derivative in it.
+        moved = {n: torch.where(w == 0, w + TINY, w) for n, w in leaves.items()}
+        value = _total(solve(grammar, "log", weights=moved))
+        if of == "z":
+            value = value.exp()
+    return _grad(value, leaves)
+
+
+def _grad(value: Tensor, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
+    return {
+        name: torch.zeros_like(leaf) if grad is None else grad
+        for (name, leaf), grad in zip(leaves.items(), found, strict=True)
+    }
+
+
+def _total(solution: Solution) -> Tensor:
+    value: Tensor = solution.value
+    return torch.logsumexp(value.reshape(-1), 0)
+
+
+def _undefined(log_z: Tensor) -> GrammarError:
+    reason = "0: there is no derivation" if log_z < 0 else "infinite"
+    return GrammarError(
+        [Diagnostic(code="F423", message=f"log Z has no gradient: Z is {reason}")]
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The distribution over derivations and assignments, in terms of what is expected in it.
+
+    counts: for each factor, how often each entry is used. nonterminals: for each nonterminal, how
+    often each cell is rewritten. rules: how often each rule is applied.
+    """
+
+    grammar: Grammar
+    log_z: float
+    counts: Mapping[str, Tensor]
+    nonterminals: Mapping[str, Tensor]
+    rules: Mapping[str, float]
+    solution: Solution
+
+    @property
+    def entropy(self) -> float:
+        """The entropy of derivation and assignment together, in nats."""
+        total = self.log_z
+        for name, counts in self.counts.items():
+            logs = self.solution.weights.converted(name).detach()
+            total -= float(torch.where(counts > 0, counts * logs, 0.0).sum())
+        return total
+
+    def fragment(self, rule: str, nodes: tuple[str, ...]) -> Tensor:
+        """The expected number of applications of a rule, by the values of some of its nodes."""
+        found = next((r for r in self.grammar.rules if r.name == rule), None)
+        if found is None:
+            raise KeyError(rule)
+        term = next(t for t in self.solution.system.terms_of[found.lhs] if t.rule is found)
+        letters = tuple([n.name for n in found.rhs.nodes].index(name) for name in nodes)
+        # log outside = log expected count - log inside, on the cells that are ever used.
+        used = self.nonterminals[found.lhs]
+        inside = self.solution.chart.get(found.lhs).detach()
+        outside = torch.where(used > 0, used.clamp_min(1e-300).log() - inside, -torch.inf)
+        with torch.no_grad():
+            value = term_value(
+                self.solution.weights,
+                term,
+                self.solution.chart.get,
+                out=unique(letters),
+                extra=[diagonal(outside, term.out)],
+            )
+        result: Tensor = value.exp()
+        return result
+
+    def node(self, rule: str, node: str) -> Tensor:
+        """The expected number of times that a node of a rule takes each value."""
+        return self.fragment(rule, (node,))
+
+    def edge(self, rule: str, number: int) -> Tensor:
+        """The same for all nodes of an edge of a rule together."""
+        found = next(r for r in self.grammar.rules if r.name == rule)
+        nodes = tuple(dict.fromkeys(a.node for a in found.rhs.edges[number].attachments))
+        return self.fragment(rule, nodes)
+
+
+def posterior(
+    grammar: Grammar,
+    *,
+    weights: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+) -> Posterior:
+    """Expected counts of factors, nonterminals and rules. Raises GrammarError if Z is 0 or inf."""
+    real = bind(grammar, weights, seed=seed)
+    leaves = {n: torch.tensor(w, dtype=torch.float64, requires_grad=True) for n, w in real.items()}
+    solution, handles = solve_with_handles(grammar, Log(), leaves)
+    log_z = _total(solution)
+    if not torch.isfinite(log_z):
+        raise _undefined(log_z)
+    flat = [*leaves.values(), handles.rules, *(zeros for _, zeros in handles.cells)]
+    found = torch.autograd.grad(log_z, flat, allow_unused=True)
+    grads = [torch.zeros_like(f) if g is None else g for f, g in zip(flat, found, strict=True)]
+    rules, cells = grads[len(leaves)], grads[len(leaves) + 1 :]
+    return Posterior(
+        grammar=grammar,
+        log_z=float(log_z.detach()),
+        counts={
+            name: (leaf * grad).detach()
+            for (name, leaf), grad in zip(leaves.items(), grads, strict=False)
+        },
+        nonterminals=handles.counts(cells),
+        rules={name: float(rules[number]) for name, number in handles.number.items()},
+        solution=solution,
+    )

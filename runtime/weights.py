@@ -1,0 +1,229 @@
+"""Factor names to arrays: given values, supplied weights, or random parameters.
+
+Weights are probabilities or potentials, never logarithms; a semiring converts them. Arrays are
+float64, or exact fractions (dtype object) where a semiring computes exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgg.check_values import load_array
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.domains import domain_size, size_values
+from fgg.grammar import Factor, Grammar
+from fgg.values import Call, Constant, Eye, Load, Sparse, Table, Uniform, Word, exact
+
+Array = NDArray[Any]
+
+MAX_ENTRIES = 2**28
+
+
+def bind(
+    grammar: Grammar,
+    supplied: Mapping[str, object] | None = None,
+    *,
+    seed: int | None = None,
+    exactly: bool = False,
+) -> dict[str, Array]:
+    """The weights of every factor that a rule uses.
+
+    `supplied` weights come first, then values in the grammar; with a `seed` the factors that are
+    left get random parameters, normalised where an arrow says so. Raises GrammarError for what
+    is missing or does not fit.
+    """
+    return _Binder(grammar, dict(supplied or {}), seed, exactly).run()
+
+
+class _Binder:
+    def __init__(
+        self, grammar: Grammar, supplied: dict[str, object], seed: int | None, exactly: bool
+    ) -> None:
+        self.grammar = grammar
+        self.supplied = supplied
+        self.generator = None if seed is None else np.random.default_rng(seed)
+        self.exactly = exactly
+        self.problems: list[Diagnostic] = []
+        self.found: dict[str, Array] = {}
+
+    def run(self) -> dict[str, Array]:
+        grammar = self.grammar
+        for name in self.supplied:
+            if name not in grammar.factor:
+                self.fail(
+                    "F417",
+                    f"weights are given for `{name}`, which is not a factor",
+                    did_you_mean(name, grammar.factor),
+                )
+        used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
+        tied = [f for f in grammar.factors if f.attribute("tied") is not None]
+        missing = []
+        for factor in grammar.factors:
+            if factor.name not in used and factor.name not in self.supplied:
+                continue
+            if factor in tied and factor.name not in self.supplied:
+                continue
+            weights = self.weights(factor)
+            if weights is None:
+                missing.append(factor.name)
+            else:
+                self.found[factor.name] = weights
+        for factor in tied:
+            if factor.name in used and factor.name not in self.found:
+                self.tie(factor, missing)
+        if missing:
+            names = ", ".join(f"`{name}`" for name in dict.fromkeys(missing))
+            self.fail(
+                "F416",
+                f"no weights for {names}",
+                "give values in the grammar, a file of weights, or a seed for random ones",
+            )
+        if self.problems:
+            raise GrammarError(self.problems)
+        return self.found
+
+    def fail(self, code: str, message: str, help: str = "") -> None:
+        self.problems.append(Diagnostic(code=code, message=message, help=help))
+
+    def shape(self, factor: Factor) -> tuple[int, ...]:
+        return tuple(domain_size(self.grammar, d) for d in factor.domains)
+
+    def weights(self, factor: Factor) -> Array | None:
+        shape = self.shape(factor)
+        if prod(shape) > MAX_ENTRIES:
+            self.fail("F420", f"factor `{factor.name}` has {prod(shape):,} entries")
+            return self.zeros((1,) * len(shape))
+        if factor.name in self.supplied:
+            return self.given(factor, shape)
+        if factor.value is not None:
+            return self.value(factor, shape)
+        if self.generator is not None:
+            return self.random(factor, shape)
+        return None
+
+    def zeros(self, shape: tuple[int, ...]) -> Array:
+        if self.exactly:
+            return np.full(shape, Fraction(0), dtype=object)
+        return np.zeros(shape)
+
+    def given(self, factor: Factor, shape: tuple[int, ...]) -> Array:
+        weights: Any = self.supplied[factor.name]
+        if hasattr(weights, "detach"):
+            weights = weights.detach().cpu().numpy()
+        if self.exactly:
+            array = np.array(weights, dtype=object)
+            convert = np.frompyfunc(lambda x: x if isinstance(x, Fraction | int) else _exact(x), 1, 1)
+            array = np.asarray(convert(array), dtype=object)
+        else:
+            array = np.asarray(weights, dtype=float)
+        if array.shape != shape:
+            self.fail(
+                "F417", f"weights for `{factor.name}` have shape {array.shape}, not {shape}"
+            )
+            return self.zeros(shape)
+        if not self.exactly and not bool(np.isfinite(array).all()):
+            self.fail("F417", f"weights for `{factor.name}` are not all finite")
+        elif bool((array < 0).any()):
+            self.fail("F417", f"weights for `{factor.name}` are negative in places")
+        return array
+
+    def value(self, factor: Factor, shape: tuple[int, ...]) -> Array:
+        value = factor.value
+        number = exact if self.exactly else float
+        array = self.zeros(shape)
+        if isinstance(value, Constant):
+            array[...] = number(value.number)
+        elif isinstance(value, Table):
+            flat = np.array(_flatten(value.entries, len(shape)), dtype=object)
+            array[...] = np.frompyfunc(number, 1, 1)(flat).reshape(shape)
+        elif isinstance(value, Sparse):
+            for position, weight in value.entries:
+                array[position] = number(weight)
+        elif isinstance(value, Uniform):
+            size = prod(shape[factor.given or 0 :])
+            array[...] = Fraction(1, size) if self.exactly else 1.0 / size
+        elif isinstance(value, Eye):
+            for i in range(shape[0]):
+                array[i, i] = number(1.0)
+        else:
+            assert isinstance(value, Load)
+            loaded = np.asarray(load_array(value), dtype=float)
+            array = np.frompyfunc(_exact, 1, 1)(loaded) if self.exactly else loaded.copy()
+        return array
+
+    def random(self, factor: Factor, shape: tuple[int, ...]) -> Array:
+        """Random parameters: a distribution where an arrow says so, of the declared rank."""
+        if factor.rank is None:
+            return self.draw(shape, factor.given)
+        rank = factor.rank.evaluate(size_values(self.grammar))
+        assert rank is not None
+        given = factor.given or 0
+        left = self.draw((*shape[:given], rank), None if factor.given is None else given)
+        operands: list[Any] = [left, [*range(given), len(shape)]]
+        for axis in range(given, len(shape)):
+            piece = self.draw((rank, shape[axis]), None if factor.given is None else 1)
+            operands += [piece, [len(shape), axis]]
+        result = np.einsum(*operands, list(range(len(shape))))
+        return np.asarray(result)
+
+    def draw(self, shape: tuple[int, ...], given: int | None) -> Array:
+        assert self.generator is not None
+        numbers: Array = self.generator.integers(1, 1000, size=shape).astype(object)
+        if self.exactly:
+            numbers = np.frompyfunc(Fraction, 1, 1)(numbers)
+            numbers = np.asarray(numbers, dtype=object).reshape(shape)
+        else:
+            numbers = numbers.astype(float)
+        if given is None:
+            return numbers / (Fraction(1000) if self.exactly else 1000.0)
+        axes = tuple(range(given, len(shape)))
+        return np.asarray(numbers / numbers.sum(axis=axes, keepdims=True))
+
+    def tie(self, factor: Factor, missing: list[str]) -> None:
+        """The stationary distribution of a transition factor: pi = pi A, sum one."""
+        value = factor.attribute("tied")
+        assert isinstance(value, Call) and isinstance(value.arguments[0], Word)
+        name = value.arguments[0].name
+        if name not in self.found:
+            other = self.weights(self.grammar.factor[name])
+            if other is None:
+                missing.append(name)
+                return
+            self.found[name] = other
+        self.found[factor.name] = stationary(self.found[name])
+
+
+def stationary(transition: Array) -> Array:
+    """The distribution pi with pi = pi A, by an exact or a float64 linear solve."""
+    size = len(transition)
+    if transition.dtype == object:
+        from fgg.runtime.exact_linear import solve_fractions
+
+        system = np.array(
+            [[transition[j, i] - (i == j) for j in range(size)] for i in range(size)], dtype=object
+        )
+        system[-1, :] = Fraction(1)
+        right = np.array([Fraction(0)] * (size - 1) + [Fraction(1)], dtype=object)
+        return solve_fractions(system, right)
+    system = transition.T - np.eye(size)
+    system[-1, :] = 1.0
+    right = np.zeros(size)
+    right[-1] = 1.0
+    return np.asarray(np.linalg.solve(system, right))
+
+
+def _exact(number: float) -> Fraction:
+    return Fraction(repr(float(number)))
+
+
+def _flatten(entries: object, depth: int) -> list[object]:
+    if depth == 0:
+        return [entries]
+    assert isinstance(entries, tuple)
+    return [leaf for entry in entries for leaf in _flatten(entry, depth - 1)]
