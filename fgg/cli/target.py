@@ -68,16 +68,22 @@ def load_target(arguments: argparse.Namespace) -> Loaded:
     return load_file(arguments.file, sizes=sizes)
 
 
-def need_grammar(loaded: Loaded) -> Grammar:
+def need_grammar(loaded: Loaded, *, quiet: bool = False) -> Grammar:
     """The loaded grammar; its warnings go to standard error. Raises GrammarError."""
     if loaded.grammar is None:
         raise GrammarError(loaded.diagnostics, loaded.source)
-    print_diagnostics(loaded.diagnostics, loaded.source)
+    if not quiet:
+        print_diagnostics(loaded.diagnostics, loaded.source)
     return loaded.grammar
 
 
-def select(grammar: Grammar, arguments: argparse.Namespace) -> Grammar:
-    """The grammar, its conjunction with a query, or the ground grammar, as asked for."""
+def select(
+    grammar: Grammar, arguments: argparse.Namespace, *, whole: bool = False
+) -> Grammar:
+    """The grammar, its conjunction with a query, or the ground grammar, as asked for.
+
+    With `whole` the result is always a finite grammar.
+    """
     lengths = assignments(arguments.length, "--length")
     inputs = read_inputs(arguments.input)
     query: str | None = arguments.query
@@ -92,10 +98,12 @@ def select(grammar: Grammar, arguments: argparse.Namespace) -> Grammar:
                 )
             ]
         )
-    if lengths or inputs:
+    if lengths or inputs or (whole and (query is not None or not grammar.queries)):
         if query is None and grammar.queries:
             query = only_query(grammar)
         return ground(grammar, query=query, lengths=lengths, inputs=inputs)
+    if whole:
+        return ground(grammar)
     return grammar if query is None else conjoin(grammar, grammar.query[query])
 
 

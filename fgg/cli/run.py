@@ -1,0 +1,207 @@
+"""Run exact inference on a grammar: its value, marginals, best derivations, samples."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fgg.cli.output import print_diagnostics, print_json
+from fgg.cli.target import add_file, add_selection, load_target, need_grammar, select
+from fgg.diagnostics import as_json
+from fgg.grammar import Grammar
+
+if TYPE_CHECKING:
+    from fgg.runtime.derivation import Derivation
+    from fgg.runtime.solve import Solution
+
+SEMIRINGS = ("log", "real", "max", "boolean", "counting", "gf", "exact")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `fggc run`."""
+    add_file(parser)
+    add_selection(parser)
+    parser.add_argument("--params", metavar="FILE", help="weights of factors (.safetensors)")
+    parser.add_argument("--seed", type=_seed, help="random weights where none are given; draws")
+    parser.add_argument("--semiring", choices=SEMIRINGS, default="log", help="what to compute with")
+    parser.add_argument("--marginals", action="store_true", help="expected counts, entropy")
+    parser.add_argument("--grad", action="store_true", help="the gradient of Z in every weight")
+    parser.add_argument("--decode", choices=("viterbi",), help="the best derivation")
+    parser.add_argument("--kbest", type=_count, metavar="K", help="the K best derivations")
+    parser.add_argument("--sample", type=_count, metavar="K", help="K draws of derivations")
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 1_000_000:
+        raise ValueError
+    return number
+
+
+def _seed(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 2**63:
+        raise ValueError
+    return number
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compute what is asked for and print it."""
+    loaded = load_target(arguments)
+    grammar = need_grammar(loaded, quiet=arguments.json)
+    finite = select(grammar, arguments, whole=True)
+    weights = _params(arguments.params) if arguments.params else {}
+    from fgg.runtime.solve import solve
+
+    seed = arguments.seed
+    solution = solve(finite, arguments.semiring, weights=weights, seed=seed)
+    report = _report(solution)
+    report["diagnostics"] = [as_json(d, loaded.source) for d in loaded.diagnostics]
+    if arguments.grad:
+        from fgg.runtime.posterior import gradients
+
+        report["grad"] = {
+            name: grad.tolist()
+            for name, grad in gradients(finite, of="z", weights=weights, seed=seed).items()
+        }
+    if arguments.marginals:
+        report |= _marginals(finite, weights, seed)
+    derivations = _derivations(finite, weights, arguments)
+    report |= {key: [d.as_json() for d in found] for key, found in derivations.items()}
+    if "viterbi" in report:
+        report["viterbi"] = report["viterbi"][0]
+    if arguments.json:
+        print_json(report)
+        return 0
+    print_diagnostics(solution.warnings, None)
+    _print(report, derivations)
+    return 0
+
+
+def _params(path: str) -> dict[str, Any]:
+    from pathlib import Path
+
+    from fgg.diagnostics import Diagnostic, GrammarError
+
+    file = Path(path)
+    try:
+        if not file.is_file():
+            raise FileNotFoundError
+        from safetensors.numpy import load_file
+
+        return dict(load_file(file))
+    except FileNotFoundError:
+        problem = f"there is no file `{path}`"
+    except Exception:
+        problem = f"`{path}` is not a safetensors file"
+    raise GrammarError([Diagnostic(code="F401", message=problem)])
+
+
+def number(value: Any) -> Any:
+    """A value as JSON has it: infinities are strings, arrays nested lists, big integers exact."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list):
+        return [number(item) for item in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+def _report(solution: Solution) -> dict[str, Any]:
+    """The value of the start symbol, and how it was found."""
+    report: dict[str, Any] = {
+        "ok": True,
+        "name": solution.grammar.name,
+        "semiring": solution.semiring.name,
+        "value": number(solution.value),
+    }
+    if solution.semiring.name in ("log", "real"):
+        log_z = solution.log_z.detach()
+        report["z"] = number(solution.value.exp() if solution.semiring.name == "log" else solution.value)
+        report["log_z"] = number(log_z)
+    report["converged"] = True
+    report["method"] = [
+        {
+            "nonterminals": list(m.nonterminals),
+            "method": m.name,
+            "steps": m.steps,
+            "error_bound": m.error,
+            "critical": m.critical,
+        }
+        for m in solution.methods
+    ] or [{"nonterminals": "all", "method": "contraction", "steps": 1, "error_bound": 0.0}]
+    report["warnings"] = [f"{w.code}: {w.message}" for w in solution.warnings]
+    return report
+
+
+def _marginals(finite: Grammar, weights: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
+    from fgg.runtime.posterior import posterior
+
+    found = posterior(finite, weights=weights, seed=seed)
+    nonterminals = {}
+    for name, counts in found.nonterminals.items():
+        family, indices = finite.nonterminal[name].origin or (name, ())
+        shown = f"{family}[{', '.join(map(str, indices))}]" if indices else family
+        nonterminals[shown] = number(counts)
+    return {
+        "entropy": found.entropy,
+        "marginals": nonterminals,
+        "counts": {name: number(counts) for name, counts in found.counts.items()},
+        "rules": dict(found.rules),
+    }
+
+
+def _derivations(
+    finite: Grammar, weights: Mapping[str, Any], arguments: argparse.Namespace
+) -> dict[str, list[Derivation]]:
+    found: dict[str, list[Derivation]] = {}
+    if arguments.decode:
+        from fgg.runtime.viterbi import viterbi
+
+        found["viterbi"] = [viterbi(finite, weights=weights, seed=arguments.seed)]
+    if arguments.kbest:
+        from fgg.runtime.viterbi import k_best
+
+        found["kbest"] = k_best(finite, arguments.kbest, weights=weights, seed=arguments.seed)
+    if arguments.sample:
+        from fgg.runtime.sample import sample
+
+        found["samples"] = sample(finite, arguments.sample, weights=weights, seed=arguments.seed)
+    return found
+
+
+def _print(report: dict[str, Any], derivations: dict[str, list[Derivation]]) -> None:
+    if "log_z" in report:
+        print(f"log Z = {_show(report['log_z'])}")
+        print(f"    Z = {_show(report['z'])}")
+    else:
+        print(f"{report['semiring']}: {_show(report['value'])}")
+    for method in report["method"]:
+        if method["nonterminals"] != "all":
+            names = ", ".join(method["nonterminals"][:4])
+            print(f"{names}: {method['method']}, {method['steps']} steps")
+    if "entropy" in report:
+        print(f"entropy = {report['entropy']:.6g} nats")
+        print("\nexpected number of uses of each rule")
+        for rule, uses in sorted(report["rules"].items(), key=lambda item: -item[1])[:20]:
+            print(f"  {uses:10.6f}  {rule}")
+    if "grad" in report:
+        print("\ngradient of Z")
+        for name, grad in report["grad"].items():
+            print(f"  {name}: {_show(grad)}")
+    for kind, found in derivations.items():
+        for place, derivation in enumerate(found, 1):
+            title = "best derivation" if kind == "viterbi" else f"{kind.rstrip('s')} {place}"
+            print(f"\n{title}, log-weight {derivation.log_weight:.6g}")
+            print("\n".join(f"  {line}" for line in derivation.lines()))
+
+
+def _show(value: Any) -> str:
+    text = f"{value:.12g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 400 else text[:400] + " …"
+
