@@ -72,10 +72,10 @@ def _load_json(text: str, name: str, sizes: Mapping[str, int] | None) -> Loaded:
     for size in sizes or {}:
         if grammar is not None and size not in grammar.size:
             problem = Diagnostic(code="F410", message=f"the grammar has no size `{size}`")
-            return Loaded(None, (*diagnostics, problem), Source(name, ""))
+            return Loaded(None, (*diagnostics, problem), Source(name, text))
     if grammar is not None:
         grammar = with_sizes(grammar, sizes or {})
-    return Loaded(grammar, diagnostics, Source(name, ""))
+    return Loaded(grammar, diagnostics, Source(name, text))
 
 
 def read_text(path: Path) -> str:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from math import exp
+from typing import NoReturn
 
 from fgg.check_indices import check_indices, rule_variables
 from fgg.conjoin import conjoin
@@ -25,7 +27,7 @@ from fgg.grammar import (
     Reference,
     Rule,
 )
-from fgg.index import Expr
+from fgg.index import Condition, Expr
 from fgg.linear import scan, scan_order
 from fgg.names import fresh
 from fgg.observe import IMPOSSIBLE, MISSING, Nest, Observation, observe
@@ -96,19 +98,12 @@ class _Grounder:
     def run(self) -> Grammar:
         grammar = self.grammar
         start = self.nonterminal(grammar.start.label, self.values(grammar.start.indices, {}) or ())
+        self.check_size()
         for rule in grammar.rules:
             for values in self.instances(rule):
                 self.instance(rule, values)
                 if len(self.rules) > self.limit:
-                    raise GrammarError(
-                        [
-                            Diagnostic(
-                                code="F302",
-                                message=f"the ground grammar has more than {self.limit:,} rules",
-                                help="choose smaller lengths",
-                            )
-                        ]
-                    )
+                    self.refuse()
         return Grammar(
             name=grammar.name,
             start=Reference(label=start),
@@ -118,6 +113,29 @@ class _Grounder:
             nonterminals=tuple(self.nonterminals.values()),
             rules=tuple(self.rules),
         )
+
+    def check_size(self) -> None:
+        """Refuse a grammar that is too large before writing any of it out.
+
+        Instances that look up a table may not exist, so they are not counted.
+        """
+        left = self.limit
+        for rule in self.grammar.rules:
+            exprs = [*rule.indices, *(e for edge in rule.rhs.edges for e in edge.indices)]
+            exprs += [e for clamp in rule.rhs.clamps for e in clamp.indices]
+            if not any(True for expr in exprs for _ in expr.lookups()):
+                left -= sum(1 for _ in islice(self.instances(rule), left + 1))
+            if left < 0:
+                self.refuse()
+
+    def refuse(self) -> NoReturn:
+        """Raise GrammarError, because there are too many rules."""
+        problem = Diagnostic(
+            code="F302",
+            message=f"the ground grammar has more than {self.limit:,} rules",
+            help="choose smaller lengths",
+        )
+        raise GrammarError([problem])
 
     def instances(self, rule: Rule) -> Iterator[Mapping[str, int]]:
         """The values of a rule's index variables that satisfy its conditions."""
@@ -139,6 +157,8 @@ class _Grounder:
         """Add one instance of a rule, unless it refers to something that does not exist."""
         variables = {n: v for n, v in values.items() if n not in self.seen.lengths}
         head = self.values(rule.indices, values)
+        if not all(self.holds(condition, values) for condition in rule.conditions):
+            return
         edges: list[Edge] = []
         for edge in rule.rhs.edges:
             indices = self.values(edge.indices, values)
@@ -171,6 +191,13 @@ class _Grounder:
                 head_span=rule.head_span,
             )
         )
+
+    def holds(self, condition: Condition, values: Mapping[str, int]) -> bool:
+        """Whether a condition with look-ups holds; the others hold by the choice of values."""
+        if not any(True for term in condition.terms for _ in term.lookups()):
+            return True
+        found = self.values(tuple(condition.inequalities()), values)
+        return found is not None and all(value >= 0 for value in found)
 
     def inside(self, clamp: Clamp, position: tuple[int, ...]) -> bool:
         """Whether a position lies inside its input."""

@@ -131,7 +131,9 @@ def test_values_whose_names_coincide_become_numbers() -> None:
 
 
 def test_a_selection_is_named_apart_from_other_labels() -> None:
-    grammar = loads(PARTS.replace("root", "C_N").replace("(c) ->", "(c_P) ->").replace("c.", "c_P."))
+    grammar = loads(
+        PARTS.replace("root", "C_N").replace("(c) ->", "(c_P) ->").replace("c.", "c_P.")
+    )
     result = plain(grammar)
     assert result.factor["C_N_2"].value == Sparse((((0, 0), 1.0), ((1, 1), 1.0)))
 
