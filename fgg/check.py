@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fgg.check_indices import check_indices
 from fgg.check_values import Locate, check_values
-from fgg.conjoin import conjoin
+from fgg.conjoining import conjoin
 from fgg.diagnostics import Diagnostic, Label, Report, did_you_mean
 from fgg.grammar import Grammar
 from fgg.useful import productive, reachable

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fgg.conjoin import lengths
+from fgg.conjoining import lengths
 from fgg.domains import size_values
 from fgg.grammar import Edge, Grammar, Rule
 from fgg.index import Condition, Expr

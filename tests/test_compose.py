@@ -11,7 +11,7 @@ from fgg.compiler import load, loads
 from fgg.compose import rename, union
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
-from fgg.ground import ground
+from fgg.grounding import ground
 from fgg.printer import print_grammar
 from fgg.semantics import brute_force
 from tests.conftest import Golden

@@ -17,7 +17,7 @@ from fgg.domains import domain_size, size_values
 from fgg.grammar import Enumerated, Factor, Grammar, Sized
 from fgg.index import Expr
 from fgg.json_io import from_json, to_json
-from fgg.plain import plain
+from fgg.lowering import plain
 from fgg.printer import print_grammar
 from fgg.semantics import brute_force
 from fgg.values import Constant

@@ -19,7 +19,7 @@ from fgg.compiler import load_text, loads
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.json_io import to_json
-from fgg.plain import plain
+from fgg.lowering import plain
 from fgg.semantics import brute_force
 from fgg.values import Constant, Eye, Sparse, Table, Uniform
 from tests.json_documents import (

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from fgg.compiler import load_text
 from fgg.diagnostics import render_all
 from fgg.grammar import Grammar
-from fgg.layout import WIDTH
+from fgg.print_layout import WIDTH
 from fgg.print_values import print_constant, print_number, print_string
 from fgg.printer import print_grammar, print_rule
 from fgg.values import Sparse

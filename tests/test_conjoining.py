@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fgg.compiler import load, loads
-from fgg.conjoin import conjoin, conjunction
+from fgg.conjoining import conjoin, conjunction
 from fgg.diagnostics import GrammarError
 from fgg.printer import print_grammar
 from fgg.semantics import brute_force
