@@ -42,6 +42,7 @@ demo: $(STAMP)
 	$(BIN)/fggc check pcfg
 	$(BIN)/fggc show hmm
 	$(BIN)/fggc draw pcfg -o demo/pcfg.svg
+	$(BIN)/fggc explain hmm
 	$(BIN)/fggc explain F112
 	@echo "the picture is in $(CURDIR)/demo/pcfg.svg"
 

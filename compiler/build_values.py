@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from fractions import Fraction
+from sys import float_info
 from typing import cast
 
 from lark import Token, Tree
@@ -143,17 +144,20 @@ class ValueBuilder:
         return syntax.WordLiteral(self.name(child.children[0]), span)
 
     def checked_fraction(self, over: str, under: str, span: Span) -> str:
-        """The text of a numerator; `1`, and a report, if the fraction has very many digits."""
+        """The text of a numerator; `1`, and a report, if the fraction is too long or too large."""
         fraction = Fraction(over) / (int(under) or 1)
-        if max(fraction.numerator, fraction.denominator) < 10**MAX_DIGITS:
-            return over
-        self.report.add(
-            "F010",
-            "a fraction of very many digits",
-            span,
-            f"numerator and denominator have at most {MAX_DIGITS} digits",
-        )
-        return "1"
+        if fraction > Fraction(float_info.max):
+            self.report.add("F010", "this fraction is too large", span)
+            return "1"
+        if max(fraction.numerator, fraction.denominator) >= 10**MAX_DIGITS:
+            self.report.add(
+                "F010",
+                "a fraction of very many digits",
+                span,
+                f"numerator and denominator have at most {MAX_DIGITS} digits",
+            )
+            return "1"
+        return over
 
     def call(self, tree: Tree[Token]) -> syntax.CallLiteral:
         """A name with arguments."""

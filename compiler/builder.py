@@ -67,6 +67,7 @@ class Term:
     nodes: tuple[str | Position, ...] | None = None
 
     def __call__(self, *nodes: str | Position) -> Term:
+        """The edge touching these nodes."""
         return replace(self, nodes=nodes)
 
     def __getitem__(self, indices: Indices) -> Term:
@@ -283,9 +284,7 @@ class Builder(Statements):
         grammar, diagnostics, source = load_text(self.text(start), f"<{self.name}>")
         if grammar is None:
             raise GrammarError([d for d in diagnostics if d.is_error], source)
-        factors = tuple(
-            replace(f, value=self.values.get(f.name, f.value)) for f in grammar.factors
-        )
+        factors = tuple(replace(f, value=self.values.get(f.name, f.value)) for f in grammar.factors)
         grammar = replace(grammar, factors=factors, name=self.name)
         problems = [d for d in check_grammar(grammar) if d.is_error]
         if problems:

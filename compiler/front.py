@@ -43,7 +43,8 @@ def load_text(
 
 
 _ATTEMPT = re.compile(
-    r"\b(?P<kind>size|domain|rank|factor|nonterminal|input|table|rule|start)\b"
+    r"\b(?:input\s+(?=factor|table))?"
+    r"(?P<kind>size|domain|rank|factor|nonterminal|input|table|rule|start)\b"
     r"\s*(?P<name>[^\W\d]\w*|`[^`\n]+`)?"
     r"(?:\s*:\s*\w+\s*\[(?P<shape>[^\]\n]*))?"
 )

@@ -12,10 +12,13 @@ from lark import Lark, Token
 from fgg.diagnostics import Report
 from fgg.spans import Source, Span
 
+MAX_CHARACTERS = 4 * 1024 * 1024
+MAX_NESTING = 100
 MAX_SYNTAX_ERRORS = 20
 
 _SKIPPED = re.compile(r"(?:\s|#[^\n]*)*")
 _BAD = re.compile(r'"(?:\\.|[^"\\\n])*|``|`[^`\n]*|[^\s"`#]+')
+_NESTING = re.compile(r'#[^\n]*|"(?:\\.|[^"\\\n])*"?|`[^`\n]*`?|[\[({]|[\])}]')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HELP = {
     "→⇒": "write `->`",
@@ -42,6 +45,33 @@ def surface() -> Lark:
     return Lark(
         grammar, parser="lalr", lexer="basic", propagate_positions=True, maybe_placeholders=True
     )
+
+
+def is_sane(source: Source, report: Report) -> bool:
+    """Whether a text is short and shallow enough to be parsed; else a report."""
+    # Checked before parsing so that nothing later needs to fear deep recursion.
+    if len(source.text) > MAX_CHARACTERS:
+        report.add(
+            "F008",
+            f"the text has {len(source.text):,} characters; at most {MAX_CHARACTERS:,} are read",
+            help='put large tables into files: `factor f(A, B) = load("f.npy")`',
+        )
+        return False
+    surrogate = find_surrogate(source.text)
+    if surrogate is not None:
+        report.add("F003", "the text contains half a character, a lone surrogate", surrogate)
+        return False
+    depth = 0
+    for match in _NESTING.finditer(source.text):
+        if match.group() in "[({":
+            depth += 1
+        elif match.group() in "])}":
+            depth = max(0, depth - 1)
+        if depth > MAX_NESTING:
+            span = Span(match.start(), match.end())
+            report.add("F007", f"brackets are nested more than {MAX_NESTING} deep", span)
+            return False
+    return True
 
 
 def token_span(token: Token) -> Span:

@@ -10,7 +10,6 @@ from pathlib import Path
 from fgg.compiler.front import load_text
 from fgg.compiler.parse import MAX_CHARACTERS
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
-from fgg.domains import with_sizes
 from fgg.grammar import Grammar
 from fgg.library import library_names, library_text
 from fgg.spans import Source
@@ -68,14 +67,12 @@ def load_content(
 def _load_json(text: str, name: str, sizes: Mapping[str, int] | None) -> Loaded:
     from fgg.json_io import read_json_text
 
-    grammar, diagnostics = read_json_text(text, Path(name).stem)
+    grammar, diagnostics = read_json_text(text, Path(name).stem, domain_sizes=sizes)
     for size in sizes or {}:
-        if grammar is not None and size not in grammar.size:
-            problem = Diagnostic(code="F410", message=f"the grammar has no size `{size}`")
-            return Loaded(None, (*diagnostics, problem), Source(name, ""))
-    if grammar is not None:
-        grammar = with_sizes(grammar, sizes or {})
-    return Loaded(grammar, diagnostics, Source(name, ""))
+        if grammar is not None and size not in grammar.domain:
+            problem = Diagnostic(code="F410", message=f"the grammar has no domain `{size}`")
+            return Loaded(None, (*diagnostics, problem), Source(name, text))
+    return Loaded(grammar, diagnostics, Source(name, text))
 
 
 def read_text(path: Path) -> str:

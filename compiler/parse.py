@@ -6,65 +6,30 @@ so all the errors of a file are reported together.
 
 from __future__ import annotations
 
-import re
-
 from lark import Token, Tree
 from lark.exceptions import UnexpectedToken
 
 from fgg.compiler.build_tree import TreeBuilder
-from fgg.compiler.lex import MAX_SYNTAX_ERRORS, find_surrogate, lex, surface, token_span
+from fgg.compiler.lex import MAX_CHARACTERS as MAX_CHARACTERS
+from fgg.compiler.lex import MAX_SYNTAX_ERRORS, is_sane, lex, surface, token_span
 from fgg.compiler.syntax import Statement
-from fgg.compiler.syntax_errors import (
-    describe,
-    misspelt,
-    statement_in_query,
-    unclosed_query,
-)
+from fgg.compiler.syntax_errors import describe, statement_in_query, unclosed_query
 from fgg.compiler.syntax_failure import Failure
+from fgg.compiler.syntax_mistakes import misspelt
 from fgg.diagnostics import Report
 from fgg.spans import Source, Span
 
-MAX_CHARACTERS = 4 * 1024 * 1024
-MAX_NESTING = 100
-
 QUERY_WORDS = frozenset(("NONTERMINAL", "INPUT", "START", "RULE"))
 STATEMENT_WORDS = QUERY_WORDS | {"SIZE", "DOMAIN", "RANK", "FACTOR", "QUERY"}
-_NESTING = re.compile(r'#[^\n]*|"(?:\\.|[^"\\\n])*"?|`[^`\n]*`?|[\[({]|[\])}]')
 
 
 def parse(source: Source, report: Report) -> tuple[Statement, ...]:
     """The statements of a source text; what is wrong with it goes to `report`."""
-    if not _is_sane(source, report):
+    if not is_sane(source, report):
         return ()
     tokens, bad = lex(source, report)
     tree = _Parse(source, tokens, bad, report).run()
     return TreeBuilder(report).statements(tree)
-
-
-def _is_sane(source: Source, report: Report) -> bool:
-    # Checked before parsing so that nothing later needs to fear deep recursion.
-    if len(source.text) > MAX_CHARACTERS:
-        report.add(
-            "F008",
-            f"the text has {len(source.text):,} characters; at most {MAX_CHARACTERS:,} are read",
-            help='put large tables into files: `factor f(A, B) = load("f.npy")`',
-        )
-        return False
-    surrogate = find_surrogate(source.text)
-    if surrogate is not None:
-        report.add("F003", "the text contains half a character, a lone surrogate", surrogate)
-        return False
-    depth = 0
-    for match in _NESTING.finditer(source.text):
-        if match.group() in "[({":
-            depth += 1
-        elif match.group() in "])}":
-            depth = max(0, depth - 1)
-        if depth > MAX_NESTING:
-            span = Span(match.start(), match.end())
-            report.add("F007", f"brackets are nested more than {MAX_NESTING} deep", span)
-            return False
-    return True
 
 
 class _Parse:
@@ -198,7 +163,7 @@ class _Parse:
         if "RULE" not in accepts:  # else the statement is complete, and what follows is too much
             nesting = len(self.open)
             self.drop()
-            if self.in_header:
+            if self.in_header and (not restart or token.type in QUERY_WORDS):
                 self.skipping = True
                 return self.after_query(position, nesting)
         if restart and self.skipping:
@@ -273,18 +238,23 @@ class _Parse:
 
     def finish(self) -> Tree[Token]:
         """Close the parse; where the text ends too early, give up the last statement."""
-        end = (
-            Token.new_borrow_pos("$END", "", self.tokens[-1]) if self.tokens else Token("$END", "")
-        )
-        accepts = self.accepts()
-        count = len(self.tokens)
-        complete = self.skipping or "$END" in accepts or "RULE" in accepts
-        if self.failures < MAX_SYNTAX_ERRORS and not complete:
-            self.describe(self.failure(count, accepts))
+        last = self.tokens[-1] if self.tokens else None
+        end = Token.new_borrow_pos("$END", "", last) if last is not None else Token("$END", "")
+        try:
+            return self.feed_end(end)
+        except UnexpectedToken:
+            accepts = self.accepts()
+        if "RULE" not in accepts and not self.skipping:
+            if self.failures < MAX_SYNTAX_ERRORS:
+                self.describe(self.failure(len(self.tokens), accepts))
             self.drop()
         if self.query is not None:
             if self.failures < MAX_SYNTAX_ERRORS:
-                unclosed_query(self.failure(count, set()), self.report)
+                unclosed_query(self.failure(len(self.tokens), set()), self.report)
             self.close_query(end)
+        return self.feed_end(end)
+
+    def feed_end(self, end: Token) -> Tree[Token]:
+        """The parse tree; raises UnexpectedToken if the text is incomplete."""
         tree: Tree[Token] = self.parser.feed_token(end)
         return tree

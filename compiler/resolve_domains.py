@@ -199,6 +199,9 @@ def _composed(node: syntax.Arithmetic, names: set[str], scope: Scope) -> Shape |
     else:
         items = ()
     parts = [item.name for item in items if isinstance(item, syntax.NameRef)]
+    declared = names | set(scope.sizes)
+    if any(part.text in scope.broken and part.text not in declared for part in parts):
+        return None
     if not items or len(parts) < len(items) or not all(p.text in names for p in parts):
         wrong = [p for p in parts if p.text not in names]
         known = bool(wrong) and wrong[0].text in scope.sizes

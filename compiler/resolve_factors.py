@@ -86,6 +86,7 @@ def _rank(statement: syntax.FactorDecl, arity: int, scope: Scope) -> Expr | None
     return rank
 
 
+INFINITE = ("nan", "inf", "infinity")
 _NAMED = (syntax.WordLiteral, syntax.CallLiteral)
 
 
@@ -102,10 +103,7 @@ def _value(node: syntax.ValueSyntax, domains: Sequence[str], scope: Scope) -> Va
         simple: Mapping[str, Value] = {"uniform": Uniform(), "eye": Eye()}
         if node.name.text in simple:
             return simple[node.name.text]
-        if node.name.text.lower() in ("nan", "inf", "infinity"):
-            scope.report.add(
-                "F127", f"`{node.name.text}` is not a weight: weights are finite", node.span
-            )
+        if _is_infinite(node, scope):
             return None
     if isinstance(node, syntax.CallLiteral) and node.name.text == "load":
         path = node.arguments[0] if len(node.arguments) == 1 and not node.keywords else None
@@ -146,8 +144,17 @@ def _nested(node: syntax.ValueSyntax, scope: Scope) -> Nested | None:
     if isinstance(node, syntax.ListLiteral):
         items = [_nested(item, scope) for item in node.items]
         return None if None in items else tuple(item for item in items if item is not None)
-    scope.report.add("F132", "a list of weights holds numbers and lists", node.span)
+    if not _is_infinite(node, scope):
+        scope.report.add("F132", "a list of weights holds numbers and lists", node.span)
     return None
+
+
+def _is_infinite(node: syntax.ValueSyntax, scope: Scope) -> bool:
+    """Whether a word stands for a number that is not finite; then it is reported."""
+    if not isinstance(node, syntax.WordLiteral) or node.name.text.lower() not in INFINITE:
+        return False
+    scope.report.add("F127", f"`{node.name.text}` is not a weight: weights are finite", node.span)
+    return True
 
 
 def _sparse(node: syntax.MapLiteral, domains: Sequence[str], scope: Scope) -> Value | None:
@@ -165,7 +172,7 @@ def _sparse(node: syntax.MapLiteral, domains: Sequence[str], scope: Scope) -> Va
             number = _number(item, scope) if isinstance(item, syntax.NumberLiteral) else None
             if number is None:
                 good = False
-                if not isinstance(item, syntax.NumberLiteral):
+                if not isinstance(item, syntax.NumberLiteral) and not _is_infinite(item, scope):
                     scope.report.add("F125", "a weight was expected here", item.span)
             else:
                 entries[prefix] = number

@@ -26,6 +26,7 @@ class RuleResolver:
     clamps: list[Clamp] = field(default_factory=list)
     positions: dict[tuple[str, tuple[Expr, ...]], str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
+    vague: set[str] = field(default_factory=set)  # nodes touched by what is wrong
     good: bool = True
 
     def resolve(self, statement: syntax.RuleDecl, name: str) -> Rule | None:
@@ -46,7 +47,7 @@ class RuleResolver:
         if len(conditions) < len(statement.conditions):
             self.good = False
         errors = len(self.scope.report.diagnostics)
-        nodes = NodeTypes(self.scope.domains, self.scope.report).infer(self.uses)
+        nodes = NodeTypes(self.scope.domains, self.scope.report, self.vague).infer(self.uses)
         if not self.good or nonterminal is None or indices is None:
             return None
         if len(self.scope.report.diagnostics) > errors:
@@ -70,7 +71,7 @@ class RuleResolver:
             if other is not None:
                 self.scope.report.add(
                     "F135",
-                    f"`{label.text}` is a factor; rules rewrite nonterminals",
+                    f"`{label.text}` is a factor, but a rule rewrites a nonterminal",
                     label.span,
                     labels=[Label(other.span, "declared here")] if other.span else [],
                 )
@@ -115,6 +116,7 @@ class RuleResolver:
                 self.uses.append(Use(attachment, domains[i], f"`{head.label.text}`"))
             else:
                 self.good = False
+                self.vague.add(name.text)
         return found
 
     def indices(
@@ -168,6 +170,8 @@ class RuleResolver:
         for i, argument in enumerate(arguments):
             wanted = label.domains[i] if label is not None and i < len(label.domains) else None
             attachments.append(self.attachment(argument, wanted))
+        if label is None or len(attachments) != len(label.domains):
+            self.vague |= {a.node for a in attachments if a is not None and not a.path}
         indices = self.indices(item.label, item.indices, label)
         if label is None:
             return
@@ -279,6 +283,7 @@ class RuleResolver:
         domain = self.scope.domain_name(item.domain)
         if domain is None:
             self.good = False
+            self.vague.add(item.node.text)
             return
         attachment = Attachment(node=item.node.text, span=item.node.span)
         self.uses.append(Use(attachment, domain, "its declaration"))

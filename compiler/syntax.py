@@ -294,7 +294,9 @@ class RuleDecl:
     span: Span
 
 
-QueryStatement = NonterminalDecl | InputDecl | InputFactorDecl | InputTableDecl | StartDecl | RuleDecl
+QueryStatement = (
+    NonterminalDecl | InputDecl | InputFactorDecl | InputTableDecl | StartDecl | RuleDecl
+)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,20 @@ PUNCTUATION = {
     "STRING": "a string",
 }
 
+# How each statement is written, for errors about which nothing better is known.
+FORMS = {
+    "size": "`size k = 8`",
+    "domain": '`domain T = k`, `domain T = {a, b}`, `domain C = A + B` or `domain W = file("w")`',
+    "rank": "`rank R = 100`",
+    "factor": "`factor f(A -> B)`, then `= value`, `rank r` and `with key = value`, if any",
+    "with": "`with key = value, key = value`",
+    "nonterminal": "`nonterminal X(T)` or `nonterminal X[i](T) for 0 <= i < n`",
+    "input": "`input w: W[n]`, `input factor phi[i](T)` or `input table left[m]`",
+    "start": "`start S` or `start X[0, n]`",
+    "rule": "`rule name: X[i](a) -> f(a, b) X[i+1](b) for i < n`",
+    "query": "`query name(w: W[n]) { rule name: X[i] -> X[i+1] o = w[i] }`",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
@@ -121,6 +135,15 @@ def expectation(failure: Failure) -> str:
     if not words:
         words = sorted(f"`{kind.lower()}`" for kind in accepts)
     return "expected " + in_words(list(dict.fromkeys(words)))
+
+
+def form(failure: Failure) -> str:
+    """How the statement that the error is in is written."""
+    shown = FORMS.get(failure.statement, "")
+    inside = [failure.tokens[place].type for place in failure.open]
+    if failure.statement == "factor" and inside[-1:] == ["LBRACE"]:
+        shown = "a map as `{dog: 0.5, cat: 0.5}`"
+    return f"write {shown}" if shown else ""
 
 
 def in_words(words: list[str]) -> str:

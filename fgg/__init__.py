@@ -15,18 +15,44 @@ if TYPE_CHECKING:
     from fgg.compiler.builder import Builder, fix, symbols
     from fgg.compiler.loading import load, loads
     from fgg.compose import rename, union
-    from fgg.conjoin import conjoin, conjunction
+    from fgg.conjoining import conjoin, conjunction
     from fgg.diagnostics import Diagnostic, GrammarError
-    from fgg.equations import equations
     from fgg.grammar import Grammar
-    from fgg.ground import ground
+    from fgg.grounding import ground
     from fgg.json_io import from_json, to_json
     from fgg.library import library_names
-    from fgg.plain import plain
+    from fgg.lowering import plain
     from fgg.printer import print_grammar
+    from fgg.sum_product import equations
     from fgg.useful import trim
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Builder",
+    "Diagnostic",
+    "Grammar",
+    "GrammarError",
+    "b_status",
+    "check_grammar",
+    "conjoin",
+    "conjunction",
+    "equations",
+    "fix",
+    "from_json",
+    "ground",
+    "is_bfgg",
+    "library_names",
+    "load",
+    "loads",
+    "plain",
+    "print_grammar",
+    "rename",
+    "symbols",
+    "to_json",
+    "trim",
+    "union",
+]
 
 _HOMES = {
     "Builder": "fgg.compiler.builder",
@@ -35,17 +61,17 @@ _HOMES = {
     "GrammarError": "fgg.diagnostics",
     "b_status": "fgg.bfgg",
     "check_grammar": "fgg.check",
-    "conjoin": "fgg.conjoin",
-    "conjunction": "fgg.conjoin",
-    "equations": "fgg.equations",
+    "conjoin": "fgg.conjoining",
+    "conjunction": "fgg.conjoining",
+    "equations": "fgg.sum_product",
     "fix": "fgg.compiler.builder",
     "from_json": "fgg.json_io",
-    "ground": "fgg.ground",
+    "ground": "fgg.grounding",
     "is_bfgg": "fgg.bfgg",
     "library_names": "fgg.library",
     "load": "fgg.compiler.loading",
     "loads": "fgg.compiler.loading",
-    "plain": "fgg.plain",
+    "plain": "fgg.lowering",
     "print_grammar": "fgg.printer",
     "rename": "fgg.compose",
     "symbols": "fgg.compiler.builder",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fgg.check_indices import check_indices
 from fgg.check_values import Locate, check_values
-from fgg.conjoin import conjoin
+from fgg.conjoining import conjoin
 from fgg.diagnostics import Diagnostic, Label, Report, did_you_mean
 from fgg.grammar import Grammar
 from fgg.useful import productive, reachable
@@ -23,7 +23,8 @@ def check_grammar(grammar: Grammar, locate: Locate | None = None) -> list[Diagno
             if rule.name not in mentioned:
                 report.add(
                     "F205",
-                    f"query `{query.name}` leaves out rule `{rule.name}`, so it has no part in it",
+                    f"query `{query.name}` does not mention rule `{rule.name}`, "
+                    "so derivations with it do not count",
                     query.span,
                     labels=[Label(rule.span, "the rule")] if rule.span else [],
                 )

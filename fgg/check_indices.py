@@ -97,7 +97,7 @@ class _Checker:
                 "F117",
                 f"the conditions of rule `{rule.name}` never hold",
                 _cover([c.span for c in rule.conditions]) or rule.span,
-                help="a rule that never applies can be removed",
+                "no values satisfy them",
             )
             return
         if rule.lhs in self.unbounded or rule.lhs not in self.regions:

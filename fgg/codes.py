@@ -108,7 +108,7 @@ CODES: dict[str, Code] = {
     ),
     **_errors(
         F301="a length is missing",
-        F302="the ground grammar would be too large",
+        F302="a grammar that would be too large",
         F303="a grammar that must be grounded first",
         F304="grammars that do not fit together",
         F401="a file that cannot be read",

@@ -1,6 +1,6 @@
 """Making grammars out of grammars: other names, and unions.
 
-The conjunction of two grammars is in `fgg.conjoin`.
+The conjunction of two grammars is in `fgg.conjoining`.
 """
 
 from __future__ import annotations

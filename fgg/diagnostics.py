@@ -146,7 +146,9 @@ def _marked_line(span: Span, mark: str, text: str, source: Source, width: int) -
     shown = content[start : start + MAX_LINE]
     length = min(length, MAX_LINE)
     offset = column - 1 - start
-    shown = "".join(c if c == "\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)
+    shown = "".join(
+        c if c == "\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown
+    )
     pad = "".join("\t" if c == "\t" else " " for c in shown[:offset])
     pad += " " * (offset - len(pad))
     return [

@@ -164,4 +164,3 @@ def path_domain(grammar: Grammar, domain: str, path: Sequence[str]) -> str | Non
             return None
         domain = name
     return domain
-

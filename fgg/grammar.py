@@ -16,7 +16,7 @@ from fgg.values import AttributeValue, Value
 
 
 def _span() -> Span | None:
-    return field(default=None, compare=False, repr=False)  # type: ignore[return-value]
+    return field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -382,8 +382,13 @@ class Grammar:
         """The domains that an edge label's nodes have, or None for an unknown label."""
         for table in (self.factor, self.nonterminal, self.input_factor):
             if label in table:
-                return table[label].domains  # type: ignore[index,no-any-return]
+                return table[label].domains
         return None
+
+    @property
+    def observed(self) -> tuple[Input | InputTable, ...]:
+        """The inputs and tables: what has a shape, and so a length."""
+        return (*self.inputs, *self.tables)
 
     @property
     def is_indexed(self) -> bool:

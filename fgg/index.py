@@ -256,10 +256,7 @@ class Condition:
 
 OPERATORS = ("<", "<=", ">", ">=", "==")
 
-RESERVED = frozenset(
-    ("size", "domain", "rank", "factor", "nonterminal", "input", "start", "rule", "query")
-    + ("for", "with")
-)
+RESERVED = frozenset("size domain rank factor nonterminal input start rule query for with".split())
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 
 

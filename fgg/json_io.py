@@ -20,7 +20,7 @@ MAX_REPORTS = 20
 def to_json(grammar: Grammar) -> dict[str, object]:
     """The grammar as a JSON object, ready for `json.dumps`.
 
-    Unions, products and paths are removed first (`fgg.plain`). Large weights that have a structure
+    Unions, products and paths are removed first (`fgg.lowering`). Large weights with a structure
     are written as structured tensors, all others as nested lists; fractions become decimals, and
     a parameter is a terminal without a factor. Queries and sizes are left out: the format has
     neither. Raises GrammarError: F303 for a grammar with indices or inputs, F302 for more weights

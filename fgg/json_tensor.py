@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite, prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fgg.json_axes import Axis, Physical, read_axis
 from fgg.json_paths import Fail, kind_of, whole_number
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MAX_DENSE = 2**24
 MAX_SPARSE = 2**22
 MAX_REPORTS = 5
+MAX_WEIGHT = 1e300  # beyond, a weight is looked at more closely
 
 
 def read_weights(
@@ -67,7 +68,7 @@ def constant_value(number: float, shape: Sequence[int], given: int | None) -> Va
 def read_nested(data: object, path: str, fail: Fail) -> tuple[tuple[int, ...], list[float]] | None:
     """The shape of nested lists and their numbers row by row."""
     shape: list[int] = []
-    level = [data]
+    level: list[Any] = [data]
     # Level by level, so that no nesting is too deep.
     while level and isinstance(level[0], list):
         length = len(level[0])
@@ -82,23 +83,19 @@ def read_nested(data: object, path: str, fail: Fail) -> tuple[tuple[int, ...], l
                 )
                 return None
         shape.append(length)
-        level = [entry for item in level if isinstance(item, list) for entry in item]
+        level = [entry for item in level for entry in item]
+    numbers = [item for item in level if type(item) in (int, float) and 0 <= item < MAX_WEIGHT]
+    if len(numbers) == len(level):
+        return tuple(shape), [number + 0.0 for number in numbers]
     found: list[float] = []
     wrong = 0
     for number, item in enumerate(level):
-        weight = read_weight(item, _place(path, number, shape) if _odd(item) else path, fail)
-        if weight is None:
-            wrong += 1
-            if wrong == MAX_REPORTS:
-                break
-        else:
+        weight = read_weight(item, _place(path, number, shape), fail)
+        if weight is not None:
             found.append(weight)
+        elif (wrong := wrong + 1) == MAX_REPORTS:
+            break
     return None if wrong else (tuple(shape), found)
-
-
-def _odd(item: object) -> bool:
-    """Whether there is something to report about a weight, so that its place is needed."""
-    return not (isinstance(item, int | float) and 0 <= item < 1e300) or isinstance(item, bool)
 
 
 def _place(path: str, number: int, shape: Sequence[int]) -> str:

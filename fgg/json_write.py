@@ -14,7 +14,7 @@ from fgg.grammar import Domain, Factor, Grammar, Rule, Sized, Union
 from fgg.index import Condition
 from fgg.json_attributes import attributes_json
 from fgg.json_weights import MAX_WRITTEN_OUT, selection_json, weights_json
-from fgg.plain import plain_with_parts
+from fgg.lowering import plain_with_parts
 
 Json = dict[str, object]
 

@@ -1,7 +1,7 @@
 """Linear integer constraints: feasibility, bounds and enumeration, exact.
 
 Guards and ranges of families are conjunctions of inequalities `expr >= 0` that are affine in index
-variables and lengths. Fourier–Motzkin elimination decides them over the rationals, tightened to
+variables and lengths. Fourier-Motzkin elimination decides them over the rationals, tightened to
 integers row by row; the systems of a grammar have a handful of variables, so this is fast and,
 unlike floating-point programming, exact.
 """
@@ -54,7 +54,9 @@ def _reduce(rows: Iterable[Row]) -> list[Row]:
 
 def eliminate(rows: Iterable[Row], name: str) -> list[Row]:
     """The constraints on the other variables that follow from `rows`."""
-    lower, upper, rest = [], [], []
+    lower: list[Row] = []
+    upper: list[Row] = []
+    rest: list[Row] = []
     for row in rows:
         coefficient = row.coefficient(name)
         (lower if coefficient > 0 else upper if coefficient < 0 else rest).append(row)
@@ -66,9 +68,7 @@ def eliminate(rows: Iterable[Row], name: str) -> list[Row]:
                 total[other] = total.get(other, 0) + scale_low * c
             for other, c in high.coefficients:
                 total[other] = total.get(other, 0) + scale_high * c
-            rest.append(
-                Row.make(total, scale_low * low.constant + scale_high * high.constant)
-            )
+            rest.append(Row.make(total, scale_low * low.constant + scale_high * high.constant))
     reduced = _reduce(rest)
     if len(reduced) > MAX_ROWS:
         raise TooManyRows
@@ -167,8 +167,10 @@ def holds(row: Row, values: Mapping[str, int]) -> bool:
 
 def scan(nest: Nest, given: Mapping[str, int]) -> Iterator[dict[str, int]]:
     """All integer points of a loop nest, in lexicographic order."""
-    loops = [(loop.name, _bound(loop.name, loop.lower), _bound(loop.name, loop.upper))
-             for loop in nest.loops]
+    loops = [
+        (loop.name, _bound(loop.name, loop.lower), _bound(loop.name, loop.upper))
+        for loop in nest.loops
+    ]
     values = dict(given)
 
     def walk(depth: int) -> Iterator[dict[str, int]]:

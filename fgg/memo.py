@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from fgg.grammar import Grammar
 
@@ -12,7 +12,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def per_grammar(function: Callable[Concatenate[Grammar, P], R]) -> Callable[Concatenate[Grammar, P], R]:
+def per_grammar(
+    function: Callable[Concatenate[Grammar, P], R],
+) -> Callable[Concatenate[Grammar, P], R]:
     """The function with its results kept in the grammar itself.
 
     A grammar is frozen, so what follows from it never changes; unlike a global cache this
@@ -29,4 +31,4 @@ def per_grammar(function: Callable[Concatenate[Grammar, P], R]) -> Callable[Conc
         found: R = results[call]
         return found
 
-    return remembered
+    return cast(Callable[Concatenate[Grammar, P], R], remembered)

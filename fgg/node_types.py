@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fgg.diagnostics import Label, Report, did_you_mean
@@ -25,6 +25,8 @@ class NodeTypes:
 
     domains: Mapping[str, Domain]
     report: Report
+    vague: Collection[str] = ()
+    """Nodes that are touched by something that has been reported as wrong."""
 
     def infer(self, uses: Sequence[Use]) -> dict[str, Node]:
         """The nodes by name; every conflict and every gap is reported.
@@ -94,12 +96,13 @@ class NodeTypes:
         part = use.attachment.path[0]
         owners = [d.name for d in self.domains.values() if self._has_part(d.name, part)]
         example = owners[0] if owners else "…"
-        self.report.add(
-            "F111",
-            f"the domain of node `{name}` cannot be inferred: only parts of it are touched",
-            use.attachment.span,
-            help=f"declare the node in the rule's body: `({name}: {example})`",
-        )
+        if name not in self.vague:
+            self.report.add(
+                "F111",
+                f"the domain of node `{name}` cannot be inferred: only parts of it are touched",
+                use.attachment.span,
+                help=f"declare the node in the rule's body: `({name}: {example})`",
+            )
         return owners[0] if owners else use.domain
 
     def _check_path(self, use: Use, whole: Use) -> None:

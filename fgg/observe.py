@@ -1,4 +1,4 @@
-"""Inputs as users give them: words or numbers, nested as the input is indexed; and their lengths."""
+"""Inputs as users give them: words or numbers, nested as the input is indexed; their lengths."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fgg.conjoin import lengths
+from fgg.conjoining import lengths
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.domains import domain_size, size_values, value_index
 from fgg.grammar import Grammar, Input, InputTable
@@ -72,7 +72,7 @@ class _Observer:
             if name not in self.lengths:
                 owners = [
                     item.name
-                    for item in (*grammar.inputs, *grammar.tables)
+                    for item in grammar.observed
                     if any(name in expr.names() for expr in item.shape)
                 ]
                 self.fail(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fgg.conjoin import lengths
+from fgg.conjoining import lengths
 from fgg.diagnostics import Diagnostic
 from fgg.grammar import (
     Attachment,
@@ -36,7 +36,7 @@ _DECLARED = (
 class Pool:
     """Grammars on their way to one; `problems` says why they do not fit together."""
 
-    def __init__(self, grammars: Sequence[Grammar], shared: tuple[str, ...]) -> None:  # noqa: D107
+    def __init__(self, grammars: Sequence[Grammar], shared: tuple[str, ...]) -> None:
         assert grammars, "a union needs a grammar"
         self.problems: list[Diagnostic] = []
         self.shared = shared

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from fgg.index import is_plain_name, quote_name
-from fgg.layout import Group, Piece
+from fgg.print_layout import Group, Piece
 from fgg.values import (
     AttributeValue,
     Call,

@@ -26,8 +26,8 @@ from fgg.grammar import (
     Union,
 )
 from fgg.index import Condition, Expr, quote_name
-from fgg.layout import STEP, Group, fill, lay_out
 from fgg.positions import positions
+from fgg.print_layout import STEP, Group, fill, lay_out
 from fgg.print_values import print_attribute, print_constant, print_string, value_piece
 from fgg.values import Sparse
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fgg.conjoin import lengths
+from fgg.conjoining import lengths
 from fgg.domains import size_values
 from fgg.grammar import Edge, Grammar, Rule
 from fgg.index import Condition, Expr
@@ -18,6 +18,7 @@ from fgg.linear import Row, TooManyRows, is_feasible, project
 from fgg.memo import per_grammar
 
 ROUNDS_BEFORE_WIDENING = 4
+NARROWINGS = 2
 _TARGET = "\0target"
 
 
@@ -135,8 +136,32 @@ class _Inference:
                     if edge.label in self.open_names:
                         changed |= self.join(edge, rows, widen=number >= ROUNDS_BEFORE_WIDENING)
             if not changed:
+                for _ in range(NARROWINGS):
+                    self.narrow()
                 break
         return {name: self.regions[name] for name in self.open_names if name in self.regions}
+
+    def narrow(self) -> None:
+        """Work every range out anew from the ranges found so far.
+
+        These contain every index that can be reached, so what the rules make of them does too;
+        and it has bounds that widening gave up although a condition holds them: `for i < k`.
+        """
+        grammar = self.grammar
+        systems = [
+            (rule, rule_rows(grammar, rule, self.regions))
+            for rule in grammar.rules
+            if rule.lhs in self.regions
+        ]
+        self.bounds = {}
+        for name in self.open_names:
+            self.regions.pop(name, None)
+        start = Edge(label=grammar.start.label, indices=grammar.start.indices)
+        self.join(start, length_rows(grammar), widen=False)
+        for rule, rows in systems:
+            if is_feasible(rows):
+                for edge in rule.rhs.edges:
+                    self.join(edge, rows, widen=False)
 
     def templates(self, name: str) -> list[Expr]:
         """The differences that are bounded: index - index, index - length, index, negated."""
@@ -180,9 +205,7 @@ class _Inference:
         """The least value of an expression under a system, or None if it has none."""
         target = Expr.of(_TARGET) - expr
         try:
-            system = project(
-                [*rows, row(target, self.sizes), row(-target, self.sizes)], {_TARGET}
-            )
+            system = project([*rows, row(target, self.sizes), row(-target, self.sizes)], {_TARGET})
         except TooManyRows:
             return None
         lower = [-r.constant for r in system if r.coefficient(_TARGET) > 0]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from fgg.bfgg import b_status
-from fgg.conjoin import conjoin
+from fgg.conjoining import conjoin
 from fgg.domains import domain_size
-from fgg.equations import equations
 from fgg.grammar import (
     Domain,
     Enumerated,
@@ -16,6 +15,7 @@ from fgg.grammar import (
     Sized,
     Union,
 )
+from fgg.sum_product import equations
 from fgg.summary import query_signature
 from fgg.values import Constant, Eye, Load, Sparse, Table, Uniform
 
@@ -41,7 +41,9 @@ def story(grammar: Grammar) -> str:
         lines.append("It is not a B-FGG, so not all of it can be moved to rank space:")
         lines += [f"  rule {status.rule}: {status.reason}" for status in broken]
     else:
-        lines.append("It is a B-FGG: each rule has one external node, and no nonterminal touches it.")
+        lines.append(
+            "It is a B-FGG: each rule has one external node, and no nonterminal touches it."
+        )
     for query in grammar.queries:
         lines += ["", f"The query {query_signature(query)} asks for"]
         lines += _equations(conjoin(grammar, query))

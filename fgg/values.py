@@ -1,4 +1,4 @@
-"""The values a factor can be given in a grammar: frozen, comparable, exact where written exactly."""
+"""The values a factor can be given: frozen, comparable, exact where written exactly."""
 
 from __future__ import annotations
 

@@ -111,8 +111,9 @@ def fragment(
     """A fragment with external nodes of the given domains and edges among the given labels."""
     sketch = Sketch(draw, grammar, Namer(draw), max_nodes=max_nodes)
     externals = sketch.externals(signature)
-    for label in draw(st.lists(st.sampled_from(labels), max_size=max_edges)) if labels else ():
-        sketch.add_edge(label)
+    count = draw(st.sampled_from((0, 1, 2, 2, 3, 3, max_edges))) if labels else 0
+    for _ in range(count):
+        sketch.add_edge(draw(st.sampled_from(labels)))
     if len(sketch.nodes) < max_nodes and draw(st.integers(0, 3)) == 0:
         sketch.add_node(draw(st.sampled_from(grammar.domains)).name)
     return Fragment.make(tuple(sketch.nodes), tuple(sketch.edges), (), externals)
@@ -128,12 +129,12 @@ def grammars(draw: DrawFn) -> Grammar:
     )
     factors = tuple(
         factor(draw, namer("f", "label"), base, weight=weights())
-        for _ in range(draw(st.integers(0, 4)))
+        for _ in range(draw(st.sampled_from((1, 2, 3, 4, 0))))
     )
     nonterminals = _nonterminals(draw, namer, base.domains, draw(st.integers(1, 4)))
     rules = []
     for nonterminal in nonterminals:
-        for _ in range(draw(st.integers(0, 2))):
+        for _ in range(draw(st.sampled_from((1, 2, 2, 3, 0)))):
             rhs = fragment(draw, base, nonterminal.domains, (*factors, *nonterminals))
             rules.append(Rule(name=namer("r", "rule"), lhs=nonterminal.name, rhs=rhs))
     return Grammar(
@@ -153,12 +154,12 @@ def _nonterminals(
     choices = st.sampled_from([d.name for d in known])
     found = [Nonterminal(name=namer("S", "label"))]
     for _ in range(count - 1):
-        signature = tuple(draw(st.lists(choices, max_size=3)))
+        signature = tuple(draw(choices) for _ in range(draw(st.sampled_from((1, 2, 0, 3)))))
         found.append(Nonterminal(name=namer("X", "label"), domains=signature))
     return tuple(found)
 
 
-MAX_DERIVATIONS = 12
+MAX_DERIVATIONS = 24
 MAX_ASSIGNMENTS = 2000
 
 
@@ -176,16 +177,16 @@ def finite_grammars(draw: DrawFn) -> Grammar:
     )
     factors = tuple(
         factor(draw, namer("f", "label"), base, weight=small_weights(), valued=True)
-        for _ in range(draw(st.integers(1, 3)))
+        for _ in range(draw(st.sampled_from((1, 2, 3))))
     )
-    nonterminals = _nonterminals(draw, namer, base.domains, draw(st.integers(1, 3)))
+    nonterminals = _nonterminals(draw, namer, base.domains, draw(st.sampled_from((1, 2, 3, 3))))
     costs: dict[str, tuple[int, int]] = {}
     rules: list[Rule] = []
     for position, nonterminal in reversed([*enumerate(nonterminals)]):
         labels: list[Factor | Nonterminal] = [*factors]
         labels += nonterminals[position + 1 :] * 2  # likelier, so that there is depth
         found = [(0, 0)]
-        for _ in range(draw(st.integers(1, 2))):
+        for _ in range(draw(st.sampled_from((1, 2, 2)))):
             rhs = fragment(draw, base, nonterminal.domains, labels, max_nodes=4)
             rhs, cost = _affordable(base, rhs, costs)
             rules.append(Rule(name=namer("r", "rule"), lhs=nonterminal.name, rhs=rhs))

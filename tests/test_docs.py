@@ -61,7 +61,9 @@ def test_readme_shows_what_check_prints(
     assert main(["check", "weather.fgg"]) == 0
     assert capsys.readouterr().out == good
     path = readme_folder / "weather.fgg"
-    path.write_text(path.read_text("utf-8").replace("last:  Day(t) -> mood", "last:  Day(t) -> mod"))
+    path.write_text(
+        path.read_text("utf-8").replace("last:  Day(t) -> mood", "last:  Day(t) -> mod")
+    )
     assert main(["check", "weather.fgg"]) == 1
     assert bad in capsys.readouterr().err
 

@@ -6,13 +6,14 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from fgg.compiler import load_text
 from fgg.diagnostics import render_all
 from fgg.grammar import Grammar
-from fgg.layout import WIDTH
+from fgg.print_layout import WIDTH
 from fgg.print_values import print_constant, print_number, print_string
 from fgg.printer import print_grammar, print_rule
 from fgg.values import Sparse
@@ -111,6 +112,22 @@ def test_a_fixed_node_is_written_in_place_only_if_its_name_comes_back() -> None:
         "w = w[i]",
     ]
     assert load(print_grammar(grammar)) == grammar
+
+
+def test_files_are_named_as_the_grammar_names_them(tmp_path: Path) -> None:
+    tmp_path.joinpath("words.txt").write_text("the\ndog\n'\"\n", "utf-8")
+    np.save(tmp_path / "f.npy", np.array([0.5, 0.25, 0.25]))
+    text = """
+    domain W = file("words.txt")
+    factor f(-> W) = load("f.npy")
+    factor g(W) = {"'\\"": 2, dog: 1}
+    nonterminal S() start S rule S -> f(w) g(w)
+    """
+    grammar = load(text, str(tmp_path))
+    printed = print_grammar(grammar)
+    assert 'file("words.txt")' in printed and 'load("f.npy")' in printed
+    assert '{dog: 1, "\'\\"": 2}' in printed
+    assert load(printed, str(tmp_path)) == grammar
 
 
 def test_a_map_by_names_that_are_not_clear_is_printed_as_a_table() -> None:

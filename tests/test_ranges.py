@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from fgg.compiler import load, loads
-from fgg.conjoin import conjoin
+from fgg.conjoining import conjoin
 from fgg.grammar import Grammar
+from fgg.index import Expr
 from fgg.linear import implies
 from fgg.ranges import length_rows, regions, row
-from fgg.index import Expr
 
 CHAIN = """
 domain T = 2

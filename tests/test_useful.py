@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 
 from fgg.check import check_grammar
 from fgg.compiler import load, loads
@@ -89,6 +89,7 @@ def test_what_only_a_query_starts_from_is_kept() -> None:
 
 
 @given(finite_grammars())
+@settings(max_examples=60)
 def test_trimming_keeps_the_value(grammar: Grammar) -> None:
     np.testing.assert_array_equal(brute_force(trim(grammar), {}), brute_force(grammar, {}))
 

@@ -41,7 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
     print_diagnostics(loaded.diagnostics, loaded.source)
     errors = sum(d.is_error for d in loaded.diagnostics)
     warnings = len(loaded.diagnostics) - errors
-    counts = [f"{n} {word}{'s' * (n != 1)}" for n, word in ((errors, "error"), (warnings, "warning"))]
+    counts = [
+        f"{n} {word}{'s' * (n != 1)}" for n, word in ((errors, "error"), (warnings, "warning"))
+    ]
     if loaded.grammar is None:
         print(f"{loaded.source.name}: {counts[0]}" + (f", {counts[1]}" if warnings else ""))
         return code

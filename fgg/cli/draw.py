@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import cast
 
 from fgg.cli import Usage
 from fgg.cli.output import print_json, write_whole
 from fgg.cli.target import add_file, add_selection, load_target, need_grammar, select
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
-from fgg.draw import MissingExtra, TooLarge, draw_grammar, draw_rule, render
+from fgg.draw import Format, MissingExtra, TooLarge, draw_grammar, draw_rule, render
 from fgg.grammar import Grammar
 
 SUFFIXES = {"svg": ".svg", "png": ".png", "dot": ".dot", "tikz": ".tex"}
@@ -20,9 +21,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `fggc draw`."""
     add_file(parser)
     add_selection(parser)
-    parser.add_argument("-o", "--output", metavar="PATH", help="where to write (`-`: standard output)")
-    parser.add_argument("--format", choices=tuple(SUFFIXES), help="default: from PATH's ending, or svg")
-    parser.add_argument("--rule", metavar="NAME", action="append", default=[], help="only this rule")
+    parser.add_argument(
+        "-o", "--output", metavar="PATH", help="where to write (`-`: standard output)"
+    )
+    parser.add_argument(
+        "--format", choices=tuple(SUFFIXES), help="default: from PATH's ending, or svg"
+    )
+    parser.add_argument(
+        "--rule", metavar="NAME", action="append", default=[], help="only this rule"
+    )
     parser.add_argument("--each", action="store_true", help="one picture a rule; PATH is a folder")
     parser.add_argument(
         "--layout",
@@ -61,9 +68,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _format(arguments: argparse.Namespace) -> str:
+def _format(arguments: argparse.Namespace) -> Format:
     if arguments.format:
-        return str(arguments.format)
+        return cast(Format, arguments.format)
     suffix = Path(arguments.output or "").suffix
     by_suffix = {s: f for f, s in SUFFIXES.items()} | {".gv": "dot", ".tikz": "tikz"}
     if suffix and not arguments.each and suffix not in by_suffix:
@@ -71,7 +78,7 @@ def _format(arguments: argparse.Namespace) -> str:
             f"`{arguments.output}`: the ending `{suffix}` is not a picture format",
             "endings are " + ", ".join(sorted(by_suffix)),
         )
-    return by_suffix.get(suffix, "svg")
+    return cast(Format, by_suffix.get(suffix, "svg"))
 
 
 def _only(grammar: Grammar, names: list[str]) -> Grammar:
@@ -84,7 +91,7 @@ def _only(grammar: Grammar, names: list[str]) -> Grammar:
     return replace(grammar, rules=tuple(r for r in grammar.rules if r.name in names))
 
 
-def _one(grammar: Grammar, form: str, arguments: argparse.Namespace) -> list[str]:
+def _one(grammar: Grammar, form: Format, arguments: argparse.Namespace) -> list[str]:
     if len(arguments.rule) == 1:
         picture = draw_rule(grammar, grammar.rules[0], engine=arguments.layout)
     else:
@@ -100,7 +107,7 @@ def _one(grammar: Grammar, form: str, arguments: argparse.Namespace) -> list[str
     return [str(path)]
 
 
-def _each(grammar: Grammar, form: str, arguments: argparse.Namespace) -> list[str]:
+def _each(grammar: Grammar, form: Format, arguments: argparse.Namespace) -> list[str]:
     folder = Path(arguments.output or _safe(grammar.name))
     files = []
     for number, rule in enumerate(grammar.rules, 1):

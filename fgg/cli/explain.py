@@ -58,7 +58,13 @@ def _page(code: str, wants_json: bool) -> None:
     if wants_json:
         entry = CODES[code]
         print_json(
-            {"ok": True, "code": code, "severity": entry.severity, "title": entry.title, "text": text}
+            {
+                "ok": True,
+                "code": code,
+                "severity": entry.severity,
+                "title": entry.title,
+                "text": text,
+            }
         )
     else:
         print(text)

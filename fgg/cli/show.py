@@ -28,9 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what to print: a summary, the grammar's text, FGG JSON, or its equations",
     )
     parser.add_argument("--trim", action="store_true", help="leave out useless symbols")
-    parser.add_argument(
-        "--plain", action="store_true", help="write unions, products and parts out"
-    )
+    parser.add_argument("--plain", action="store_true", help="write unions, products and parts out")
     parser.add_argument(
         "--union", metavar="FILE", action="append", default=[], help="add another grammar's rules"
     )
@@ -52,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         grammar = trim(grammar)
     if arguments.plain:
-        from fgg.plain import plain
+        from fgg.lowering import plain
 
         grammar = plain(grammar)
     if arguments.emit == "json":
@@ -76,7 +74,7 @@ def _text(grammar: Grammar, form: str) -> str:
         from fgg.printer import print_grammar
 
         return print_grammar(grammar).rstrip("\n")
-    from fgg.equations import equations
+    from fgg.sum_product import equations
 
     return "\n".join(equations(grammar))
 
@@ -107,11 +105,13 @@ def _summary(grammar: Grammar, wants_json: bool) -> None:
     ]
     _section("domains", domains)
     _section("factors", [(signature(f), _kind(grammar, f)) for f in grammar.factors])
-    _section("rules", [(r.name, line) for r, line in zip(grammar.rules, _lines(grammar), strict=True)])
+    _section(
+        "rules", [(r.name, line) for r, line in zip(grammar.rules, _lines(grammar), strict=True)]
+    )
 
 
 def _lines(grammar: Grammar) -> tuple[str, ...]:
-    from fgg.equations import equations
+    from fgg.sum_product import equations
 
     return equations(grammar)
 

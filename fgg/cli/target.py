@@ -12,10 +12,10 @@ from typing import Any
 from fgg.cli import Usage
 from fgg.cli.output import print_diagnostics
 from fgg.compiler.loading import Loaded, decode, load_content, load_file
-from fgg.conjoin import conjoin
+from fgg.conjoining import conjoin
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.grammar import Grammar
-from fgg.ground import ground
+from fgg.grounding import ground
 from fgg.observe import Nest
 
 

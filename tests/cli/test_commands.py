@@ -50,7 +50,9 @@ def test_check_says_which_rule_is_not_a_b_fragment(capsys: pytest.CaptureFixture
     assert wrong["reason"] and wrong["line"]
 
 
-def test_strict_makes_warnings_count(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_strict_makes_warnings_count(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = "domain T = 2 factor f(T) nonterminal S() start S rule S ->"
     feed(monkeypatch, text)
     assert run(capsys, "check", "-")[0] == 0
@@ -95,7 +97,9 @@ def test_wrong_commands(
     assert report["ok"] is False and report["diagnostics"]
 
 
-def test_binary_input_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_binary_input_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for data in (b"\xff\xfe\x00", b"size m\x00= 3"):
         feed(monkeypatch, data)
         code, _, err = run(capsys, "check", "-")

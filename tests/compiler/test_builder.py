@@ -70,7 +70,13 @@ def test_families_inputs_tables_unions_and_parts() -> None:
     h = b.factor("h", [N, R])
     eye = b.factor("same", [N, N], value=Eye())
     X = b.nonterminal("X", [C], indices=["i"], where=[i >= 0, i < n])
-    body = [f("a.N", "b", "c"), X[left[i]]("b"), phi[i]("a.N"), eye("a.N", "d.N"), "d: D"]
+    body: list[Term | str] = [
+        f("a.N", "b", "c"),
+        X[left[i]]("b"),
+        phi[i]("a.N"),
+        eye("a.N", "d.N"),
+        "d: D",
+    ]
     b.rule("a", X[i]("a"), *body)
     b.rule("b", X[i]("a"), g(w[i]), h("a.N", "r"))
     grammar = b.grammar(start=X[0])

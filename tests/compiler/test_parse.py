@@ -153,6 +153,7 @@ MISTAKES = [
     ("F010", "size k = " + "9" * 401, "9" * 401),
     ("F010", "factor f() = 1e401", "1e401"),
     ("F010", "factor f() = 1e-400/3", "1e-400/3"),
+    ("F010", "factor f() = 1e400/3", "1e400/3"),
     ("F011", "with a = 3", "with a = 3"),
     ("F011", "size k = 3 rank k", "rank k"),
     ("F011", "factor f(A, A) rank 3 = [1]", "["),

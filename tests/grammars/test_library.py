@@ -14,7 +14,7 @@ import pytest
 from fgg.compiler.loading import load, load_file
 from fgg.domains import domain_size
 from fgg.grammar import Grammar
-from fgg.ground import ground
+from fgg.grounding import ground
 from fgg.library import library_names, library_text, library_title
 from fgg.semantics import brute_force, derivations
 from tests.grammars import direct

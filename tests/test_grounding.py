@@ -6,13 +6,12 @@ from math import comb, exp
 
 import pytest
 
-from fgg.compiler import load, loads
+from fgg.compiler import load, load_text, loads
 from fgg.diagnostics import GrammarError
-from fgg.ground import ground
+from fgg.grounding import ground
 from fgg.library import library_names
-from fgg.values import Constant, Sparse, Table
-from fgg.compiler import load_text
 from fgg.printer import print_grammar
+from fgg.values import Constant, Sparse, Table
 
 TREE = {"left": [1, 3, -1, -1, -1], "right": [2, 4, -1, -1, -1]}
 

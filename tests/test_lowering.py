@@ -8,13 +8,13 @@ from hypothesis import given
 
 from fgg.check import check_grammar
 from fgg.compiler import load, loads
-from fgg.conjoin import conjoin
+from fgg.conjoining import conjoin
 from fgg.diagnostics import GrammarError
 from fgg.domains import domain_size, domain_values
 from fgg.grammar import Enumerated, Grammar, Product, Sized, Union
-from fgg.ground import ground
+from fgg.grounding import ground
 from fgg.index import Expr
-from fgg.plain import plain
+from fgg.lowering import plain
 from fgg.printer import print_grammar
 from fgg.semantics import brute_force
 from fgg.values import Sparse
@@ -131,7 +131,9 @@ def test_values_whose_names_coincide_become_numbers() -> None:
 
 
 def test_a_selection_is_named_apart_from_other_labels() -> None:
-    grammar = loads(PARTS.replace("root", "C_N").replace("(c) ->", "(c_P) ->").replace("c.", "c_P."))
+    grammar = loads(
+        PARTS.replace("root", "C_N").replace("(c) ->", "(c_P) ->").replace("c.", "c_P.")
+    )
     result = plain(grammar)
     assert result.factor["C_N_2"].value == Sparse((((0, 0), 1.0), ((1, 1), 1.0)))
 

@@ -51,7 +51,7 @@ def _free_indices(grammar: Grammar, rule: Rule) -> list[str]:
     exprs = [index for edge in rule.rhs.edges for index in edge.indices]
     exprs += [index for clamp in rule.rhs.clamps for index in clamp.indices]
     known = bound | set(grammar.size)
-    known |= {n for item in (*grammar.inputs, *grammar.tables) for e in item.shape for n in e.names()}
+    known |= {n for item in grammar.observed for e in item.shape for n in e.names()}
     return list(dict.fromkeys(n for expr in exprs for n in expr.names() if n not in known))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fgg.compiler import load, loads
-from fgg.conjoin import conjoin, conjunction
+from fgg.conjoining import conjoin, conjunction
 from fgg.diagnostics import GrammarError
 from fgg.printer import print_grammar
 from fgg.semantics import brute_force
@@ -80,9 +80,9 @@ def test_rules_with_different_nodes_do_not_pair() -> None:
 
 
 def test_declarations_must_agree() -> None:
-    with pytest.raises(GrammarError, match="F304.*domain `W` is declared differently"):
+    with pytest.raises(GrammarError, match=r"F304.*domain `W` is declared differently"):
         conjunction(loads(HMM), loads(PARITY.replace("domain W = 2", "domain W = {a, b}")))
-    with pytest.raises(GrammarError, match="F304.*`X` is a factor in one grammar"):
+    with pytest.raises(GrammarError, match=r"F304.*`X` is a factor in one grammar"):
         conjunction(loads(HMM), loads(PARITY.replace("any", "X")))
 
 

@@ -13,7 +13,7 @@ from math import exp
 from typing import NoReturn
 
 from fgg.check_indices import check_indices, rule_variables
-from fgg.conjoin import conjoin
+from fgg.conjoining import conjoin
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.domains import size_values, with_sizes
 from fgg.grammar import (
@@ -62,7 +62,8 @@ def ground(
             raise GrammarError([_unknown("query", query, grammar.query)])
         grammar = conjoin(grammar, grammar.query[query])
     grammar = replace(grammar, queries=())
-    if not grammar.is_indexed:
+    if not grammar.is_indexed and not any(rule.conditions for rule in grammar.rules):
+        observe(grammar, lengths=lengths, inputs=inputs)  # there must be none
         return trim(grammar)
     problems = [d for d in check_indices(grammar) if d.is_error]
     if problems:

@@ -72,7 +72,7 @@ def conjoin(grammar: Grammar, query: Query) -> Grammar:
 
 def lengths(grammar: Grammar) -> set[str]:
     """The names in the shapes of inputs and tables that are not sizes."""
-    shapes = [item.shape for item in (*grammar.inputs, *grammar.tables)]
+    shapes = [item.shape for item in grammar.observed]
     names = {name for shape in shapes for expr in shape for name in expr.names()}
     return names - set(grammar.size)
 
@@ -262,7 +262,8 @@ def merge_declarations(left: Grammar, right: Grammar) -> Grammar:
     ):
         problems.append(
             Diagnostic(
-                code="F304", message=f"`{name}` is a factor in one grammar, a nonterminal in the other"
+                code="F304",
+                message=f"`{name}` is a factor in one grammar, a nonterminal in the other",
             )
         )
     if problems:

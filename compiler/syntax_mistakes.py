@@ -1,0 +1,225 @@
+"""The mistakes that people make most often, recognised from a failure to parse.
+
+Each function reports its mistake and returns True, or returns False if it is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lark import Token
+
+from fgg.compiler.lex import show_text, token_span
+from fgg.compiler.syntax_failure import (
+    PUNCTUATION,
+    Failure,
+    begins_line,
+    expectation,
+    form,
+    in_words,
+)
+from fgg.compiler.syntax_habits import clauses, comparisons, habits, product
+from fgg.diagnostics import Label, Report, did_you_mean
+from fgg.index import RESERVED
+from fgg.spans import Span
+
+CLOSING = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
+STATEMENTS = sorted(RESERVED - {"for", "with"})
+OPERANDS = ("NAME", "INT", "DECIMAL", "STRING", "RPAR", "RSQB", "RBRACE")
+
+
+def misspelt(tokens: list[Token], place: int, first: int, report: Report) -> bool:
+    """Whether a word looks like the beginning of a statement but is none; then it is reported.
+
+    It stands at the beginning of a line, below the statement that begins at `first`.
+    """
+    token = tokens[place]
+    if token.type != "NAME" or not begins_line(tokens, place):
+        return False
+    help_text = did_you_mean(str(token), STATEMENTS)
+    if not help_text or token.column != tokens[first].column:
+        return False
+    report.add(
+        "F006",
+        f"{show_text(str(token))} does not begin a statement",
+        token_span(token),
+        "expected a reserved word, such as `rule`",
+        help=help_text,
+    )
+    return True
+
+
+def _brackets(failure: Failure, report: Report) -> bool:
+    """A bracket that is not closed, closed by another one, or closes nothing."""
+    closes = failure.type() in CLOSING.values()
+    if not failure.open:
+        if closes:
+            report.add("F017", f"{failure.found} closes nothing", failure.span)
+        return closes
+    bracket = failure.tokens[failure.open[-1]]
+    opened = Label(token_span(bracket), "opened here")
+    if closes and failure.type() != CLOSING[bracket.type] and _may_close(failure, bracket):
+        report.add(
+            "F017",
+            f"`{bracket}` is closed by {failure.found}",
+            failure.span,
+            f"expected {PUNCTUATION[CLOSING[bracket.type]]}",
+            labels=[opened],
+        )
+        return True
+    beyond = failure.type() in ("$END", "ARROW", "FOR", "WITH", "LBRACE")
+    beyond |= failure.is_reserved and not failure.is_reserved_name
+    beyond |= failure.type() == "NAME" and failure.type(1) == "LPAR" and bracket.type == "LPAR"
+    if beyond and _may_close(failure, bracket) and not _is_second_arrow(failure):
+        report.add(
+            "F017",
+            f"`{bracket}` is not closed",
+            token_span(bracket),
+            "opened here",
+            labels=[
+                Label(failure.span, f"expected {PUNCTUATION[CLOSING[bracket.type]]} before this")
+            ]
+            if failure.type() != "$END"
+            else [],
+        )
+        return True
+    return False
+
+
+def _may_close(failure: Failure, bracket: Token) -> bool:
+    return CLOSING[bracket.type] in failure.accepts
+
+
+def _is_second_arrow(failure: Failure) -> bool:
+    inner = failure.tokens[failure.first : failure.position]
+    return failure.type() == "ARROW" and any(token.type == "ARROW" for token in inner)
+
+
+def _arrows(failure: Failure, report: Report) -> bool:
+    if not _is_second_arrow(failure):
+        return False
+    what = "rule" if failure.statement == "rule" else "factor"
+    report.add("F001", f"a second `->`: a {what} has one arrow", failure.span)
+    return True
+
+
+def _reserved_name(failure: Failure, report: Report) -> bool:
+    """A reserved word as a name, seen at the word itself or right after it."""
+    place = failure.position
+    if not failure.is_reserved_name:
+        place -= 1
+        begins = place == failure.first and failure.type(-1) != "WITH"
+        if not begins or place == 0 or failure.begins_line(place) or failure.is_reserved:
+            return False
+        if failure.type() in ("NAME", "$END"):
+            return False
+    word = failure.tokens[place]
+    if str(word) == "input" and failure.statement == "query":
+        help_text = "in the parentheses of a query, inputs are written without `input`"
+    else:
+        help_text = f"choose another name, or write it between backquotes: `` `{word}` ``"
+    report.add(
+        "F005",
+        f"`{word}` is a reserved word, not a name",
+        token_span(word),
+        "a name was expected" if place == failure.position else "",
+        help=help_text,
+    )
+    return True
+
+
+def _rule_parts(failure: Failure, report: Report) -> bool:
+    """A rule without its colon or its arrow."""
+    if failure.statement != "rule" or "ARROW" not in failure.accepts or failure.open:
+        return False
+    rest = failure.tokens[failure.position :]
+    end = next((i for i, token in enumerate(rest) if str(token) in RESERVED), len(rest))
+    has_arrow = any(token.type == "ARROW" for token in rest[:end])
+    if failure.type() == "NAME" and "COLON" in failure.accepts and has_arrow:
+        name = failure.tokens[failure.position - 1]
+        report.add(
+            "F020",
+            "a rule's name is followed by a colon",
+            token_span(name),
+            "expected `:` after this",
+            help=f"write `rule {name}: {failure.token}`",
+        )
+        return True
+    at_end = failure.type() == "$END"
+    written = "".join(failure.tokens[failure.position : failure.position + 2])
+    arrow = ":", "=", "=>", "==", "<-", "::"
+    help_text = "write `->`" if written.startswith(arrow) else ""
+    report.add(
+        "F015",
+        "a rule needs `->` after its head",
+        failure.span,
+        "the text ends here" if at_end else "expected `->`",
+        help=help_text,
+    )
+    return True
+
+
+def _commas(failure: Failure, report: Report) -> bool:
+    """Two items of a list without a comma between them."""
+    if "COMMA" not in failure.accepts or failure.type(-1) not in OPERANDS:
+        return False
+    if failure.type() not in ("NAME", "INT", "DECIMAL", "STRING", "LSQB", "LBRACE"):
+        return False
+    if product(failure, report):
+        return True
+    # A `for` or `with` list is not bracketed: on a new line, something else may be meant.
+    if not failure.open and failure.begins_line(failure.position):
+        return False
+    report.add("F019", f"a comma is missing before {failure.found}", failure.span, "expected `,`")
+    return True
+
+
+def _unknown_statement(failure: Failure, report: Report) -> bool:
+    """A word in the place of a statement, or one that was meant to begin one."""
+    if failure.type() == "$END":
+        return False
+    for place in range(failure.position, failure.first - 1, -1):
+        if failure.begins_line(place):
+            if misspelt(failure.tokens, place, failure.first, report):
+                return True
+            break
+    complete = failure.is_complete and not failure.open
+    if not (complete and failure.type() == "NAME" and failure.begins_line(failure.position)):
+        return False
+    report.add(
+        "F006",
+        f"{failure.found} does not begin a statement",
+        failure.span,
+        "expected a reserved word, such as `rule`",
+        help="statements begin with " + in_words([f"`{word}`" for word in STATEMENTS]),
+    )
+    return True
+
+
+def _unfinished(failure: Failure, report: Report) -> bool:
+    """A statement that the next one interrupts."""
+    if not failure.is_reserved or failure.is_complete or not failure.begins_line(failure.position):
+        return False
+    report.add(
+        "F001",
+        f"the `{failure.statement}` statement ends too early: {expectation(failure)}",
+        Span(*[token_span(failure.tokens[failure.position - 1]).end - n for n in (1, 0)]),
+        "expected more after this",
+        labels=[Label(failure.span, "the next statement begins here")],
+        help=form(failure),
+    )
+    return True
+
+
+MISTAKES: tuple[Callable[[Failure, Report], bool], ...] = (
+    _unknown_statement,
+    _arrows,
+    _brackets,
+    _reserved_name,
+    clauses,
+    comparisons,
+    _rule_parts,
+    _commas,
+    habits,
+    _unfinished,
+)
