@@ -17,12 +17,17 @@ if TYPE_CHECKING:
     from fgg.compose import rename, union
     from fgg.conjoining import conjoin, conjunction
     from fgg.diagnostics import Diagnostic, GrammarError
+    from fgg.factorising import factorise
     from fgg.grammar import Grammar
     from fgg.grounding import ground
     from fgg.json_io import from_json, to_json
     from fgg.library import library_names
     from fgg.lowering import plain
     from fgg.printer import print_grammar
+    from fgg.runtime.posterior import gradients, posterior
+    from fgg.runtime.sample import sample
+    from fgg.runtime.solve import solve
+    from fgg.runtime.viterbi import k_best, viterbi
     from fgg.sum_product import equations
     from fgg.useful import trim
 
@@ -38,20 +43,27 @@ __all__ = [
     "conjoin",
     "conjunction",
     "equations",
+    "factorise",
     "fix",
     "from_json",
+    "gradients",
     "ground",
     "is_bfgg",
+    "k_best",
     "library_names",
     "load",
     "loads",
     "plain",
+    "posterior",
     "print_grammar",
     "rename",
+    "sample",
+    "solve",
     "symbols",
     "to_json",
     "trim",
     "union",
+    "viterbi",
 ]
 
 _HOMES = {
@@ -64,20 +76,27 @@ _HOMES = {
     "conjoin": "fgg.conjoining",
     "conjunction": "fgg.conjoining",
     "equations": "fgg.sum_product",
+    "factorise": "fgg.factorising",
     "fix": "fgg.compiler.builder",
     "from_json": "fgg.json_io",
+    "gradients": "fgg.runtime.posterior",
     "ground": "fgg.grounding",
     "is_bfgg": "fgg.bfgg",
+    "k_best": "fgg.runtime.viterbi",
     "library_names": "fgg.library",
     "load": "fgg.compiler.loading",
     "loads": "fgg.compiler.loading",
     "plain": "fgg.lowering",
+    "posterior": "fgg.runtime.posterior",
     "print_grammar": "fgg.printer",
     "rename": "fgg.compose",
+    "sample": "fgg.runtime.sample",
+    "solve": "fgg.runtime.solve",
     "symbols": "fgg.compiler.builder",
     "to_json": "fgg.json_io",
     "trim": "fgg.useful",
     "union": "fgg.compose",
+    "viterbi": "fgg.runtime.viterbi",
 }
 
 

@@ -88,7 +88,8 @@ class _Grounder:
         self.grammar = grammar
         self.seen = seen
         self.limit = limit
-        self.sizes = size_values(grammar)
+        self.known = {**size_values(grammar), **seen.lengths}
+        self.extents = {item.name: self.values(item.shape, self.known) for item in grammar.inputs}
         self.labels: dict[tuple[str, tuple[int, ...]], str] = {}
         self.taken = {*grammar.factor}
         self.nonterminals: dict[str, Nonterminal] = {}
@@ -98,7 +99,9 @@ class _Grounder:
 
     def run(self) -> Grammar:
         grammar = self.grammar
-        start = self.nonterminal(grammar.start.label, self.values(grammar.start.indices, {}) or ())
+        start = self.nonterminal(
+            grammar.start.label, self.values(grammar.start.indices, self.known) or ()
+        )
         self.check_size()
         for rule in grammar.rules:
             for values in self.instances(rule):
@@ -150,13 +153,18 @@ class _Grounder:
 
     def values(self, exprs: Sequence[Expr], values: Mapping[str, int]) -> tuple[int, ...] | None:
         """The values of index expressions; None where a look-up lies outside its table."""
-        known = {**self.sizes, **self.seen.lengths, **values}
-        found = [expr.evaluate(known, self.seen.look_up) for expr in exprs]
-        return None if None in found else tuple(v for v in found if v is not None)
+        found = []
+        for expr in exprs:
+            value = expr.evaluate(values, self.seen.look_up)
+            if value is None:
+                return None
+            found.append(value)
+        return tuple(found)
 
     def instance(self, rule: Rule, values: Mapping[str, int]) -> None:
         """Add one instance of a rule, unless it refers to something that does not exist."""
         variables = {n: v for n, v in values.items() if n not in self.seen.lengths}
+        values = {**self.known, **variables}
         head = self.values(rule.indices, values)
         if not all(self.holds(condition, values) for condition in rule.conditions):
             return
@@ -165,7 +173,8 @@ class _Grounder:
             indices = self.values(edge.indices, values)
             if indices is None:
                 return
-            edges.append(replace(edge, label=self.label(edge.label, indices), indices=()))
+            label = self.label(edge.label, indices)
+            edges.append(Edge(label=label, attachments=edge.attachments, span=edge.span))
         for clamp in rule.rhs.clamps:
             position = self.values(clamp.indices, values)
             if position is None or not self.inside(clamp, position):
@@ -195,14 +204,14 @@ class _Grounder:
 
     def holds(self, condition: Condition, values: Mapping[str, int]) -> bool:
         """Whether a condition with look-ups holds; the others hold by the choice of values."""
-        if not any(True for term in condition.terms for _ in term.lookups()):
+        if not condition.looks_up:
             return True
         found = self.values(tuple(condition.inequalities()), values)
         return found is not None and all(value >= 0 for value in found)
 
     def inside(self, clamp: Clamp, position: tuple[int, ...]) -> bool:
         """Whether a position lies inside its input."""
-        extents = self.values(self.grammar.input[clamp.input].shape, {})
+        extents = self.extents[clamp.input]
         assert extents is not None
         return all(0 <= i < n for i, n in zip(position, extents, strict=True))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from fgg.spans import Span
 
@@ -242,6 +243,11 @@ class Condition:
                 yield right - left - 1
             if operator == ">":
                 yield left - right - 1
+
+    @cached_property
+    def looks_up(self) -> bool:
+        """Whether the condition depends on a table."""
+        return any(True for term in self.terms for _ in term.lookups())
 
     def substitute(self, values: Mapping[str, int | Expr]) -> Condition:
         """The condition with names replaced by values."""

@@ -1,4 +1,7 @@
-"""The JSON format of the `fggs` library: reading and writing grammars."""
+"""The JSON format of the `fggs` library: reading and writing grammars.
+
+A flat form with nodes by name (`fgg.json_flat`) is read as well.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from collections.abc import Mapping
 from fgg.check import check_grammar
 from fgg.diagnostics import Diagnostic, Report
 from fgg.grammar import Grammar
+from fgg.json_flat import is_flat, nested
 from fgg.json_read import read_grammar
 from fgg.json_write import grammar_json
 from fgg.spans import Span
@@ -38,6 +42,9 @@ def from_json(
     the number of values of node labels for which the document has no domain. Names stay as they
     are, but for those that the language cannot write.
     """
+    if is_flat(data):
+        assert isinstance(data, Mapping)
+        data = nested(data)
     try:
         grammar, problems = read_grammar(data, name, domain_sizes or {})
         if grammar is None:

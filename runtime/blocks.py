@@ -51,7 +51,10 @@ def structure(problem: Problem) -> Structure:
 def boolean_shadow(problem: Problem) -> Problem:
     """The same problem over the booleans: what is zero and what is not."""
     boolean = Boolean()
-    real = {name: problem.semiring.nonzero(problem.weights.converted(name)) for name in problem.weights.real}
+    real = {
+        name: problem.semiring.nonzero(problem.weights.converted(name))
+        for name in problem.weights.real
+    }
     chart = Chart(boolean)
     for term in problem.terms:
         for child in term.children:

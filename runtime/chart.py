@@ -83,7 +83,7 @@ class Chart:
     def get(self, name: str) -> Any:
         """The value of a nonterminal."""
         block, row = self.place[name]
-        return self.blocks[block][row]
+        return self.blocks[block][row, ...]  # an array also where there are no axes
 
     def gather(self, names: Sequence[str]) -> Any:
         """The values of several nonterminals of one shape, one a row."""

@@ -31,6 +31,21 @@ def contract(
             arrays.append((semiring.full((size,), one=True), (letter,)))
     if not arrays:
         return semiring.full((), one=True)
+    whole = getattr(semiring, "contract_all", None)
+    if whole is not None:
+        result = whole(arrays, out, sizes, _pairwise)
+        if result is not None:
+            return result
+    return _pairwise(semiring, arrays, out, sizes)
+
+
+def _pairwise(
+    semiring: Semiring,
+    arrays: list[tuple[Any, Letters]],
+    out: Letters,
+    sizes: Mapping[int, int],
+) -> Any:
+    """The contraction, pair by pair."""
     extents = tuple(sorted(sizes.items()))
     for one, two in _path(tuple(letters for _, letters in arrays), out, extents):
         if two is None:

@@ -78,9 +78,13 @@ class Derivation:
                 depth[number] = depth[step.parent] + 1
             source = step.rule.origin.rule if step.rule.origin else step.rule.name
             family, indices, _ = self._head(step)
-            shown = ", ".join(f"{n.name}={self.value_name(step, n.name)}" for n in step.rule.rhs.nodes)
+            shown = ", ".join(
+                f"{n.name}={self.value_name(step, n.name)}" for n in step.rule.rhs.nodes
+            )
             place = f"[{', '.join(map(str, indices))}]" if indices else ""
-            yield "  " * depth[number] + f"{family}{place} {source}" + (f"  {shown}" if shown else "")
+            yield (
+                "  " * depth[number] + f"{family}{place} {source}" + (f"  {shown}" if shown else "")
+            )
 
     def _head(self, step: Step) -> tuple[str, tuple[int, ...], str]:
         nonterminal = self.grammar.nonterminal[step.rule.lhs]
@@ -121,3 +125,20 @@ class Derivation:
                 for step, (family, indices, _) in zip(self.steps, self.spans(), strict=True)
             ],
         }
+
+    def to_svg(self) -> str:
+        """The derivation as a picture of its tree. Raises TooLarge for very large ones."""
+        from fgg.draw.tree import TreeNode, tree_svg
+
+        nodes = []
+        for step in self.steps:
+            family, indices, _ = self._head(step)
+            place = f"[{', '.join(map(str, indices))}]" if indices else ""
+            values = [
+                f"{node.name}={self.value_name(step, node.name)}" for node in step.rule.rhs.nodes
+            ]
+            nodes.append(TreeNode(f"{family}{place}", ", ".join(values), step.parent))
+        return tree_svg("derivation", nodes)
+
+    def _repr_svg_(self) -> str:
+        return self.to_svg()

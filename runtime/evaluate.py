@@ -78,7 +78,9 @@ def embed(semiring: Semiring, array: Any, letters: Letters, sizes: Sequence[int]
     mask = np.ones(tuple(sizes), dtype=bool)
     for i, letter in enumerate(letters):
         mask &= np.equal(grids[i], grids[letters.index(letter)])
-    inside = semiring.convert(mask.astype(float)) if not semiring.exactly else _exact(semiring, mask)
+    inside = (
+        semiring.convert(mask.astype(float)) if not semiring.exactly else _exact(semiring, mask)
+    )
     axes = tuple(range(len(letters)))
     return semiring.contract(array, (BATCH, *axes), inside, axes, (BATCH, *axes))
 
@@ -86,7 +88,9 @@ def embed(semiring: Semiring, array: Any, letters: Letters, sizes: Sequence[int]
 def _exact(semiring: Semiring, mask: Any) -> Any:
     from fractions import Fraction
 
-    return semiring.convert(np.where(mask, Fraction(1), Fraction(0)).astype(object))
+    return semiring.convert(
+        np.asarray(np.frompyfunc(Fraction, 1, 1)(mask.astype(int)), dtype=object)
+    )
 
 
 def evaluate_level(
@@ -118,7 +122,10 @@ def evaluate_level(
                 values = adjust(terms, values)
             values = embed(semiring, values, terms[0].out, shape)
             parts.append(([row[term.head] for term in terms], values))
-        found.append((members, semiring.accumulate(parts, (len(members), *shape))))
+        if len(parts) == 1 and parts[0][0] == list(range(len(members))):
+            found.append((members, parts[0][1]))  # one term each
+        else:
+            found.append((members, semiring.accumulate(parts, (len(members), *shape))))
     return found
 
 

@@ -30,7 +30,7 @@ def solve_modular(matrix: Array, right: Array, prime: int) -> Array:
 
 
 def _eliminate(rows: list[list[Any]], divide: Any, reduce: Any) -> None:
-    """Gauss–Jordan elimination in place."""
+    """Gauss-Jordan elimination in place."""
     for i in range(len(rows)):
         pivot = next((j for j in range(i, len(rows)) if rows[j][i]), None)
         if pivot is None:

@@ -68,9 +68,7 @@ def _total(solution: Solution) -> Tensor:
 
 def _undefined(log_z: Tensor) -> GrammarError:
     reason = "0: there is no derivation" if log_z < 0 else "infinite"
-    return GrammarError(
-        [Diagnostic(code="F423", message=f"log Z has no gradient: Z is {reason}")]
-    )
+    return GrammarError([Diagnostic(code="F423", message=f"log Z has no gradient: Z is {reason}")])
 
 
 @dataclass(frozen=True, eq=False)

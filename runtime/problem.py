@@ -77,9 +77,7 @@ class Problem:
 
     def inner(self, term: Term) -> list[int]:
         """The positions of a term's operands that belong to the component."""
-        return [
-            i for i, o in enumerate(term.operands) if o.nonterminal and o.label in self.offsets
-        ]
+        return [i for i, o in enumerate(term.operands) if o.nonterminal and o.label in self.offsets]
 
     def derivative(self, x: Any) -> list[tuple[NDArray[np.intp], NDArray[np.intp], Any]]:
         """The entries of dF/dx: rows, columns and values, to be added up."""

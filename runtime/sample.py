@@ -13,7 +13,9 @@ from fgg.grammar import Grammar
 from fgg.runtime.build import build
 from fgg.runtime.derivation import Derivation
 from fgg.runtime.expand import Cell, Expander, start_cells
+from fgg.runtime.parts import join_parts, small_fragments
 from fgg.runtime.solve import solve
+from fgg.runtime.weights import bind
 
 
 def sample(
@@ -31,16 +33,17 @@ def sample(
     without weights, `generator` for the draws. Raises GrammarError if there is nothing to draw
     from, or a draw has more than `max_steps` steps.
     """
-    solution = solve(grammar, "log", weights=weights, seed=seed)
+    small = small_fragments(grammar)
+    solution = solve(small.grammar, "log", weights=bind(grammar, weights, seed=seed))
     expander = Expander(solution)
     random = generator if generator is not None else np.random.default_rng(seed)
     cells = start_cells(solution)
     values = np.array([expander.inside(cell) for cell in cells])
     if np.isposinf(values).any() or not np.isfinite(values).any():
-        reason = "the sum over derivations diverges" if np.isposinf(values).any() else "the sum is 0"
-        raise GrammarError(
-            [Diagnostic(code="F424", message=f"nothing can be drawn: {reason}")]
+        reason = (
+            "the sum over derivations diverges" if np.isposinf(values).any() else "the sum is 0"
         )
+        raise GrammarError([Diagnostic(code="F424", message=f"nothing can be drawn: {reason}")])
     cumulative: dict[Cell, NDArray[np.float64]] = {}
 
     def choose(cell: Cell) -> int:
@@ -55,5 +58,6 @@ def sample(
     found = []
     for _ in range(number):
         first = cells[int(random.choice(len(cells), p=start / start.sum()))]
-        found.append(build(expander, first, choose, max_steps=max_steps))
+        drawn = build(expander, first, choose, max_steps=max_steps)
+        found.append(join_parts(drawn, small, grammar))
     return found

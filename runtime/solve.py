@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Grammar
+from fgg.grounding import ground
 from fgg.runtime.blocks import structure
 from fgg.runtime.chart import Chart, Weights, diagonal
 from fgg.runtime.contract import contract
@@ -153,7 +154,11 @@ def solve(
     `weights` supplies or overrides factors; tensors keep their gradients in `real` and `log`.
     With a `seed`, factors without weights get random ones. Raises GrammarError.
     """
+    if isinstance(semiring, str) and semiring not in SEMIRINGS:
+        raise ValueError(f"there is no semiring {semiring!r}; there are {', '.join(SEMIRINGS)}")
     ring = SEMIRINGS[semiring]() if isinstance(semiring, str) else semiring
+    if not grammar.is_indexed and any(rule.conditions for rule in grammar.rules):
+        grammar = ground(grammar)  # conditions on sizes
     return _Solver(grammar, ring, dict(weights or {}), seed).run()
 
 
@@ -203,7 +208,9 @@ class _Solver:
                     self.recursive(component)
         if solution.infinite.get(self.grammar.start.label) is not None:
             solution.warnings.append(
-                Diagnostic(code="F432", message="the sum over derivations diverges: the value is inf")
+                Diagnostic(
+                    code="F432", message="the sum over derivations diverges: the value is inf"
+                )
             )
         return solution
 
@@ -317,7 +324,12 @@ class _Solver:
         """
         x = torch.as_tensor(outcome.x, dtype=torch.float64)
         finite = np.flatnonzero(shape.active & ~outcome.infinite)
-        needs = [problem.weights.real[o.label] for t in problem.terms for o in t.operands if not o.nonterminal]
+        needs = [
+            problem.weights.real[o.label]
+            for t in problem.terms
+            for o in t.operands
+            if not o.nonterminal
+        ]
         needs += problem.chart.blocks
         zeros = None
         if self.handles is not None:
@@ -389,7 +401,10 @@ class _Solver:
         shadow = Weights(
             self.grammar,
             boolean,
-            {n: self.semiring.nonzero(solution.weights.converted(n)) for n in solution.weights.real},
+            {
+                n: self.semiring.nonzero(solution.weights.converted(n))
+                for n in solution.weights.real
+            },
         )
 
         def infinite(label: str) -> NDArray[np.bool_]:

@@ -19,7 +19,7 @@ from fgg.runtime.semirings import Letters
 BATCH = -1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Operand:
     """An edge of a term: its label, the parts it touches, and its axes as letters."""
 
@@ -104,10 +104,11 @@ class System:
             )
         self.grammar = grammar
         self.terms_of: dict[str, list[Term]] = {x.name: [] for x in grammar.nonterminals}
+        extents = {d.name: domain_size(grammar, d.name) for d in grammar.domains}
         for rule in grammar.rules:
-            self.terms_of[rule.lhs].append(_term(grammar, rule))
+            self.terms_of[rule.lhs].append(_term(grammar, rule, extents))
         self.shapes: Mapping[str, tuple[int, ...]] = {
-            x.name: tuple(domain_size(grammar, d) for d in x.domains) for x in grammar.nonterminals
+            x.name: tuple(extents[d] for d in x.domains) for x in grammar.nonterminals
         }
         self.levels = _levels(grammar, self.terms_of)
 
@@ -121,23 +122,17 @@ class System:
         return prod(self.shapes[name])
 
 
-def _term(grammar: Grammar, rule: Rule) -> Term:
+def _term(grammar: Grammar, rule: Rule, extents: Mapping[str, int]) -> Term:
+    nonterminals = grammar.nonterminal
     numbers = {node.name: i for i, node in enumerate(rule.rhs.nodes)}
-    operands = tuple(
-        Operand(
-            label=edge.label,
-            paths=tuple(a.path for a in edge.attachments),
-            letters=tuple(numbers[a.node] for a in edge.attachments),
-            nonterminal=edge.label in grammar.nonterminal,
-        )
-        for edge in rule.rhs.edges
-    )
-    return Term(
-        rule=rule,
-        operands=operands,
-        out=tuple(numbers[name] for name in rule.rhs.externals),
-        sizes=tuple(domain_size(grammar, node.domain) for node in rule.rhs.nodes),
-    )
+    operands = []
+    for edge in rule.rhs.edges:
+        letters = tuple([numbers[a.node] for a in edge.attachments])
+        paths = tuple([a.path for a in edge.attachments])
+        operands.append(Operand(edge.label, paths, letters, edge.label in nonterminals))
+    out = tuple([numbers[name] for name in rule.rhs.externals])
+    sizes = tuple([extents[node.domain] for node in rule.rhs.nodes])
+    return Term(rule, tuple(operands), out, sizes)
 
 
 def _levels(grammar: Grammar, terms_of: Mapping[str, Iterable[Term]]) -> tuple[Level, ...]:
@@ -146,9 +141,9 @@ def _levels(grammar: Grammar, terms_of: Mapping[str, Iterable[Term]]) -> tuple[L
 
     graph = nx.DiGraph()
     graph.add_nodes_from(terms_of)
-    for head, terms in terms_of.items():
-        for term in terms:
-            graph.add_edges_from((head, child) for child in term.children)
+    graph.add_edges_from(
+        {(head, child) for head, terms in terms_of.items() for t in terms for child in t.children}
+    )
     position = {name: i for i, name in enumerate(terms_of)}
     level_of: dict[str, int] = {}
     levels: list[list[Component]] = []

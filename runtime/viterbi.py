@@ -15,15 +15,15 @@ from fgg.grammar import Grammar
 from fgg.runtime.build import build, finish
 from fgg.runtime.derivation import Derivation
 from fgg.runtime.expand import Cell, Expander, start_cells
+from fgg.runtime.parts import join_parts, small_fragments
 from fgg.runtime.solve import Solution, solve
 from fgg.runtime.system import Term
+from fgg.runtime.weights import bind
 
 
-def best_solution(
-    grammar: Grammar, weights: Mapping[str, Any] | None = None, seed: int | None = None
-) -> Solution:
-    """The values of the best derivations. Raises GrammarError if there are none, or none is best."""
-    solution = solve(grammar, "max", weights=weights, seed=seed)
+def best_solution(grammar: Grammar, weights: Mapping[str, Any]) -> Solution:
+    """The values of the best derivations. Raises GrammarError if there is none, or no best one."""
+    solution = solve(grammar, "max", weights=weights)
     value = np.asarray(solution.value, dtype=float)
     if np.isposinf(value).any():
         raise _none("a cycle of rules has a weight of more than 1, so no derivation is the best")
@@ -43,10 +43,12 @@ def viterbi(
     seed: int | None = None,
 ) -> Derivation:
     """The derivation and assignment of the greatest weight; the first one under ties."""
-    solution = best_solution(grammar, weights, seed)
+    small = small_fragments(grammar)
+    solution = best_solution(small.grammar, bind(grammar, weights, seed=seed))
     expander = Expander(solution)
     start = max(start_cells(solution), key=expander.inside)
-    return build(expander, start, lambda cell: _best_choice(expander, cell))
+    best = build(expander, start, lambda cell: _best_choice(expander, cell))
+    return join_parts(best, small, grammar)
 
 
 def _best_choice(expander: Expander, cell: Cell) -> int:
@@ -108,7 +110,8 @@ def enumerate_best(
     best completions of its open cells, which are known; taking a choice puts the next best choice
     for the same cell aside. Works for recursive grammars too, since the value never rises.
     """
-    solution = best_solution(grammar, weights, seed)
+    small = small_fragments(grammar)
+    solution = best_solution(small.grammar, bind(grammar, weights, seed=seed))
     expander = Expander(solution)
     sorted_choices: dict[Cell, np.ndarray[Any, Any]] = {}
     ticket = count()
@@ -128,7 +131,7 @@ def enumerate_best(
     while heap:
         value, depth, _, agenda, rank, chain = heapq.heappop(heap)
         if agenda is None:
-            yield _unroll(expander, chain)
+            yield join_parts(_unroll(expander, chain), small, grammar)
             continue
         cell, rest = agenda
         order = ranked(cell)

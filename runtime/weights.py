@@ -118,14 +118,14 @@ class _Binder:
             weights = weights.detach().cpu().numpy()
         if self.exactly:
             array = np.array(weights, dtype=object)
-            convert = np.frompyfunc(lambda x: x if isinstance(x, Fraction | int) else _exact(x), 1, 1)
+            convert = np.frompyfunc(
+                lambda x: x if isinstance(x, Fraction | int) else _exact(x), 1, 1
+            )
             array = np.asarray(convert(array), dtype=object)
         else:
             array = np.asarray(weights, dtype=float)
         if array.shape != shape:
-            self.fail(
-                "F417", f"weights for `{factor.name}` have shape {array.shape}, not {shape}"
-            )
+            self.fail("F417", f"weights for `{factor.name}` have shape {array.shape}, not {shape}")
             return self.zeros(shape)
         if not self.exactly and not bool(np.isfinite(array).all()):
             self.fail("F417", f"weights for `{factor.name}` are not all finite")
@@ -176,8 +176,8 @@ class _Binder:
         assert self.generator is not None
         numbers: Array = self.generator.integers(1, 1000, size=shape).astype(object)
         if self.exactly:
-            numbers = np.frompyfunc(Fraction, 1, 1)(numbers)
-            numbers = np.asarray(numbers, dtype=object).reshape(shape)
+            fractions = np.frompyfunc(Fraction, 1, 1)(numbers)
+            numbers = np.asarray(fractions, dtype=object).reshape(shape)
         else:
             numbers = numbers.astype(float)
         if given is None:

@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--grad", action="store_true", help="the gradient of Z in every weight")
     parser.add_argument("--decode", choices=("viterbi",), help="the best derivation")
     parser.add_argument("--kbest", type=_count, metavar="K", help="the K best derivations")
+    parser.add_argument("--draw", metavar="PATH", help="draw the best derivation (.svg)")
     parser.add_argument("--sample", type=_count, metavar="K", help="K draws of derivations")
 
 
@@ -69,15 +70,36 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.marginals:
         report |= _marginals(finite, weights, seed)
     derivations = _derivations(finite, weights, arguments)
-    report |= {key: [d.as_json() for d in found] for key, found in derivations.items()}
+    numbers = {rule.name: i for i, rule in enumerate(grammar.rules)}
+    for key, found in derivations.items():
+        report[key] = [d.as_json() for d in found]
+        for item in report[key]:
+            for step in item["steps"]:
+                step["rule_index"] = numbers.get(step["source"])
     if "viterbi" in report:
         report["viterbi"] = report["viterbi"][0]
+    if arguments.draw:
+        _draw(derivations, arguments.draw)
     if arguments.json:
         print_json(report)
         return 0
     print_diagnostics(solution.warnings, None)
     _print(report, derivations)
     return 0
+
+
+def _draw(derivations: Mapping[str, list[Derivation]], path: str) -> None:
+    from pathlib import Path
+
+    from fgg.cli.output import write_whole
+    from fgg.diagnostics import Diagnostic, GrammarError
+    from fgg.draw import TooLarge
+
+    try:
+        text = derivations["viterbi"][0].to_svg()
+    except TooLarge as error:
+        raise GrammarError([Diagnostic(code="F412", message=str(error))]) from None
+    write_whole(Path(path), text.encode())
 
 
 def _params(path: str) -> dict[str, Any]:
@@ -122,7 +144,9 @@ def _report(solution: Solution) -> dict[str, Any]:
     }
     if solution.semiring.name in ("log", "real"):
         log_z = solution.log_z.detach()
-        report["z"] = number(solution.value.exp() if solution.semiring.name == "log" else solution.value)
+        report["z"] = number(
+            solution.value.exp() if solution.semiring.name == "log" else solution.value
+        )
         report["log_z"] = number(log_z)
     report["converged"] = True
     report["method"] = [
@@ -160,7 +184,7 @@ def _derivations(
     finite: Grammar, weights: Mapping[str, Any], arguments: argparse.Namespace
 ) -> dict[str, list[Derivation]]:
     found: dict[str, list[Derivation]] = {}
-    if arguments.decode:
+    if arguments.decode or arguments.draw:
         from fgg.runtime.viterbi import viterbi
 
         found["viterbi"] = [viterbi(finite, weights=weights, seed=arguments.seed)]
@@ -204,4 +228,3 @@ def _print(report: dict[str, Any], derivations: dict[str, list[Derivation]]) -> 
 def _show(value: Any) -> str:
     text = f"{value:.12g}" if isinstance(value, float) else str(value)
     return text if len(text) <= 400 else text[:400] + " …"
-

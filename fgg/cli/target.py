@@ -77,9 +77,7 @@ def need_grammar(loaded: Loaded, *, quiet: bool = False) -> Grammar:
     return loaded.grammar
 
 
-def select(
-    grammar: Grammar, arguments: argparse.Namespace, *, whole: bool = False
-) -> Grammar:
+def select(grammar: Grammar, arguments: argparse.Namespace, *, whole: bool = False) -> Grammar:
     """The grammar, its conjunction with a query, or the ground grammar, as asked for.
 
     With `whole` the result is always a finite grammar.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from xml.sax.saxutils import escape, quoteattr
 
 from fgg.draw import style
@@ -14,13 +15,18 @@ FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 
 def to_svg(picture: Picture) -> str:
     """The picture as a self-contained SVG document."""
-    width, height = number(picture.width), number(picture.height)
+    return document(picture.title, picture.width, picture.height, marks(picture))
+
+
+def document(title: str, wide: float, high: float, painted: Iterable[Mark]) -> str:
+    """Marks, back to front, as a self-contained SVG document."""
+    width, height = number(wide), number(high)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
         f' viewBox="0 0 {width} {height}" font-family={quoteattr(FONTS)}>',
-        f"<title>{escape(picture.title)}</title>",
+        f"<title>{escape(title)}</title>",
         f'<rect width="{width}" height="{height}" fill="{style.PAPER}"/>',
-        *(_mark(mark) for mark in marks(picture)),
+        *(_mark(mark) for mark in painted),
         "</svg>",
     ]
     return "\n".join(lines) + "\n"

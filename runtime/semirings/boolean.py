@@ -23,7 +23,7 @@ class Boolean(ArraySemiring):
 
     def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
         """Conjunction."""
-        return np.logical_and(x, y)
+        return np.asarray(np.logical_and(x, y))
 
     def reduce(self, array: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
         """Disjunction over some axes."""

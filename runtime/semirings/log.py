@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fgg.runtime.semirings.base import MAX_PRODUCT, Letters
+from fgg.runtime.semirings.real import Real
 from fgg.runtime.semirings.torch_base import TensorSemiring, einsum
 
 INFINITY = float("inf")
+BATCH = -1
+SAFE_RANGE = 600.0
+"""How far, in nats, products may lie below the greatest one before real numbers lose them."""
 
 
 class Log(TensorSemiring):
@@ -42,11 +46,45 @@ class Log(TensorSemiring):
             return self._slow(x, xs, y, ys, out)
         return torch.where(lost, self.zero, torch.where(lost, 1.0, real).log() + scale)
 
+    def contract_all(
+        self,
+        operands: Sequence[tuple[Tensor, Letters]],
+        out: Letters,
+        sizes: Mapping[int, int],
+        pairwise: Callable[..., Any],
+    ) -> Tensor | None:
+        """The contraction of many arrays as real numbers, one scale an array and batch entry.
+
+        None where the arrays' ranges are so large that numbers which count could be lost.
+        """
+        total_range = 0.0
+        real: list[tuple[Tensor, Letters]] = []
+        scale: Tensor | float = 0.0
+        for array, letters in operands:
+            batched = bool(letters) and letters[0] == BATCH and BATCH in out
+            axes = tuple(range(1 if batched else 0, array.ndim))
+            values = array.detach()
+            top = values.amax(dim=axes) if axes else values
+            top = torch.where(torch.isfinite(top), top, 0.0)
+            shaped = top.reshape(-1, *(1,) * (array.ndim - 1)) if batched else top
+            # The least finite entry, relative to the greatest.
+            low = torch.where(values == self.zero, 0.0, values - shaped)
+            total_range += float(low.min()) if low.numel() else 0.0
+            if total_range < -SAFE_RANGE:
+                return None
+            real.append(((array - shaped).exp(), letters))
+            if batched:
+                top = top.reshape(-1, *(1,) * (len(out) - 1))
+            scale = scale + top
+        value: Tensor = pairwise(Real(self.dtype, self.device), real, out, sizes)
+        empty = value == 0
+        return torch.where(empty, self.zero, torch.where(empty, 1.0, value).log() + scale)
+
     def _slow(self, x: Tensor, xs: Letters, y: Tensor, ys: Letters, out: Letters) -> Tensor:
         gone = tuple(dict.fromkeys(a for a in (*xs, *ys) if a not in out))
         order = (*out, *gone)
         left, right = _align(x, xs, order), _align(y, ys, order)
-        shape = torch.broadcast_shapes(left.shape, right.shape)
+        shape = [max(a, b) for a, b in zip(left.shape, right.shape, strict=True)]
         axes = tuple(range(len(out), len(order)))
         entries = 1
         for extent in shape:

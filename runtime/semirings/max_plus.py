@@ -20,7 +20,8 @@ class MaxPlus(ArraySemiring):
     def convert(self, weights: NDArray[Any]) -> NDArray[Any]:
         """The logarithms of the weights."""
         with np.errstate(divide="ignore"):
-            return np.log(np.asarray(weights, dtype=float))
+            logs: NDArray[Any] = np.log(np.asarray(weights, dtype=float))
+        return logs
 
     def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
         """Addition."""

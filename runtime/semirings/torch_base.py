@@ -30,7 +30,9 @@ class TensorSemiring:
         """Real weights as a tensor; tensors keep their gradients."""
         if isinstance(weights, Tensor):
             return weights.to(dtype=self.dtype, device=self.device)
-        return torch.as_tensor(np.asarray(weights, dtype=float), dtype=self.dtype, device=self.device)
+        return torch.as_tensor(
+            np.asarray(weights, dtype=float), dtype=self.dtype, device=self.device
+        )
 
     def full(self, shape: Sequence[int], *, one: bool) -> Tensor:
         """An array of ones or of zeros."""

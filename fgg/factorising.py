@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Nonterminal, Rule
@@ -115,7 +116,11 @@ class _Cutter:
     def _homes(rule: Rule, bags: list[Bag]) -> list[int]:
         """For each edge the first bag that has all its nodes."""
         return [
-            next(i for i, bag in enumerate(bags) if bag.nodes.issuperset(a.node for a in e.attachments))
+            next(
+                i
+                for i, bag in enumerate(bags)
+                if bag.nodes.issuperset(a.node for a in e.attachments)
+            )
             for e in rule.rhs.edges
         ]
 
@@ -141,13 +146,15 @@ def tree_decomposition(fragment: Fragment) -> list[Bag]:
         graph.add_edges_from((a, b) for i, a in enumerate(clique) for b in clique[:i])
     # The pieces of a disconnected fragment are tied together, which costs no width.
     pieces = [min(piece) for piece in nx.connected_components(graph)]
-    graph.add_edges_from(zip(pieces, pieces[1:], strict=False))
+    graph.add_edges_from(pairwise(pieces))
     _, tree = treewidth_min_fill_in(graph)
     externals = frozenset(fragment.externals)
     ordered = sorted(tree.nodes, key=lambda bag: (not bag >= externals, sorted(bag)))
     number = {ordered[0]: 0}
     bags = [Bag(frozenset(ordered[0]), 0)]
-    for parent, child in nx.bfs_edges(tree, ordered[0], sort_neighbors=lambda b: sorted(b, key=sorted)):
+    for parent, child in nx.bfs_edges(
+        tree, ordered[0], sort_neighbors=lambda b: sorted(b, key=sorted)
+    ):
         number[child] = len(bags)
         bags.append(Bag(frozenset(child), number[parent]))
     return bags
