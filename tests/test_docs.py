@@ -68,10 +68,20 @@ def test_readme_shows_what_check_prints(
     assert bad in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", range(len(blocks(ROOT / "README.md", "python"))))
-def test_readme_python_runs(number: int, readme_folder: Path) -> None:
-    text = blocks(ROOT / "README.md", "python")[number]
-    exec(compile(text, "README.md", "exec"), {})
+PYTHON = [(page.name, text) for page in PAGES for text in blocks(page, "python")]
+
+
+@pytest.mark.parametrize(("page", "text"), PYTHON, ids=[page for page, _ in PYTHON])
+def test_python_blocks_run(page: str, text: str, readme_folder: Path) -> None:
+    exec(compile(text, page, "exec"), {})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_commands_of_the_documentation_run(page: Path, readme_folder: Path) -> None:
+    for line in "".join(blocks(page, "sh")).splitlines():
+        program, *arguments = shlex.split(line, comments=True)
+        assert program == "fggc"
+        assert main(arguments) == 0, line
 
 
 def test_readme_says_how_large_the_library_is() -> None:
