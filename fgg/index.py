@@ -199,7 +199,8 @@ class Expr:
         if not self.terms:
             return "0"
         text = ""
-        for monomial, coefficient in self.terms:
+        # What is added comes first: `j - i` rather than `-i + j`.
+        for monomial, coefficient in sorted(self.terms, key=lambda term: term[1] < 0):
             factors = [quote_name(a) if isinstance(a, str) else str(a) for a in monomial]
             if abs(coefficient) != 1 or not factors:
                 factors.insert(0, str(abs(coefficient)))

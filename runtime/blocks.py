@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
@@ -37,19 +38,29 @@ class Structure:
 
 def structure(problem: Problem) -> Structure:
     """The support of the least solution, and the strongly connected blocks of its cells."""
-    shadow = boolean_shadow(problem)
+    active = support(problem)
+    rows, columns = _pattern(boolean_shadow(problem, {}), active)
+    return Structure(active, *_blocks(active, rows, columns))
+
+
+def support(
+    problem: Problem, infinite: Mapping[str, NDArray[np.bool_]] | None = None
+) -> NDArray[np.bool_]:
+    """The cells whose least solution is not zero; `infinite` cells from outside are not either."""
+    shadow = boolean_shadow(problem, infinite or {})
     active = np.zeros(problem.size, dtype=bool)
     while True:
         following = np.asarray(shadow.apply(active), dtype=bool)
         if bool((following == active).all()):
-            break
+            return active
         active = following
-    rows, columns = _pattern(shadow, active)
-    return Structure(active, *_blocks(active, rows, columns))
 
 
-def boolean_shadow(problem: Problem) -> Problem:
-    """The same problem over the booleans: what is zero and what is not."""
+def boolean_shadow(problem: Problem, infinite: Mapping[str, NDArray[np.bool_]]) -> Problem:
+    """The same problem over the booleans: what is zero and what is not.
+
+    `infinite` says where values from outside, which are kept as zeros, are infinite.
+    """
     boolean = Boolean()
     real = {
         name: problem.semiring.nonzero(problem.weights.converted(name))
@@ -60,6 +71,8 @@ def boolean_shadow(problem: Problem) -> Problem:
         for child in term.children:
             if child not in problem.offsets and child not in chart.place:
                 value = problem.semiring.nonzero(problem.chart.get(child))
+                if child in infinite:
+                    value = value | infinite[child]
                 chart.add([child], value.reshape((1, *value.shape)))
     weights = Weights(problem.system.grammar, boolean, real)
     return Problem(problem.system, problem.component, weights, chart)

@@ -81,7 +81,9 @@ class Expander:
                 left = [a for a in letters if a not in fixed]
                 order = [left.index(a) for a in inner if a in left]
                 shape = [term.sizes[a] if a in left else 1 for a in inner]
-                array = array + part.transpose(order).reshape(shape)
+                with np.errstate(invalid="ignore"):
+                    array = np.asarray(array + part.transpose(order).reshape(shape))
+                array = np.where(np.isnan(array), -np.inf, array)  # 0 times infinity is 0
             terms.append(term)
             inners.append(inner)
             offsets.append(total)

@@ -118,15 +118,17 @@ def _solve_block(problem: Problem, block: Block, out: Outcome, precisely: Precis
         if rho > 1 - CRITICAL and len(cells) <= MAX_PRECISE_CELLS:
             return _solve_precisely(precisely, block, out)
         if rho >= 1 - 1e-12:
+            if not problem.component.linear and rho < 1 + 1e-6:
+                raise NoConvergence  # critical or divergent: float64 cannot tell
             return False
         delta = np.linalg.solve(np.eye(len(cells)) - matrix, values - x[cells])
         x[cells] = np.maximum(x[cells] + delta, 0.0)
         out.steps = max(out.steps, step)
         scale = np.maximum(x[cells], np.finfo(float).tiny)
         change = float(np.abs(delta / scale).max())
-        if problem.component.linear or change < 1e-14:
+        # Rounding is amplified by the inverse of I - dF: a step cannot become smaller than that.
+        if problem.component.linear or change < max(1e-14, 8e-16 / max(1 - rho, 1e-5)):
             out.methods.add("linear solve" if problem.component.linear else "Newton")
-            # Rounding is amplified by the inverse of I - dF.
             out.error = max(out.error, 4e-16 / max(1 - rho, 1e-16))
             return True
         if change > 1e3 and float(x[cells].max()) > 1e250:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import exp
 from typing import Any
 
 import torch
@@ -39,8 +40,12 @@ def gradients(
         raise _undefined(log_z)
     scale = float(log_z) if torch.isfinite(log_z) else 0.0
     leaves = {n: torch.tensor(w, dtype=torch.float64, requires_grad=True) for n, w in real.items()}
-    if abs(scale) < 600:
-        value = solve(grammar, "real", weights=leaves).value.sum()
+    value = solve(grammar, "real", weights=leaves).value.sum() if abs(scale) < 600 else None
+    # What lies between may leave the range of real numbers even if Z does not.
+    lost = value is None or (
+        bool(torch.isfinite(log_z)) and not abs(float(value.detach()) / exp(scale) - 1) < 1e-9
+    )
+    if value is not None and not lost:
         if of == "log_z":
             value = value.log()
     else:

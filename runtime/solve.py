@@ -19,7 +19,7 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Grammar
 from fgg.grounding import ground
-from fgg.runtime.blocks import structure
+from fgg.runtime.blocks import structure, support
 from fgg.runtime.chart import Chart, Weights, diagonal
 from fgg.runtime.contract import contract
 from fgg.runtime.evaluate import embed, evaluate_level, operand_array, unique
@@ -376,12 +376,14 @@ class _Solver:
         if not self.solution.infinite:
             return None
         mask = np.zeros(problem.size, dtype=bool)
+        active = support(problem, self.solution.infinite)
+        present = {n: problem.slice(active, n) for n in problem.names}
         while True:
             following = mask.copy()
             for name in problem.names:
                 start = problem.offsets[name]
                 parts = {n: problem.slice(mask, n) for n in problem.names}
-                found = self.infinite_mask(name, parts).reshape(-1)
+                found = self.infinite_mask(name, parts, present).reshape(-1)
                 following[start : start + len(found)] |= found
             if bool((following == mask).all()):
                 return mask
@@ -390,11 +392,17 @@ class _Solver:
     def spread_infinity(self, names: tuple[str, ...]) -> None:
         """Find the cells that use an infinite one, everything else in their term not being zero."""
         for name in names:
-            mask = self.infinite_mask(name, {})
+            mask = self.infinite_mask(name, {}, {})
             if mask.any():
                 self.solution.infinite[name] = mask
 
-    def infinite_mask(self, name: str, inner: Mapping[str, NDArray[np.bool_]]) -> NDArray[np.bool_]:
+    def infinite_mask(
+        self,
+        name: str,
+        inner: Mapping[str, NDArray[np.bool_]],
+        present: Mapping[str, NDArray[np.bool_]],
+    ) -> NDArray[np.bool_]:
+        """Where a nonterminal is infinite, given where those of its component are not zero."""
         solution, boolean = self.solution, Boolean()
         shape = solution.system.shapes[name]
         total = np.zeros(shape, dtype=bool)
@@ -414,8 +422,8 @@ class _Solver:
             return solution.infinite.get(label, empty)
 
         def nonzero(label: str) -> NDArray[np.bool_]:
-            if label in inner:
-                return np.ones(solution.system.shapes[label], dtype=bool)
+            if label in present:
+                return present[label]
             return self.semiring.nonzero(solution.chart.get(label)) | infinite(label)
 
         for term in solution.system.terms_of[name]:

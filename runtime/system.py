@@ -61,6 +61,8 @@ class Term:
                 o.letters,
                 o.paths,
                 None if o.nonterminal or len(o.letters) <= 1 else o.label,
+                # What a path leads to depends on the domain it begins at.
+                tuple(self.rule.rhs.nodes[a].domain for a in o.letters) if any(o.paths) else None,
             )
             for o in self.operands
         )

@@ -120,7 +120,12 @@ def enumerate_best(
         if cell not in sorted_choices:
             scores = expander.choices(cell).scores
             order = np.argsort(-scores, kind="stable")
-            sorted_choices[cell] = order[np.isfinite(scores[order])]
+            order = order[np.isfinite(scores[order])]
+            if cell[0] in expander.solution.rounds:
+                # First a choice that ends: a cycle of weight 1 could go before it for ever.
+                first = _best_choice(expander, cell)
+                order = np.concatenate([[first], order[order != first]])
+            sorted_choices[cell] = order
         return sorted_choices[cell]
 
     # (minus value, minus depth, ticket, open cells as a linked list, rank of choice, history)
@@ -138,7 +143,7 @@ def enumerate_best(
         scores = expander.choices(cell).scores
         position = int(order[rank])
         if rank + 1 < len(order):
-            lost = float(scores[position] - scores[order[rank + 1]])
+            lost = max(float(scores[position] - scores[order[rank + 1]]), 0.0)
             heapq.heappush(heap, (value + lost, depth, next(ticket), agenda, rank + 1, chain))
         term, values = expander.choices(cell).decode(position, cell)
         for child in reversed(expander.children(term, values)):

@@ -18,6 +18,7 @@ from fgg.check_values import load_array
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.domains import domain_size, size_values
 from fgg.grammar import Factor, Grammar
+from fgg.runtime.exact_linear import Singular, solve_fractions
 from fgg.values import Call, Constant, Eye, Load, Sparse, Table, Uniform, Word, exact
 
 Array = NDArray[Any]
@@ -116,14 +117,11 @@ class _Binder:
         weights: Any = self.supplied[factor.name]
         if hasattr(weights, "detach"):
             weights = weights.detach().cpu().numpy()
-        if self.exactly:
-            array = np.array(weights, dtype=object)
-            convert = np.frompyfunc(
-                lambda x: x if isinstance(x, Fraction | int) else _exact(x), 1, 1
-            )
-            array = np.asarray(convert(array), dtype=object)
-        else:
-            array = np.asarray(weights, dtype=float)
+        try:
+            array = self.converted(weights)
+        except (TypeError, ValueError, OverflowError):
+            self.fail("F417", f"weights for `{factor.name}` are not an array of finite numbers")
+            return self.zeros(shape)
         if array.shape != shape:
             self.fail("F417", f"weights for `{factor.name}` have shape {array.shape}, not {shape}")
             return self.zeros(shape)
@@ -132,6 +130,13 @@ class _Binder:
         elif bool((array < 0).any()):
             self.fail("F417", f"weights for `{factor.name}` are negative in places")
         return array
+
+    def converted(self, weights: Any) -> Array:
+        if not self.exactly:
+            return np.asarray(weights, dtype=float)
+        array = np.array(weights, dtype=object)
+        convert = np.frompyfunc(lambda x: x if isinstance(x, Fraction | int) else _exact(x), 1, 1)
+        return np.asarray(convert(array), dtype=object)
 
     def value(self, factor: Factor, shape: tuple[int, ...]) -> Array:
         value = factor.value
@@ -196,15 +201,21 @@ class _Binder:
                 missing.append(name)
                 return
             self.found[name] = other
-        self.found[factor.name] = stationary(self.found[name])
+        try:
+            self.found[factor.name] = stationary(self.found[name])
+        except (np.linalg.LinAlgError, Singular):
+            self.fail(
+                "F417",
+                f"`{factor.name}` is tied to the stationary distribution of `{name}`, "
+                "which has several",
+            )
+            self.found[factor.name] = self.zeros(self.shape(factor))
 
 
 def stationary(transition: Array) -> Array:
     """The distribution pi with pi = pi A, by an exact or a float64 linear solve."""
     size = len(transition)
     if transition.dtype == object:
-        from fgg.runtime.exact_linear import solve_fractions
-
         system = np.array(
             [[transition[j, i] - (i == j) for j in range(size)] for i in range(size)], dtype=object
         )

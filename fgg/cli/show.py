@@ -14,7 +14,7 @@ from fgg.grammar import Factor, Grammar
 from fgg.library import library_names, library_title
 from fgg.summary import free_parameters, query_signature, summary_lines
 
-FORMS = ("summary", "fgg", "json", "equations")
+FORMS = ("summary", "fgg", "json", "equations", "schedule")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--emit",
         choices=FORMS,
         default="summary",
-        help="what to print: a summary, the grammar's text, FGG JSON, or its equations",
+        help="what to print: a summary, the text, FGG JSON, the equations, or the order in which "
+        "charts can be filled",
     )
     parser.add_argument("--trim", action="store_true", help="leave out useless symbols")
     parser.add_argument("--plain", action="store_true", help="write unions, products and parts out")
@@ -74,6 +75,10 @@ def _text(grammar: Grammar, form: str) -> str:
         from fgg.printer import print_grammar
 
         return print_grammar(grammar).rstrip("\n")
+    if form == "schedule":
+        from fgg.compiler.schedule import schedule, schedule_lines
+
+        return "\n".join(schedule_lines(grammar, schedule(grammar)))
     from fgg.sum_product import equations
 
     return "\n".join(equations(grammar))

@@ -24,8 +24,10 @@ class MaxPlus(ArraySemiring):
         return logs
 
     def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
-        """Addition."""
-        return np.asarray(x + y)
+        """Addition; nothing times infinity is nothing."""
+        with np.errstate(invalid="ignore"):
+            total = np.asarray(x + y)
+        return np.where(np.isnan(total), self.zero, total)
 
     def reduce(self, array: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
         """The maximum over some axes."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.runtime.semirings.base import ArraySemiring
 
 PRIME = 2**31 - 1
@@ -30,7 +31,8 @@ class Modular(ArraySemiring):
         def residue(weight: Any) -> int:
             top, bottom = weight.numerator % self.prime, weight.denominator % self.prime
             if bottom == 0:
-                raise ZeroDivisionError(f"{weight} has no residue modulo {self.prime}")
+                problem = f"the weight {weight} has no residue modulo {self.prime}"
+                raise GrammarError([Diagnostic(code="F417", message=problem)])
             return int(top * pow(bottom, -1, self.prime) % self.prime)
 
         return np.asarray(np.frompyfunc(residue, 1, 1)(weights), dtype=np.int64)
