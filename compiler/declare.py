@@ -59,7 +59,7 @@ def declare_nonterminal(statement: syntax.NonterminalDecl, scope: Scope) -> None
 
 
 def declare_input_factor(statement: syntax.InputFactorDecl, scope: Scope) -> InputFactor | None:
-    """Add an input factor to the scope."""
+    """Add an input factor to the scope; names in its range that nothing else has are lengths."""
     name = statement.name
     earlier = scope.label(name.text)
     if earlier is not None and earlier.span is not None:
@@ -67,7 +67,12 @@ def declare_input_factor(statement: syntax.InputFactorDecl, scope: Scope) -> Inp
         return None
     domains = scope.domain_names(statement.domains)
     variables = index_variables(statement.variables, scope)
-    conditions = scope.conditions(statement.conditions, {v.text for v in statement.variables})
+    indices = {v.text for v in statement.variables}
+    used: set[str] = set()
+    for condition in statement.conditions:
+        scope.affines(condition.terms, used)
+    scope.lengths |= used - indices
+    conditions = scope.conditions(statement.conditions, indices)
     if domains is None or variables is None:
         scope.broken.add(name.text)
         return None

@@ -62,15 +62,17 @@ def resolve(
         if isinstance(s, syntax.FactorDecl | syntax.NonterminalDecl | syntax.InputFactorDecl)
     ]
     declare_inputs(inputs, scope)
-    for statement in unique(labels, report):
+    distinct = unique(labels, report)
+    for statement in distinct:  # input factors first: their ranges may name lengths
+        if isinstance(statement, syntax.InputFactorDecl):
+            declare_input_factor(statement, scope)
+    for statement in distinct:
         if isinstance(statement, syntax.FactorDecl):
             factor = resolve_factor(statement, scope)
             if factor is not None:
                 scope.factors[factor.name] = factor
         elif isinstance(statement, syntax.NonterminalDecl):
             declare_nonterminal(statement, scope)
-        else:
-            declare_input_factor(statement, scope)
     rules = _rules([s for s in statements if isinstance(s, syntax.RuleDecl)], scope)
     start = _start([s for s in statements if isinstance(s, syntax.StartDecl)], scope)
     queries = _queries([s for s in statements if isinstance(s, syntax.QueryDecl)], scope, start)

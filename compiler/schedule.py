@@ -173,11 +173,7 @@ class _Levels:
             order = tuple(TopologicalSorter(flat).static_order())
         except CycleError as error:
             cycle = list(error.args[1])
-            rules = [
-                stuck[head, tail]
-                for tail, head in pairwise(cycle)
-                if (head, tail) in stuck
-            ]
+            rules = [stuck[head, tail] for tail, head in pairwise(cycle) if (head, tail) in stuck]
             return self.conflict(rules, "these rules go round without leaving their level")
         first, last = self.bounds(forms)
         return Stage(families=order, recursive=True, level=forms, first=first, last=last)

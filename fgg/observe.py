@@ -9,7 +9,7 @@ from typing import Any
 from fgg.conjoining import lengths
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.domains import domain_size, size_values, value_index
-from fgg.grammar import Grammar, Input, InputTable
+from fgg.grammar import Grammar, Input, InputFactor, InputTable
 from fgg.index import Expr
 
 MISSING = -1
@@ -68,6 +68,9 @@ class _Observer:
                 self.fail("F411", f"length `{name}` must be a whole number from 0 up")
         tokens = {i.name: self.tokens(i) for i in grammar.inputs if i.name in self.inputs}
         tables = {t.name: self.table(t) for t in grammar.tables if t.name in self.inputs}
+        for factor in grammar.input_factors:
+            if factor.name in self.inputs:
+                self.potential_lengths(factor)
         for name in wanted:
             if name not in self.lengths:
                 owners = [
@@ -116,15 +119,7 @@ class _Observer:
         """Whether an extent fits what is known; an unknown length is set by it."""
         unknown = [n for n in expr.names() if n not in self.sizes and n not in self.lengths]
         if len(unknown) == 1:
-            # extent = c * length + rest, so the length follows.
-            name = unknown[0]
-            values = {**self.sizes, **self.lengths}
-            at_zero = expr.evaluate({**values, name: 0})
-            at_one = expr.evaluate({**values, name: 1})
-            assert at_zero is not None and at_one is not None
-            slope = at_one - at_zero
-            if slope and (found - at_zero) % slope == 0 and (found - at_zero) // slope >= 0:
-                self.lengths[name] = (found - at_zero) // slope
+            self.set_length(unknown[0], expr, found)
         values = {**self.sizes, **self.lengths}
         if all(name in values for name in expr.names()) and expr.evaluate(values) == found:
             return True
@@ -136,6 +131,31 @@ class _Observer:
             + (f" ({shown})" if shown else ""),
         )
         return False
+
+    def potential_lengths(self, factor: InputFactor) -> None:
+        """Set unknown lengths from how many log-potentials are given: `i < n` has n of them."""
+        nest: Any = self.inputs[factor.name]
+        for index in factor.indices:
+            if isinstance(nest, str) or not hasattr(nest, "__len__"):
+                return
+            for inequality in (e for c in factor.conditions for e in c.inequalities()):
+                above = inequality + Expr.of(index)  # index <= above
+                names = [n for n in above.names() if n not in self.sizes]
+                if index not in names and len(names) == 1 and names[0] not in self.lengths:
+                    self.set_length(names[0], above + 1, len(nest))
+            if not len(nest):
+                return
+            nest = nest[0]
+
+    def set_length(self, name: str, extent: Expr, found: int) -> None:
+        """Set an unknown length such that an extent is what was found, if it can be."""
+        values = {**self.sizes, **self.lengths}
+        at_zero = extent.evaluate({**values, name: 0})
+        at_one = extent.evaluate({**values, name: 1})
+        assert at_zero is not None and at_one is not None
+        slope = at_one - at_zero
+        if slope and (found - at_zero) % slope == 0 and (found - at_zero) // slope >= 0:
+            self.lengths[name] = (found - at_zero) // slope
 
     def tokens(self, item: Input) -> dict[tuple[int, ...], int]:
         """The tokens of an input by position."""

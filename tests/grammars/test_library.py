@@ -364,7 +364,7 @@ def test_eisner_sums_the_scores_of_projective_trees(n: int) -> None:
     expected = sum(
         exp(sum(root[m] if h < 0 else arc[h, m] for m, h in enumerate(heads))) for heads in trees
     )
-    found = ask("eisner", None, {}, {}, w=["word"] * n, root=root.tolist(), arc=arc.tolist())
+    found = ask("eisner", None, {}, {}, root=root.tolist(), arc=arc.tolist())
     assert found == pytest.approx(expected)
     assert count("eisner", None, n=n) == len(trees) == TREES[n]
 
@@ -418,7 +418,8 @@ def test_ctc_sums_over_the_frames_that_give_the_labels(y: list[int], n: int) -> 
     paths = [a for a in strings(3, n) if direct.collapse(a) == y]
     grammar = ground(
         library("ctc", {"labels": 2}),
-        inputs={"x": ["frame"] * n, "y": y, "score": score.tolist()},
+        lengths={"n": n},
+        inputs={"y": y, "score": score.tolist()},
     )
     expected = sum(exp(sum(score[i, a] for i, a in enumerate(path))) for path in paths)
     assert brute_force(grammar, {}) == pytest.approx(expected)
