@@ -12,7 +12,7 @@ from lark import Lark, Token
 from fgg.diagnostics import Report
 from fgg.spans import Source, Span
 
-MAX_CHARACTERS = 4 * 1024 * 1024
+MAX_CHARACTERS = 2 * 1024 * 1024
 MAX_NESTING = 100
 MAX_SYNTAX_ERRORS = 20
 

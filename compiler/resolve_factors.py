@@ -63,11 +63,13 @@ def _rank(statement: syntax.FactorDecl, arity: int, scope: Scope) -> Expr | None
     node = statement.rank
     if node is None:
         return None
+    rank: Expr | None = None
     if isinstance(node, syntax.NameRef) and node.name.text in scope.domains:
-        shape = scope.domains[node.name.text].shape
-        if scope.domains[node.name.text].rank and isinstance(shape, Sized):
-            return shape.size.at(node.span)
-    rank = scope.expr(node)
+        domain = scope.domains[node.name.text]
+        if domain.rank and isinstance(domain.shape, Sized):
+            rank = domain.shape.size.at(node.span)
+    if rank is None:
+        rank = scope.expr(node)
     if rank is None:
         return None
     if arity < 2:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from math import lcm
+from typing import Any
 
 from fgg.conjoining import lengths
 from fgg.domains import size_values
@@ -204,12 +205,12 @@ class _Levels:
         place = {column: i for i, column in enumerate(columns)}
         free = len(columns)
         total = 2 * free + sum(2 + len(call.rows) for call in self.calls)
-        equalities: list[np.ndarray] = []  # type: ignore[type-arg]
+        equalities: list[Any] = []
         cost = np.zeros(total)
         cost[: 2 * free] = 1e-3  # small coefficients, where there is a choice
-        bounds: list[tuple[float, float | None]] = [
-            (0, largest if index or constants else 0) for _, index in columns
-        ] * 2
+        bounds: list[tuple[int, int | None]] = []
+        for _, index in columns * 2:
+            bounds.append((0, largest if index or constants else 0))
         offset = 2 * free
         for call in self.calls:
             variables = dict.fromkeys(n for r in call.rows for n, _ in r.coefficients)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import exp, isfinite, prod
+from fractions import Fraction
+from math import exp, inf, isfinite, prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,7 +98,7 @@ class _FactorChecker:
     def constant(self, number: Number) -> None:
         given = self.factor.given
         if given is not None:
-            total = float(exact(number) * prod(self.shape[given:]))
+            total = _float(exact(number) * prod(self.shape[given:]))
             if abs(total - 1) > TOLERANCE:
                 size = prod(self.shape[given:])
                 self.add(
@@ -145,7 +146,7 @@ class _FactorChecker:
         if given is None:
             return
         if len(position) == given:
-            yield position, float(sum(map(exact, _flat(entries))))
+            yield position, _float(sum(map(exact, _flat(entries)), Fraction(0)))
         elif isinstance(entries, tuple):
             for i, entry in enumerate(entries):
                 yield from self.sums(entry, (*position, i))
@@ -215,6 +216,13 @@ class _FactorChecker:
             sums = array.sum(axis=axes, dtype="float64")
             tolerance = TOLERANCE if array.dtype.itemsize >= 8 else TOLERANCE_SINGLE
             self.rows(_indexed(sums), tolerance)
+
+
+def _float(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return inf
 
 
 def _flat(entries: Nested) -> Iterator[Number]:

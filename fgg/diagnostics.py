@@ -120,7 +120,14 @@ def render(diagnostic: Diagnostic, source: Source | None) -> str:
         first, *rest = diagnostic.help.split("\n")
         lines.append(f"   = help: {first}")
         lines += [f"           {line}" for line in rest]
-    return "\n".join(lines)
+    return "\n".join(map(_printable, lines))
+
+
+def _printable(line: str) -> str:
+    """A line without characters that a terminal would act upon."""
+    if line.isprintable():
+        return line
+    return "".join(c if c == "\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
 
 
 def _excerpt(diagnostic: Diagnostic, span: Span, source: Source) -> list[str]:
@@ -146,9 +153,7 @@ def _marked_line(span: Span, mark: str, text: str, source: Source, width: int) -
     shown = content[start : start + MAX_LINE]
     length = min(length, MAX_LINE)
     offset = column - 1 - start
-    shown = "".join(
-        c if c == "\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown
-    )
+    shown = _printable(shown)
     pad = "".join("\t" if c == "\t" else " " for c in shown[:offset])
     pad += " " * (offset - len(pad))
     return [

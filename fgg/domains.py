@@ -11,7 +11,7 @@ from fgg.index import Expr
 from fgg.memo import per_grammar
 
 MAX_SIZE = 2**31 - 1
-MAX_NAMED_VALUES = 10_000_000
+MAX_NAMED_VALUES = 1_000_000
 
 
 @per_grammar
@@ -87,16 +87,25 @@ def domain_values(grammar: Grammar, name: str) -> Sequence[str]:
         return tuple(map(str, range(domain_size(grammar, name))))
     parts = [domain_values(grammar, part) for part in shape.parts]
     if isinstance(shape, Product):
-        return tuple("*".join(names) for names in product(*parts))
+        joined = tuple("*".join(names) for names in product(*parts))
+        if len(set(joined)) == len(joined):
+            return joined
+        numbers = [map(str, range(len(names))) for names in parts]
+        return tuple("*".join(names) for names in product(*numbers))
     seen: dict[str, int] = {}
     for names in parts:
         for value in names:
             seen[value] = seen.get(value, 0) + 1
-    return tuple(
-        value if seen[value] == 1 else f"{part}.{value}"
-        for part, names in zip(shape.parts, parts, strict=True)
-        for value in names
-    )
+
+    def named(qualified: bool) -> tuple[str, ...]:
+        return tuple(
+            f"{part}.{value}" if qualified or seen[value] > 1 else value
+            for part, names in zip(shape.parts, parts, strict=True)
+            for value in names
+        )
+
+    short = named(qualified=False)
+    return short if len(set(short)) == len(short) else named(qualified=True)
 
 
 @per_grammar

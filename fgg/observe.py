@@ -141,8 +141,9 @@ class _Observer:
             for inequality in (e for c in factor.conditions for e in c.inequalities()):
                 above = inequality + Expr.of(index)  # index <= above
                 names = [n for n in above.names() if n not in self.sizes]
-                if index not in names and len(names) == 1 and names[0] not in self.lengths:
-                    self.set_length(names[0], above + 1, len(nest))
+                unknown = [n for n in names if n not in self.lengths]
+                if len(unknown) == 1 and not set(names) & set(factor.indices):
+                    self.set_length(unknown[0], above + 1, len(nest))
             if not len(nest):
                 return
             nest = nest[0]

@@ -115,19 +115,21 @@ def test_values_keep_their_names_where_they_have_some() -> None:
     assert domain["Many"].shape == Sized(Expr.of(12000))
 
 
-def test_values_whose_names_coincide_become_numbers() -> None:
+def test_values_of_unions_and_products_have_names_of_their_own() -> None:
     grammar = loads(
         """
         domain A = {x, "x*x"}
         domain B = {x, "x*x"}
         domain Pair = A * B
+        domain C = {x, "A.x"}
+        domain Either = A + C
         nonterminal S()
         start S
         rule S -> (a: Pair)
         """
     )
-    assert len(set(domain_values(grammar, "Pair"))) == 3
-    assert plain(grammar).domain["Pair"].shape == Sized(Expr.of(4))
+    assert domain_values(grammar, "Pair") == ("0*0", "0*1", "1*0", "1*1")
+    assert domain_values(grammar, "Either") == ("A.x", "A.x*x", "C.x", "C.A.x")
 
 
 def test_a_selection_is_named_apart_from_other_labels() -> None:

@@ -132,7 +132,7 @@ def test_files_are_named_as_the_grammar_names_them(tmp_path: Path) -> None:
 
 def test_a_map_by_names_that_are_not_clear_is_printed_as_a_table() -> None:
     text = """
-    domain A = {x, "A.x"} domain B = {x} domain U = A + B
+    domain A = {x, "B.x"} domain `A.B` = {x} domain U = A + `A.B`
     factor f(A) = {x: 1} factor g(U)
     nonterminal S() start S rule S -> f(a) g(u)
     """

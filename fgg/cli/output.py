@@ -14,6 +14,7 @@ from pathlib import Path
 from fgg.diagnostics import Diagnostic, GrammarError, as_json, render
 from fgg.spans import Source
 
+MAX_SHOWN = 100
 WRONG_GRAMMAR = ("F0", "F1", "F2", "F405", "F406", "F407")
 
 
@@ -26,9 +27,12 @@ def exit_code(diagnostics: Iterable[Diagnostic]) -> int:
 
 
 def print_diagnostics(diagnostics: Iterable[Diagnostic], source: Source | None) -> None:
-    """Write diagnostics to standard error, as text."""
-    for diagnostic in diagnostics:
+    """Write diagnostics to standard error, as text; not more than a person would read."""
+    listed = list(diagnostics)
+    for diagnostic in listed[:MAX_SHOWN]:
         print(render(diagnostic, source), end="\n\n", file=sys.stderr)
+    if len(listed) > MAX_SHOWN:
+        print(f"and {len(listed) - MAX_SHOWN:,} more\n", file=sys.stderr)
 
 
 def print_json(value: object) -> None:
