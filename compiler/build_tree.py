@@ -1,130 +1,127 @@
-"""From Lark's parse tree to the syntax tree of `fgg.compiler.syntax`: statements and fragments."""
+"""From reductions to the syntax tree of `fgg.compiler.syntax`: statements and fragments."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import cast
-
-from lark import Token, Tree
 
 from fgg.compiler import syntax
-from fgg.compiler.build_values import ValueBuilder, tree_span
-from fgg.spans import Span
+from fgg.compiler.build_values import Parts, ValueBuilder
+from fgg.compiler.syntax import Name
+
+Clause = syntax.RankClause | syntax.WithClause
 
 
 class TreeBuilder(ValueBuilder):
     """Builds statements, and the edges, clamps and nodes of rules."""
 
-    def statements(self, tree: Tree[Token]) -> tuple[syntax.Statement, ...]:
+    def _start(self, parts: Parts, first: int, last: int) -> tuple[syntax.Statement, ...]:
+        return self.statements(parts[0])
+
+    def statements(
+        self, listed: Iterable[syntax.Statement | Clause | None]
+    ) -> tuple[syntax.Statement, ...]:
         """The statements of a file, with `rank` and `with` clauses attached to their factors."""
         found: list[syntax.Statement] = []
-        for child in tree.children:
-            assert isinstance(child, Tree)
-            kind = child.data
-            if kind == "with" or (kind == "rank" and child.children[1] is None):
+        for item in listed:
+            if isinstance(item, Clause):
                 if found and isinstance(found[-1], syntax.FactorDecl):
-                    found[-1] = self.attach(found[-1], child)
+                    found[-1] = self.attach(found[-1], item)
                 else:
+                    kind = "rank" if isinstance(item, syntax.RankClause) else "with"
                     self.report.add(
-                        "F011",
-                        f"a `{kind}` clause must follow the factor it speaks of",
-                        tree_span(child),
+                        "F011", f"a `{kind}` clause must follow the factor it speaks of", item.span
                     )
-                continue
-            statement = self.statement(child)
-            if statement is not None:
-                found.append(statement)
+            elif item is not None:
+                found.append(item)
         return tuple(found)
 
-    def attach(self, factor: syntax.FactorDecl, clause: Tree[Token]) -> syntax.FactorDecl:
+    def attach(self, factor: syntax.FactorDecl, clause: Clause) -> syntax.FactorDecl:
         """The factor with one more `rank` or `with` clause."""
-        span = factor.span.to(tree_span(clause))
-        if clause.data == "rank":
+        span = factor.span.to(clause.span)
+        if isinstance(clause, syntax.RankClause):
             if factor.rank is not None:
-                self.report.add("F013", "a second `rank` for one factor", tree_span(clause))
-            return replace(factor, rank=self.arithmetic(clause.children[0]), span=span)
-        attributes = list(factor.attributes)
-        for child in clause.children:
-            assert isinstance(child, Tree)
-            key = self.name(child.children[0])
-            if any(known.key.text == key.text for known in attributes):
+                self.report.add("F013", "a second `rank` for one factor", clause.span)
+            return replace(factor, rank=clause.rank, span=span)
+        known = {attribute.key.text for attribute in factor.attributes}
+        for attribute in clause.attributes:
+            key = attribute.key
+            if key.text in known:
                 self.report.add("F013", f"a second `{key.text}` for one factor", key.span)
-            value = self.value(child.children[1])
-            attributes.append(syntax.AttributeDecl(key, value, tree_span(child)))
-        return replace(factor, attributes=tuple(attributes), span=span)
+            known.add(key.text)
+        return replace(factor, attributes=factor.attributes + clause.attributes, span=span)
 
-    def statement(self, tree: Tree[Token]) -> syntax.Statement | None:
-        """One statement."""
-        build = getattr(self, f"_{tree.data}")
-        return cast(syntax.Statement | None, build(tree, tree_span(tree)))
+    def _size(self, parts: Parts, first: int, last: int) -> syntax.SizeDecl:
+        _, name, _, value = parts
+        return syntax.SizeDecl(self.name(name), value, self.span(first, last))
 
-    def _size(self, tree: Tree[Token], span: Span) -> syntax.SizeDecl:
-        name, value = tree.children
-        return syntax.SizeDecl(self.name(name), self.arithmetic(value), span)
+    def _domain(self, parts: Parts, first: int, last: int) -> syntax.DomainDecl:
+        _, name, _, shape = parts
+        return syntax.DomainDecl(self.name(name), shape, False, self.span(first, last))
 
-    def _domain(self, tree: Tree[Token], span: Span) -> syntax.DomainDecl:
-        name, definition = tree.children
-        assert isinstance(definition, Tree)
-        shape: syntax.Arithmetic | syntax.Enumeration | syntax.CallLiteral
-        if definition.data == "enumeration":
-            values = tuple(self.constant(child) for child in definition.children if child)
-            shape = syntax.Enumeration(values, tree_span(definition))
-        elif definition.data == "call":
-            shape = self.call(definition)
-        else:
-            shape = self.arithmetic(definition)
-        return syntax.DomainDecl(self.name(name), shape, False, span)
-
-    def _rank(self, tree: Tree[Token], span: Span) -> syntax.DomainDecl | None:
-        left = self.arithmetic(tree.children[0])
+    def _rank_domain(self, parts: Parts, first: int, last: int) -> syntax.DomainDecl | None:
+        _, left, _, size = parts
         if not isinstance(left, syntax.NameRef):
             self.report.add("F001", "a rank domain is declared by its name", left.span)
             return None
-        return syntax.DomainDecl(left.name, self.arithmetic(tree.children[1]), True, span)
+        return syntax.DomainDecl(left.name, size, True, self.span(first, last))
 
-    def _factor(self, tree: Tree[Token], span: Span) -> syntax.FactorDecl:
-        name, signature, *value = tree.children
-        assert isinstance(signature, Tree)
-        left, arrow, right = signature.children
-        given = None if arrow is None else self.names(left)
-        over = self.names(left) if arrow is None else self.names(right)
-        name_node = self.name(name)
-        place = name_node.span if signature.meta.empty else tree_span(signature)
-        literal = self.value(value[0]) if value else None
-        return syntax.FactorDecl(name_node, given, over, literal, None, (), place, span)
+    def _rank_clause(self, parts: Parts, first: int, last: int) -> syntax.RankClause:
+        return syntax.RankClause(parts[1], self.span(first, last))
 
-    def _nonterminal(self, tree: Tree[Token], span: Span) -> syntax.NonterminalDecl:
-        name, variables, domains, conditions = tree.children
-        listed = domains.children[0] if isinstance(domains, Tree) else None
+    def _with_clause(self, parts: Parts, first: int, last: int) -> syntax.WithClause:
+        return syntax.WithClause(tuple(parts[1]), self.span(first, last))
+
+    def _attribute(self, parts: Parts, first: int, last: int) -> syntax.AttributeDecl:
+        name, _, value = parts
+        return syntax.AttributeDecl(self.name(name), value, self.span(first, last))
+
+    def _factor(self, parts: Parts, first: int, last: int) -> syntax.FactorDecl:
+        name = self.name(parts[1])
+        given, over, place = parts[3]
+        value = parts[6] if len(parts) > 5 else None
+        span = self.span(first, last)
+        return syntax.FactorDecl(name, given, over, value, None, (), place or name.span, span)
+
+    def _signature(self, parts: Parts, first: int, last: int) -> Parts:
+        place = self.span(first, last) if first <= last else None
+        given = tuple(parts[0]) if len(parts) > 1 else None
+        return [given, tuple(parts[-1]), place]
+
+    def _nonterminal(self, parts: Parts, first: int, last: int) -> syntax.NonterminalDecl:
+        _, name, variables, domains, conditions = parts
         return syntax.NonterminalDecl(
             self.name(name),
-            self.names(variables),
-            None if domains is None else self.names(listed),
-            self.conditions(conditions),
-            span,
+            tuple(variables),
+            None if domains is None else tuple(domains),
+            tuple(conditions),
+            self.span(first, last),
         )
 
-    def _declaration(self, tree: Tree[Token], span: Span) -> syntax.InputDecl:
-        name, domain, shape = tree.children
-        return syntax.InputDecl(self.name(name), self.name(domain), self.indices(shape), span)
+    def _declaration(self, parts: Parts, first: int, last: int) -> syntax.InputDecl:
+        name, _, domain, shape = parts
+        span = self.span(first, last)
+        return syntax.InputDecl(self.name(name), self.name(domain), tuple(shape), span)
 
-    def _input(self, tree: Tree[Token], span: Span) -> syntax.InputDecl:
-        return self._declaration(cast("Tree[Token]", tree.children[0]), span)
+    def _input(self, parts: Parts, first: int, last: int) -> syntax.InputDecl:
+        declared: syntax.InputDecl = parts[1]
+        return replace(declared, span=self.span(first, last))
 
-    def _input_factor(self, tree: Tree[Token], span: Span) -> syntax.InputFactorDecl:
-        name, variables, domains, conditions = tree.children
+    def _input_factor(self, parts: Parts, first: int, last: int) -> syntax.InputFactorDecl:
+        _, _, name, variables, _, domains, _, conditions = parts
         return syntax.InputFactorDecl(
             self.name(name),
-            self.names(variables),
-            self.names(domains),
-            self.conditions(conditions),
-            span,
+            tuple(variables),
+            tuple(domains),
+            tuple(conditions),
+            self.span(first, last),
         )
 
-    def _input_table(self, tree: Tree[Token], span: Span) -> syntax.InputTableDecl | None:
-        word, name, shape = tree.children
-        if self.name(word).text != "table":
-            domain, item = self.name(name), self.name(word)
+    def _input_table(self, parts: Parts, first: int, last: int) -> syntax.InputTableDecl | None:
+        _, word, name, shape = parts
+        item = self.name(word)
+        if item.text != "table":
+            domain = self.name(name)
             self.report.add(
                 "F020",
                 "an input's name is followed by a colon and its domain",
@@ -133,67 +130,55 @@ class TreeBuilder(ValueBuilder):
                 help=f"write `input {item.text}: {domain.text}[…]`",
             )
             return None
-        return syntax.InputTableDecl(self.name(name), self.indices(shape), span)
+        return syntax.InputTableDecl(self.name(name), tuple(shape), self.span(first, last))
 
-    def _start_symbol(self, tree: Tree[Token], span: Span) -> syntax.StartDecl:
-        name, indices = tree.children
-        return syntax.StartDecl(self.name(name), self.indices(indices), span)
+    def _start_symbol(self, parts: Parts, first: int, last: int) -> syntax.StartDecl:
+        _, name, indices = parts
+        return syntax.StartDecl(self.name(name), tuple(indices), self.span(first, last))
 
-    def _rule(self, tree: Tree[Token], span: Span) -> syntax.RuleDecl:
-        name, head, *body, conditions = tree.children
-        items = tuple(self.body_item(cast("Tree[Token]", item)) for item in body if item)
-        return syntax.RuleDecl(
-            None if name is None else self.name(name),
-            self.edge(cast("Tree[Token]", head)),
-            items,
-            self.conditions(conditions),
-            span,
-        )
+    def _rule(self, parts: Parts, first: int, last: int) -> syntax.RuleDecl:
+        head, _, body, conditions = parts[-4:]
+        name = self.name(parts[1]) if len(parts) > 5 else None
+        span = self.span(first, last)
+        return syntax.RuleDecl(name, head, tuple(body), tuple(conditions), span)
 
-    def _query(self, tree: Tree[Token], span: Span) -> syntax.QueryDecl:
-        name, *statements = tree.children
-        built = [self.statement(child) for child in statements if isinstance(child, Tree)]
-        kept = tuple(cast(syntax.QueryStatement, item) for item in built if item is not None)
-        return syntax.QueryDecl(self.name(name), kept, span)
+    def _query(self, parts: Parts, first: int, last: int) -> syntax.QueryDecl:
+        _, name, inputs, _, inside, _ = parts
+        statements = tuple(item for item in (*inputs, *inside) if item is not None)
+        return syntax.QueryDecl(self.name(name), statements, self.span(first, last))
 
-    def body_item(self, tree: Tree[Token]) -> syntax.BodyItem:
-        """An edge, a node declaration or a clamp."""
-        if tree.data == "node":
-            return self.typed(tree)
-        if tree.data == "clamp":
-            path, name, indices = tree.children
-            return syntax.ClampSyntax(
-                self.path(cast("Tree[Token]", path)),
-                self.name(name),
-                self.indices(indices),
-                tree_span(tree),
-            )
-        return self.edge(tree)
+    def _head(self, parts: Parts, first: int, last: int) -> syntax.EdgeSyntax:
+        touched = tuple(parts[3]) if len(parts) > 2 else ()
+        span = self.span(first, last)
+        return syntax.EdgeSyntax(self.name(first), tuple(parts[1]), touched, span)
 
-    def edge(self, tree: Tree[Token]) -> syntax.EdgeSyntax:
-        """An edge or a rule's head."""
-        name, indices, *rest = tree.children
-        arguments = None
-        if tree.data != "bare_edge":
-            listed = rest[0]
-            children = listed.children if isinstance(listed, Tree) else []
-            arguments = tuple(self.argument(cast("Tree[Token]", child)) for child in children)
-        return syntax.EdgeSyntax(self.name(name), self.indices(indices), arguments, tree_span(tree))
+    def _edge(self, parts: Parts, first: int, last: int) -> syntax.EdgeSyntax:
+        name, indices, _, touched, _ = parts
+        span = self.span(first, last)
+        return syntax.EdgeSyntax(self.name(name), tuple(indices), tuple(touched), span)
 
-    def argument(self, tree: Tree[Token]) -> syntax.Argument:
-        """What an edge touches."""
-        if tree.data == "typed":
-            return self.typed(tree)
-        if tree.data == "position":
-            name, indices = tree.children
-            return syntax.PositionSyntax(self.name(name), self.indices(indices), tree_span(tree))
-        return self.path(tree)
+    def _bare_edge(self, parts: Parts, first: int, last: int) -> syntax.EdgeSyntax:
+        name = self.name(first)
+        span = self.span(first, last) if first < last else name.span
+        return syntax.EdgeSyntax(name, tuple(parts[1]), None, span)
 
-    def typed(self, tree: Tree[Token]) -> syntax.TypedSyntax:
-        """A node with its domain."""
-        node, domain = tree.children
-        return syntax.TypedSyntax(self.name(node), self.name(domain), tree_span(tree))
+    def _node(self, parts: Parts, first: int, last: int) -> syntax.TypedSyntax:
+        _, node, _, domain, _ = parts
+        return syntax.TypedSyntax(self.name(node), self.name(domain), self.span(first, last))
 
-    def path(self, tree: Tree[Token]) -> syntax.PathSyntax:
-        """A node or a part of it."""
-        return syntax.PathSyntax(tuple(self.name(c) for c in tree.children), tree_span(tree))
+    def _clamp(self, parts: Parts, first: int, last: int) -> syntax.ClampSyntax:
+        path, _, name, indices = parts
+        return syntax.ClampSyntax(path, self.name(name), tuple(indices), self.span(first, last))
+
+    def _typed(self, parts: Parts, first: int, last: int) -> syntax.TypedSyntax:
+        node, _, domain = parts
+        return syntax.TypedSyntax(self.name(node), self.name(domain), self.span(first, last))
+
+    def _position(self, parts: Parts, first: int, last: int) -> syntax.PositionSyntax:
+        name, indices = parts
+        return syntax.PositionSyntax(self.name(name), tuple(indices), self.span(first, last))
+
+    def _path(self, parts: Parts, first: int, last: int) -> syntax.PathSyntax:
+        names: list[Name] = parts[0]
+        span = names[0].span if len(names) == 1 else self.span(first, last)
+        return syntax.PathSyntax(tuple(names), span)

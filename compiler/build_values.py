@@ -1,147 +1,170 @@
-"""From Lark's parse tree to the syntax tree: names, expressions, numbers, values."""
+"""From reductions to the syntax tree: names, expressions, numbers, values.
+
+A method `_x` makes a node of what the alternative `x` of the grammar consists of: terminals by
+their numbers among the tokens, and nodes. It gets the first and the last token, too.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from fractions import Fraction
 from sys import float_info
-from typing import cast
-
-from lark import Token, Tree
+from typing import Any, cast
 
 from fgg.compiler import syntax
-from fgg.compiler.lex import find_surrogate, show_text, token_span
+from fgg.compiler.lex import Tokens, find_surrogate, show_text
 from fgg.compiler.syntax import Name
+from fgg.compiler.syntax_rows import value_places
 from fgg.diagnostics import Report
 from fgg.spans import Span
 
-Child = Token | Tree[Token] | None
+Parts = list[Any]
 
 MAX_DIGITS = 400
 MAX_EXPONENT = 400
+MAX_OPERANDS = 1000
 
 
-@dataclass
 class ValueBuilder:
     """Builds what statements are made of; mistakes that the grammar lets through are reported."""
 
-    report: Report
+    def __init__(self, tokens: Tokens, report: Report) -> None:
+        self.tokens = tokens
+        self.report = report
+        self._names: dict[str, str] = {}
 
-    def name(self, child: Child) -> Name:
+    def text(self, place: int) -> str:
+        """The text of a token."""
+        tokens = self.tokens
+        return tokens.text[tokens.starts[place] : tokens.ends[place]]
+
+    def span(self, first: int, last: int) -> Span:
+        """From the beginning of one token to the end of another one."""
+        return Span(self.tokens.starts[first], self.tokens.ends[last])
+
+    def name(self, place: int) -> Name:
         """A name, without its backquotes."""
-        assert isinstance(child, Tree)
-        return Name(self.name_text(cast(Token, child.children[0])), tree_span(child))
+        tokens = self.tokens
+        span = Span(tokens.starts[place], tokens.ends[place])
+        return Name(self.name_text(tokens.text[span.start : span.end], span), span)
 
-    def name_text(self, token: Token) -> str:
+    def name_text(self, written: str, span: Span) -> str:
         """The text of a name; a report if it contains what cannot be seen."""
-        if not token.isprintable():
+        known = self._names.get(written)
+        if known is not None:
+            return known
+        text = written.strip("`")
+        if written.isprintable():
+            self._names[written] = text
+        else:
+            self.report.add("F003", "a name contains characters that cannot be seen", span)
+        return text
+
+    # Lists and what stands between brackets.
+
+    def _none(self, parts: Parts, first: int, last: int) -> Parts:
+        return []
+
+    def _absent(self, parts: Parts, first: int, last: int) -> None:
+        return None
+
+    def _one(self, parts: Parts, first: int, last: int) -> Parts:
+        return parts
+
+    def _more(self, parts: Parts, first: int, last: int) -> Parts:
+        parts[0].append(parts[-1])
+        return cast(Parts, parts[0])
+
+    def _inner(self, parts: Parts, first: int, last: int) -> Any:
+        return parts[1]
+
+    def _one_name(self, parts: Parts, first: int, last: int) -> list[Name]:
+        return [self.name(first)]
+
+    def _more_names(self, parts: Parts, first: int, last: int) -> list[Name]:
+        parts[0].append(self.name(last))
+        return cast(list[Name], parts[0])
+
+    # Expressions. The operands of a chain are collected together with their operators.
+
+    def _first_pair(self, parts: Parts, first: int, last: int) -> Parts:
+        return parts
+
+    def _next_pair(self, parts: Parts, first: int, last: int) -> Parts:
+        chain = cast(Parts, parts[0])
+        if len(chain) == 2 * MAX_OPERANDS - 1:
             self.report.add(
-                "F003", "a name contains characters that cannot be seen", token_span(token)
+                "F014",
+                "this expression is too large",
+                self.span(first, last),
+                f"at most {MAX_OPERANDS:,} operands can stand side by side",
+                help="give parts of it names: `size m = k * k`",
             )
-        return str(token).strip("`")
+        if len(chain) < 2 * MAX_OPERANDS:  # one too many, so that it is reported once
+            chain += parts[1:]
+        return chain
 
-    def names(self, child: Child) -> tuple[Name, ...]:
-        """A list of names; none where the list is left out."""
-        if child is None:
-            return ()
-        assert isinstance(child, Tree)
-        return tuple(self.name(item) for item in child.children)
+    def _condition(self, parts: Parts, first: int, last: int) -> syntax.Comparison:
+        (chain,) = parts
+        operators = tuple(self.text(place) for place in chain[1::2])
+        return syntax.Comparison(tuple(chain[::2]), operators, self.span(first, last))
 
-    def indices(self, child: Child) -> tuple[syntax.Arithmetic, ...]:
-        """A list of index expressions; none where the brackets are left out."""
-        if child is None:
-            return ()
-        assert isinstance(child, Tree)
-        return tuple(self.arithmetic(item) for item in child.children)
+    def _sum(self, parts: Parts, first: int, last: int) -> syntax.Sum:
+        (chain,) = parts
+        signs = [1, *(-1 if self.text(place) == "-" else 1 for place in chain[1::2])]
+        return syntax.Sum(tuple(zip(signs, chain[::2], strict=True)), self.span(first, last))
 
-    def conditions(self, child: Child) -> tuple[syntax.Comparison, ...]:
-        """The conditions after `for`."""
-        if child is None:
-            return ()
-        assert isinstance(child, Tree)
-        found = []
-        for item in child.children:
-            assert isinstance(item, Tree)
-            terms = tuple(self.arithmetic(part) for part in item.children[::2])
-            operators = tuple(str(part) for part in item.children[1::2])
-            found.append(syntax.Comparison(terms, operators, tree_span(item)))
-        return tuple(found)
+    def _product(self, parts: Parts, first: int, last: int) -> syntax.Times:
+        return syntax.Times(tuple(parts[0][::2]), self.span(first, last))
 
-    def arithmetic(self, child: Child) -> syntax.Arithmetic:
-        """An expression."""
-        assert isinstance(child, Tree)
-        span = tree_span(child)
-        parts = child.children
-        if child.data == "integer":
-            return syntax.Integer(self.integer(cast(Token, parts[0])), span)
-        if child.data == "reference":
-            return syntax.NameRef(self.name(parts[0]), span)
-        if child.data == "lookup":
-            return syntax.TableEntry(self.name(parts[0]), self.indices(parts[1]), span)
-        if child.data == "signed":
-            operand = self.arithmetic(parts[-1])
-            minuses = sum(str(part) == "-" for part in parts[:-1])
-            return syntax.Negated(operand, span) if minuses % 2 else operand
-        if child.data == "product":
-            factors = tuple(self.arithmetic(part) for part in parts)
-            return factors[0] if len(factors) == 1 else syntax.Times(factors, span)
-        terms = [(1, self.arithmetic(parts[0]))]
-        for sign, part in zip(parts[1::2], parts[2::2], strict=True):
-            terms.append((-1 if str(sign) == "-" else 1, self.arithmetic(part)))
-        return terms[0][1] if len(terms) == 1 else syntax.Sum(tuple(terms), span)
+    def _signed(self, parts: Parts, first: int, last: int) -> syntax.Arithmetic:
+        sign, operand = parts
+        if self.text(sign) == "-":
+            return syntax.Negated(operand, self.span(first, last))
+        return cast(syntax.Arithmetic, operand)
 
-    def integer(self, token: Token) -> int:
-        """The value of a whole number."""
-        return int(self.digits(token))
+    def _integer(self, parts: Parts, first: int, last: int) -> syntax.Integer:
+        return syntax.Integer(int(self.digits(first)), self.span(first, last))
 
-    def digits(self, token: Token) -> str:
+    def _reference(self, parts: Parts, first: int, last: int) -> syntax.NameRef:
+        name = self.name(first)
+        return syntax.NameRef(name, name.span)
+
+    def _lookup(self, parts: Parts, first: int, last: int) -> syntax.TableEntry:
+        return syntax.TableEntry(self.name(first), tuple(parts[1]), self.span(first, last))
+
+    # Values.
+
+    def digits(self, place: int) -> str:
         """The text of a number; `1`, and a report, if it is absurdly long, large or small."""
-        exponent = str(token).lower().partition("e")[2]
-        if len(token) > MAX_DIGITS:
+        text = self.text(place)
+        exponent = text.lower().partition("e")[2]
+        if len(text) > MAX_DIGITS:
             self.report.add(
                 "F010",
-                f"a number of {len(token):,} digits",
-                token_span(token),
+                f"a number of {len(text):,} digits",
+                self.tokens.span(place),
                 f"at most {MAX_DIGITS} digits are read",
             )
             return "1"
         if exponent and (len(exponent) > 6 or abs(int(exponent)) > MAX_EXPONENT):
             self.report.add(
                 "F010",
-                f"the exponent of {show_text(str(token))} is out of range",
-                token_span(token),
+                f"the exponent of {show_text(text)} is out of range",
+                self.tokens.span(place),
                 f"exponents lie between -{MAX_EXPONENT} and {MAX_EXPONENT}",
             )
             return "1"
-        return str(token)
+        return text
 
-    def value(self, child: Child) -> syntax.ValueSyntax:
-        """What stands right of `=`."""
-        assert isinstance(child, Tree)
-        span = tree_span(child)
-        if child.data == "number":
-            sign, digits, denominator = (cast("Token | None", part) for part in child.children)
-            assert digits is not None
-            over, under = self.digits(digits), None
-            if denominator is not None:
-                under = self.digits(denominator)
-                over = self.checked_fraction(over, under, span)
-            return syntax.NumberLiteral(str(sign) == "-", over, under, span)
-        if child.data == "list":
-            return syntax.ListLiteral(tuple(self.value(c) for c in child.children if c), span)
-        if child.data == "map":
-            entries = []
-            for entry in child.children:
-                if entry is not None:
-                    key, item = cast("Tree[Token]", entry).children
-                    entries.append((self.constant(key), self.value(item)))
-            return syntax.MapLiteral(tuple(entries), span)
-        if child.data == "string":
-            return syntax.StringLiteral(self.string(cast(Token, child.children[0])), span)
-        if child.data == "call":
-            return self.call(child)
-        return syntax.WordLiteral(self.name(child.children[0]), span)
+    def _number(self, parts: Parts, first: int, last: int) -> syntax.NumberLiteral:
+        signed = self.tokens.types[first] == "SIGN"
+        span = self.span(first, last)
+        over, under = self.digits(parts[1] if signed else first), None
+        if len(parts) > 2:
+            under = self.digits(last)
+            over = self.checked_fraction(over, under, span)
+        return syntax.NumberLiteral(signed and self.text(first) == "-", over, under, span)
 
     def checked_fraction(self, over: str, under: str, span: Span) -> str:
         """The text of a numerator; `1`, and a report, if the fraction is too long or too large."""
@@ -159,50 +182,82 @@ class ValueBuilder:
             return "1"
         return over
 
-    def call(self, tree: Tree[Token]) -> syntax.CallLiteral:
-        """A name with arguments."""
-        name, *children = tree.children
-        arguments = []
-        keywords = []
-        for child in children:
-            if child is None:
-                continue
-            assert isinstance(child, Tree)
-            if child.data == "keyword":
-                key, item = child.children
-                keywords.append((self.name(key), self.value(item)))
-            else:
-                arguments.append(self.value(child))
+    def _list(self, parts: Parts, first: int, last: int) -> syntax.ListLiteral:
+        items = tuple(parts[1]) if len(parts) > 2 else ()
+        return syntax.ListLiteral(items, self.span(first, last))
+
+    def _row(self, parts: Parts, first: int, last: int) -> syntax.NumberRow:
+        return syntax.NumberRow(self.text(first), self.tokens.span(first))
+
+    def _map(self, parts: Parts, first: int, last: int) -> syntax.MapLiteral:
+        entries = tuple(parts[1]) if len(parts) > 2 else ()
+        return syntax.MapLiteral(entries, self.span(first, last))
+
+    def _entry(self, parts: Parts, first: int, last: int) -> tuple[Name, syntax.ValueSyntax]:
+        return parts[0], parts[2]
+
+    def _word(self, parts: Parts, first: int, last: int) -> syntax.WordLiteral:
+        name = self.name(first)
+        return syntax.WordLiteral(name, name.span)
+
+    def _string(self, parts: Parts, first: int, last: int) -> syntax.StringLiteral:
+        span = self.tokens.span(first)
+        return syntax.StringLiteral(self.string(self.text(first), span), span)
+
+    def _call(self, parts: Parts, first: int, last: int) -> syntax.CallLiteral:
+        given = parts[2] if len(parts) > 3 else []
         return syntax.CallLiteral(
-            self.name(name), tuple(arguments), tuple(keywords), tree_span(tree)
+            self.name(first),
+            tuple(item for item in given if not isinstance(item, tuple)),
+            tuple(item for item in given if isinstance(item, tuple)),
+            self.span(first, last),
         )
 
-    def constant(self, child: Child) -> Name:
-        """A domain value: a name, a string or a number."""
-        assert isinstance(child, Tree)
-        token = cast(Token, child.children[0])
-        text = self.string(token) if token.type == "STRING" else self.name_text(token)
-        return Name(text, tree_span(child))
+    def _keyword(self, parts: Parts, first: int, last: int) -> tuple[Name, syntax.ValueSyntax]:
+        return self.name(first), parts[2]
 
-    def string(self, token: Token) -> str:
+    # Domain values: names, strings and numbers.
+
+    def _enumeration(self, parts: Parts, first: int, last: int) -> syntax.Enumeration:
+        values = tuple(parts[1]) if len(parts) > 2 else ()
+        return syntax.Enumeration(values, self.span(first, last))
+
+    def _values(self, parts: Parts, first: int, last: int) -> syntax.Enumeration:
+        span = self.tokens.span(first)
+        places = value_places(self.tokens.text, span.start, span.end)
+        return syntax.Enumeration(tuple(map(self.constant, places)), span)
+
+    def _constant(self, parts: Parts, first: int, last: int) -> Name:
+        return self.constant(self.tokens.span(first))
+
+    def constant(self, span: Span) -> Name:
+        """The domain value at a place."""
+        written = self.tokens.text[span.start : span.end]
+        if written[0] == '"':
+            return Name(self.string(written, span), span)
+        if written[0] != "`" and written.isprintable():
+            return Name(written, span)
+        return Name(self.name_text(written, span), span)
+
+    def _dotted_key(self, parts: Parts, first: int, last: int) -> Name:
+        names = [name.text for name in parts[0]]
+        number = self.text(last)[1:] if len(parts) > 1 else None
+        text = ".".join(names if number is None else [*names, number])
+        return Name(text, self.span(first, last))
+
+    def string(self, written: str, span: Span) -> str:
         """The text of a string literal."""
         try:
-            text = cast(str, json.loads(token, strict=False))
+            text = cast(str, json.loads(written, strict=False))
         except ValueError:
             self.report.add(
                 "F012",
                 "a string has an escape that is not known",
-                token_span(token),
+                span,
                 help=r"known escapes are \" \\ \/ \b \f \n \r \t and \u followed by four digits",
             )
-            return str(token)[1:-1]
+            return written[1:-1]
         if find_surrogate(text):
-            self.report.add("F012", "an escape stands for half a character only", token_span(token))
+            self.report.add("F012", "an escape stands for half a character only", span)
             return "?"
         return text
-
-
-def tree_span(tree: Child) -> Span:
-    """Where a subtree stands."""
-    assert isinstance(tree, Tree)
-    return Span(tree.meta.start_pos, tree.meta.end_pos)

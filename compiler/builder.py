@@ -130,7 +130,11 @@ def _where(conditions: Iterable[Condition]) -> str:
 
 
 def _names(names: Iterable[str]) -> str:
-    return ", ".join(map(quote_name, names))
+    listed = [names] if isinstance(names, str) else list(names)
+    for name in listed:
+        if "`" in name or "\n" in name:
+            raise ValueError(f"a name cannot have a backquote or a line break: {name!r}")
+    return ", ".join(map(quote_name, listed))
 
 
 class Statements:
@@ -271,15 +275,16 @@ class Builder(Statements):
         self.queries.append(query)
         return query
 
-    def text(self, start: Term) -> str:
+    def text(self, start: Term | str) -> str:
         """The statements so far, without the values of factors."""
-        lines = [*self.lines, f"start {replace(start, nodes=None)}"]
+        first = Term(start) if isinstance(start, str) else start
+        lines = [*self.lines, f"start {replace(first, nodes=None)}"]
         for query in self.queries:
             body = "\n".join(f"  {line}" for line in query.lines)
             lines.append(f"query {quote_name(query.name)} {{\n{body}\n}}")
         return "\n".join(lines) + "\n"
 
-    def grammar(self, *, start: Term) -> Grammar:
+    def grammar(self, *, start: Term | str) -> Grammar:
         """The grammar, checked. Raises GrammarError with all that is wrong with it."""
         grammar, diagnostics, source = load_text(self.text(start), f"<{self.name}>")
         if grammar is None:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterator
 from functools import cache
-from importlib import resources
+from typing import overload
 
-from lark import Lark, Token
-
+from fgg.compiler.syntax_rows import row_end, values_end
+from fgg.compiler.syntax_table import surface
 from fgg.diagnostics import Report
-from fgg.spans import Source, Span
+from fgg.spans import Span
 
 MAX_CHARACTERS = 2 * 1024 * 1024
+MAX_TOKENS = 1_000_000
 MAX_NESTING = 100
 MAX_SYNTAX_ERRORS = 20
 
 _SKIPPED = re.compile(r"(?:\s|#[^\n]*)*")
 _BAD = re.compile(r'"(?:\\.|[^"\\\n])*|``|`[^`\n]*|[^\s"`#]+')
 _NESTING = re.compile(r'#[^\n]*|"(?:\\.|[^"\\\n])*"?|`[^`\n]*`?|[\[({]|[\])}]')
+_UNREADABLE = frozenset(("BAD", "BAD_NAME", "BAD_STRING"))
+_BEFORE_ROW = frozenset(("EQUAL", "LSQB", "COMMA", "COLON"))  # where no index can stand
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HELP = {
     "→⇒": "write `->`",
@@ -38,31 +42,85 @@ _HELP = {
 }
 
 
-@cache
-def surface() -> Lark:
-    """The parser of the surface syntax."""
-    grammar = resources.files("fgg.compiler").joinpath("surface.lark").read_text("utf-8")
-    return Lark(
-        grammar, parser="lalr", lexer="basic", propagate_positions=True, maybe_placeholders=True
-    )
+class Token(str):
+    """A token as it stands in the text, with its type and its place."""
+
+    __slots__ = ("start", "type")
+    type: str
+    start: int
+
+    @property
+    def span(self) -> Span:
+        """Where the token stands."""
+        return Span(self.start, self.start + len(self))
 
 
-def is_sane(source: Source, report: Report) -> bool:
+class Tokens:
+    """The tokens of a text, kept as numbers because there may be very many."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.types: list[str] = []
+        self.starts = array("I")
+        self.ends = array("I")
+        self._columns: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.types)
+
+    @overload
+    def __getitem__(self, place: int) -> Token: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Token]: ...
+    def __getitem__(self, place: int | slice) -> Token | list[Token]:
+        if isinstance(place, slice):
+            return [self[p] for p in range(len(self))[place]]
+        token = Token(self.text[self.starts[place] : self.ends[place]])
+        token.type = self.types[place]
+        token.start = self.starts[place]
+        return token
+
+    def span(self, place: int) -> Span:
+        """Where a token stands."""
+        return Span(self.starts[place], self.ends[place])
+
+    def begins_line(self, place: int) -> bool:
+        """Whether a token is the first of its line."""
+        before = self.ends[place - 1] if place > 0 else 0
+        return place == 0 or self.text.find("\n", before, self.starts[place]) >= 0
+
+    def column(self, place: int) -> int:
+        """The number of characters before a token on its line."""
+        if place not in self._columns:
+            start = self.starts[place]
+            self._columns[place] = start - self.text.rfind("\n", 0, start) - 1
+        return self._columns[place]
+
+    def expand(self, place: int) -> None:
+        """Replace a flat list by the tokens that it consists of."""
+        inner = Tokens(self.text)
+        _scan(inner, self.starts[place], self.ends[place], whole=False)
+        self.types[place : place + 1] = inner.types
+        self.starts[place : place + 1] = inner.starts
+        self.ends[place : place + 1] = inner.ends
+
+
+def is_sane(text: str, report: Report) -> bool:
     """Whether a text is short and shallow enough to be parsed; else a report."""
     # Checked before parsing so that nothing later needs to fear deep recursion.
-    if len(source.text) > MAX_CHARACTERS:
+    if len(text) > MAX_CHARACTERS:
         report.add(
             "F008",
-            f"the text has {len(source.text):,} characters; at most {MAX_CHARACTERS:,} are read",
+            f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read",
             help='put large tables into files: `factor f(A, B) = load("f.npy")`',
         )
         return False
-    surrogate = find_surrogate(source.text)
+    surrogate = find_surrogate(text)
     if surrogate is not None:
         report.add("F003", "the text contains half a character, a lone surrogate", surrogate)
         return False
     depth = 0
-    for match in _NESTING.finditer(source.text):
+    for match in _NESTING.finditer(text):
         if match.group() in "[({":
             depth += 1
         elif match.group() in "])}":
@@ -74,37 +132,115 @@ def is_sane(source: Source, report: Report) -> bool:
     return True
 
 
-def token_span(token: Token) -> Span:
-    """Where a token stands."""
-    assert token.start_pos is not None and token.end_pos is not None
-    return Span(token.start_pos, token.end_pos)
+def with_line_ends(text: str) -> str:
+    """The text with a line feed at the end of each line; all places stay what they are."""
+    return text.replace("\r\n", " \n").replace("\r", "\n") if "\r" in text else text
 
 
-def lex(source: Source, report: Report) -> tuple[list[Token], list[Span]]:
-    """The tokens of a text, and the places of what could not be read, which is reported."""
-    # Not `Lark.lex`, which makes a new lexer every time.
-    reader = surface().parse_interactive(source.text)
-    found: Iterator[Token] = reader.lexer_thread.lex(  # type: ignore[no-untyped-call]
-        reader.parser_state
-    )
-    tokens = list(found)
-    bad = list(_gaps(source.text, tokens))
+def lex(text: str, report: Report) -> tuple[Tokens, list[Span]] | None:
+    """The tokens of a text, and the places of what could not be read, which is reported.
+
+    None, and a report, if there are too many.
+    """
+    tokens = Tokens(text)
+    good = _scan(tokens, 0, len(text), whole=True)
+    if len(tokens) > MAX_TOKENS:
+        report.add(
+            "F008",
+            f"the text has more than {MAX_TOKENS:,} words, numbers and signs",
+            tokens.span(MAX_TOKENS),
+            "the rest is not read",
+        )
+        return None
+    bad = [] if good else list(_gaps(tokens))
     for span in bad[:MAX_SYNTAX_ERRORS]:
-        _describe(source.text[span.start : span.end], span, report)
+        _describe(text[span.start : span.end], span, report)
     return tokens, bad
 
 
-def _gaps(text: str, tokens: list[Token]) -> Iterator[Span]:
+@cache
+def _pattern() -> re.Pattern[str]:
+    """One pattern for all tokens, behind what stands between them, made from the grammar's."""
+    found = [t for t in surface().terminals if t.name not in ("SPACE", "COMMENT")]
+    found = [t for t in found if t.pattern.type == "re" or len(t.pattern.value) == 2]
+    found.sort(key=lambda t: (-t.priority, -t.pattern.max_width, t.name))
+    parts = [f"(?P<{t.name}>{t.pattern.to_regexp()})" for t in found]
+    place = next(n for n, t in enumerate(found) if t.priority < 0)
+    parts.insert(place, f"(?P<SINGLE>[{re.escape(''.join(_singles()))}])")
+    return re.compile(rf"(?:\s++|#[^\n]*+)*+(?:{'|'.join(parts)}|\Z)")
+
+
+@cache
+def _singles() -> dict[str, str]:
+    """The types of the signs of one character."""
+    strings = [t for t in surface().terminals if t.pattern.type == "str"]
+    return {t.pattern.value: t.name for t in strings if len(t.pattern.value) == 1}
+
+
+@cache
+def _words() -> dict[str, str]:
+    """The types of the reserved words."""
+    strings = [t for t in surface().terminals if t.pattern.type == "str"]
+    return {t.pattern.value: t.name for t in strings if t.pattern.value.isalpha()}
+
+
+def _scan(tokens: Tokens, start: int, end: int, *, whole: bool) -> bool:
+    """Add the tokens of a part of the text, flat lists as a `whole`; whether all can be read.
+
+    It stops after one token more than there may be.
+    """
+    match, words, singles = _pattern().match, _words(), _singles()
+    text, types, starts, ends = tokens.text, tokens.types, tokens.starts, tokens.ends
+    good = True
+    before = ""
+    while len(types) <= MAX_TOKENS:
+        found = match(text, start, end)
+        if found is None or found.lastgroup is None:
+            break
+        kind = found.lastgroup
+        first, start = found.span(kind)
+        if kind == "NAME":
+            kind = words.get(text[first:start], kind)
+        elif kind == "SINGLE":
+            kind = singles[text[first]]
+            if whole and (kind == "LSQB" or kind == "LBRACE"):
+                kind, start = _flat_list(text, kind, first, before)
+        elif kind == "PART" and before != "NAME":
+            kind = "DECIMAL"
+        elif kind in _UNREADABLE:
+            good = False
+            continue
+        types.append(kind)
+        starts.append(first)
+        ends.append(start)
+        before = kind
+    return good
+
+
+def _flat_list(text: str, kind: str, start: int, before: str) -> tuple[str, int]:
+    """A flat list that begins at a bracket, or else the bracket: type and end."""
+    if kind == "LSQB" and before in _BEFORE_ROW:
+        end = row_end(text, start)
+        if end is not None:
+            return "ROW", end
+    elif kind == "LBRACE" and before == "EQUAL":
+        end = values_end(text, start)
+        if end is not None:
+            return "VALUES", end
+    return kind, start + 1
+
+
+def _gaps(tokens: Tokens) -> Iterator[Span]:
     """What lies between tokens and is neither space nor comment."""
+    text = tokens.text
     end = 0
-    places = [token_span(token) for token in tokens]
-    for place in (*places, Span(len(text), len(text))):
-        while (start := _skip(text, end, place.start)) < place.start:
-            found = _BAD.match(text, start, place.start)
+    for begins, ends in zip((*tokens.starts, len(text)), (*tokens.ends, len(text)), strict=True):
+        while (start := _skip(text, end, begins)) < begins:
+            found = _BAD.match(text, start, begins)
             assert found is not None
             end = found.end()
             yield Span(start, end)
-        end = place.end
+        end = ends
 
 
 def _skip(text: str, start: int, end: int) -> int:

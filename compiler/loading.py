@@ -10,11 +10,12 @@ from pathlib import Path
 from fgg.compiler.front import load_text
 from fgg.compiler.parse import MAX_CHARACTERS
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.files import read_limited
 from fgg.grammar import Grammar
 from fgg.library import library_names, library_text
 from fgg.spans import Source
 
-MAX_BYTES = 256 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,10 @@ def loads(text: str, *, name: str = "<text>", sizes: Mapping[str, int] | None = 
 
 def load_file(name: str, *, sizes: Mapping[str, int] | None = None) -> Loaded:
     """A path, or else the bare name of a library grammar. Raises GrammarError if unreadable."""
+    if not name:
+        raise GrammarError([Diagnostic(code="F401", message="the file's name is empty")])
     path = Path(name)
-    if not path.exists() and "/" not in name and "." not in name:
+    if "/" not in name and "." not in name and not os.path.lexists(name):
         if name not in library_names():
             raise GrammarError([_not_in_library(name)])
         return load_content(library_text(name), f"{name}.fgg", sizes=sizes)
@@ -78,11 +81,7 @@ def _load_json(text: str, name: str, sizes: Mapping[str, int] | None) -> Loaded:
 def read_text(path: Path) -> str:
     """The text of a file. Raises GrammarError if it cannot be read or is not text."""
     try:
-        if path.is_dir():
-            raise IsADirectoryError(0, "it is a folder")
-        if path.stat().st_size > MAX_BYTES:
-            raise OSError(0, "it is too large")
-        data = path.read_bytes()
+        data = read_limited(path, MAX_BYTES)
     except (OSError, ValueError) as error:
         raise GrammarError([_unreadable(path, error)]) from None
     return decode(data, str(path))

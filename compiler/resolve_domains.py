@@ -12,10 +12,11 @@ from fgg.compiler.scope import Scope
 from fgg.compiler.syntax import Name
 from fgg.diagnostics import Label, did_you_mean
 from fgg.domains import MAX_SIZE
+from fgg.files import read_limited
 from fgg.grammar import Domain, Enumerated, FromFile, Product, Shape, Size, Sized, Union
 from fgg.index import Expr
 
-MAX_VOCABULARY_BYTES = 256 * 1024 * 1024
+MAX_VOCABULARY_BYTES = 64 * 1024 * 1024
 
 
 def resolve_sizes(
@@ -31,6 +32,11 @@ def resolve_sizes(
                 help=did_you_mean(name, scope.sizes)
                 or "its sizes are " + ", ".join(f"`{n}`" for n in scope.sizes),
             )
+        elif isinstance(overrides[name], bool) or not isinstance(overrides[name], int):
+            scope.report.add(
+                "F410", f"size `{name}` is set to {overrides[name]!r}, not to a whole number"
+            )
+    overrides = {n: v for n, v in overrides.items() if isinstance(v, int)}
     spans = {s.name.text: s for s in statements}
     for statement in statements:
         name = statement.name.text
@@ -283,10 +289,8 @@ def _from_file(node: syntax.CallLiteral, scope: Scope) -> Shape | None:
 
 def read_vocabulary(path: Path) -> tuple[str, ...]:
     """The values of a vocabulary file, a line each. Raises OSError or ValueError."""
-    if path.stat().st_size > MAX_VOCABULARY_BYTES:
-        raise ValueError("the file is too large")
     try:
-        lines = path.read_text("utf-8").split("\n")
+        lines = read_limited(path, MAX_VOCABULARY_BYTES).decode("utf-8-sig").split("\n")
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8 text") from None
     if lines and not lines[-1]:

@@ -9,7 +9,7 @@ from fgg.attributes import check_attribute
 from fgg.compiler import syntax
 from fgg.compiler.scope import Scope
 from fgg.compiler.syntax import Name
-from fgg.diagnostics import Label, did_you_mean
+from fgg.diagnostics import GrammarError, Label, did_you_mean
 from fgg.domains import value_index
 from fgg.grammar import Attribute, Factor, Grammar, Reference, Sized
 from fgg.index import Expr
@@ -96,7 +96,7 @@ def _value(node: syntax.ValueSyntax, domains: Sequence[str], scope: Scope) -> Va
     if isinstance(node, syntax.NumberLiteral):
         number = _number(node, scope)
         return None if number is None else Constant(number)
-    if isinstance(node, syntax.ListLiteral):
+    if isinstance(node, syntax.ListSyntax):
         entries = _nested(node, scope)
         return None if entries is None else Table(entries)
     if isinstance(node, syntax.MapLiteral):
@@ -143,6 +143,8 @@ def _number(node: syntax.NumberLiteral, scope: Scope) -> Number | None:
 def _nested(node: syntax.ValueSyntax, scope: Scope) -> Nested | None:
     if isinstance(node, syntax.NumberLiteral):
         return _number(node, scope)
+    if isinstance(node, syntax.NumberRow):
+        return node.numbers()
     if isinstance(node, syntax.ListLiteral):
         items = [_nested(item, scope) for item in node.items]
         return None if None in items else tuple(item for item in items if item is not None)
@@ -219,7 +221,7 @@ def _sparse(node: syntax.MapLiteral, domains: Sequence[str], scope: Scope) -> Va
 
     try:
         walk(node, ())
-    except OverflowError:
+    except GrammarError:  # too many values to name
         scope.report.add("F131", "a domain of this factor is too large for a map", node.span)
         return None
     return Sparse(tuple(sorted(entries.items()))) if good else None

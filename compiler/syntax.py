@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fgg.compiler.syntax_rows import row_numbers, row_place
 from fgg.spans import Span
+from fgg.values import Number
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Name:
     """A name as it stands in the text."""
 
@@ -15,7 +17,7 @@ class Name:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Integer:
     """A whole number in an expression."""
 
@@ -23,7 +25,7 @@ class Integer:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NameRef:
     """A name in an expression: a size, a length, an index variable or a domain."""
 
@@ -31,7 +33,7 @@ class NameRef:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TableEntry:
     """A look-up in an expression, `left[v]`."""
 
@@ -40,7 +42,7 @@ class TableEntry:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Negated:
     """A minus sign in front of an expression."""
 
@@ -48,7 +50,7 @@ class Negated:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sum:
     """Terms with their signs (+1 or -1)."""
 
@@ -56,7 +58,7 @@ class Sum:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Times:
     """A product of expressions."""
 
@@ -67,7 +69,7 @@ class Times:
 Arithmetic = Integer | NameRef | TableEntry | Negated | Sum | Times
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """A chain of comparisons, `i < k < j`."""
 
@@ -76,7 +78,7 @@ class Comparison:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NumberLiteral:
     """A number in a value: sign and digits, and a denominator if written `1/3`."""
 
@@ -86,7 +88,7 @@ class NumberLiteral:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StringLiteral:
     """A text between double quotes, escapes resolved."""
 
@@ -94,7 +96,7 @@ class StringLiteral:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ListLiteral:
     """A list of values."""
 
@@ -102,7 +104,24 @@ class ListLiteral:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class NumberRow:
+    """A flat list of numbers, as it stands in the text."""
+
+    text: str
+    span: Span
+
+    def numbers(self) -> tuple[Number, ...]:
+        """What the list holds."""
+        return row_numbers(self.text)
+
+    def place(self, index: int) -> Span | None:
+        """Where an item stands; None if there are not so many."""
+        found = row_place(self.text, index)
+        return found and Span(self.span.start + found.start, self.span.start + found.end)
+
+
+@dataclass(frozen=True, slots=True)
 class MapLiteral:
     """A map from domain values to values."""
 
@@ -110,7 +129,7 @@ class MapLiteral:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class WordLiteral:
     """A bare name where a value is expected."""
 
@@ -118,7 +137,7 @@ class WordLiteral:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CallLiteral:
     """A name with arguments where a value is expected."""
 
@@ -128,10 +147,11 @@ class CallLiteral:
     span: Span
 
 
-ValueSyntax = NumberLiteral | StringLiteral | ListLiteral | MapLiteral | WordLiteral | CallLiteral
+ListSyntax = ListLiteral | NumberRow
+ValueSyntax = NumberLiteral | StringLiteral | ListSyntax | MapLiteral | WordLiteral | CallLiteral
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Enumeration:
     """The values of a domain, by name."""
 
@@ -139,7 +159,7 @@ class Enumeration:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SizeDecl:
     """`size m = 3`."""
 
@@ -148,7 +168,7 @@ class SizeDecl:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DomainDecl:
     """`domain N = …` or `rank R = …`."""
 
@@ -158,7 +178,7 @@ class DomainDecl:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AttributeDecl:
     """`key = value` after `with`."""
 
@@ -167,7 +187,23 @@ class AttributeDecl:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class RankClause:
+    """`rank r`, which belongs to the factor before it."""
+
+    rank: Arithmetic
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class WithClause:
+    """`with key = value, …`, which belongs to the factor before it."""
+
+    attributes: tuple[AttributeDecl, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class FactorDecl:
     """`factor f(A -> B) = value rank r with …`; `given` is None where there is no arrow."""
 
@@ -181,7 +217,7 @@ class FactorDecl:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NonterminalDecl:
     """`nonterminal X[i](T) for …`; `domains` is None where there are no parentheses."""
 
@@ -192,7 +228,7 @@ class NonterminalDecl:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class InputDecl:
     """`input w: W[n]`."""
 
@@ -202,7 +238,7 @@ class InputDecl:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class InputFactorDecl:
     """`input factor phi[i](T, T) for …`."""
 
@@ -213,7 +249,7 @@ class InputFactorDecl:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class InputTableDecl:
     """`input table left[m]`."""
 
@@ -222,7 +258,7 @@ class InputTableDecl:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StartDecl:
     """`start S`."""
 
@@ -231,7 +267,7 @@ class StartDecl:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PathSyntax:
     """A node, or a part of it: `a`, `a.N`."""
 
@@ -239,7 +275,7 @@ class PathSyntax:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TypedSyntax:
     """A node with its domain, `u: T`."""
 
@@ -248,7 +284,7 @@ class TypedSyntax:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PositionSyntax:
     """A position of an input where a node is expected, `w[i]`."""
 
@@ -260,7 +296,7 @@ class PositionSyntax:
 Argument = PathSyntax | TypedSyntax | PositionSyntax
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class EdgeSyntax:
     """An edge; `arguments` is None where there are no parentheses."""
 
@@ -270,7 +306,7 @@ class EdgeSyntax:
     span: Span
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ClampSyntax:
     """`o = w[i]`."""
 
@@ -283,7 +319,7 @@ class ClampSyntax:
 BodyItem = EdgeSyntax | TypedSyntax | ClampSyntax
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RuleDecl:
     """`rule name: head -> body for conditions`."""
 
@@ -299,7 +335,7 @@ QueryStatement = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class QueryDecl:
     """`query name(inputs) { statements }`; the inputs come first among the statements."""
 

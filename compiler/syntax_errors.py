@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fgg.compiler.lex import token_span
 from fgg.compiler.syntax_failure import Failure, expectation, form
 from fgg.compiler.syntax_mistakes import MISTAKES
 from fgg.diagnostics import Label, Report
@@ -22,7 +21,7 @@ def describe(failure: Failure, report: Report) -> None:
 def unclosed_query(failure: Failure, report: Report) -> None:
     """Report a query without its `}`."""
     assert failure.query is not None
-    place = token_span(failure.tokens[failure.query])
+    place = failure.tokens.span(failure.query)
     labels = []
     if failure.position < len(failure.tokens):
         labels.append(Label(failure.span, "this statement cannot stand in a query"))
@@ -36,6 +35,6 @@ def statement_in_query(failure: Failure, report: Report) -> None:
         "F021",
         f"a `{failure.token}` statement cannot stand in a query",
         failure.span,
-        labels=[Label(token_span(failure.tokens[failure.query]), "the query begins here")],
+        labels=[Label(failure.tokens.span(failure.query), "the query begins here")],
         help="a query contains `nonterminal`, `input`, `start` and `rule` statements",
     )

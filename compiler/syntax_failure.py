@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lark import Token
-
-from fgg.compiler.lex import show_text, token_span
+from fgg.compiler.lex import Token, Tokens, show_text
 from fgg.index import RESERVED
-from fgg.spans import Source, Span
+from fgg.spans import Span
 
 PUNCTUATION = {
     "EQUAL": "`=`",
@@ -44,8 +42,7 @@ FORMS = {
 class Failure:
     """An unexpected token: where it is, what could have stood there, which brackets are open."""
 
-    source: Source
-    tokens: list[Token]
+    tokens: Tokens
     position: int
     first: int
     accepts: frozenset[str]
@@ -55,7 +52,7 @@ class Failure:
     def type(self, offset: int = 0) -> str:
         """The type of the token at an offset from the unexpected one."""
         place = self.position + offset
-        return self.tokens[place].type if 0 <= place < len(self.tokens) else "$END"
+        return self.tokens.types[place] if 0 <= place < len(self.tokens) else "$END"
 
     @property
     def token(self) -> Token:
@@ -66,8 +63,8 @@ class Failure:
     def span(self) -> Span:
         """Where the unexpected token is; the last character if the text ends."""
         if self.position < len(self.tokens):
-            return token_span(self.token)
-        end = token_span(self.tokens[-1]).end if self.tokens else 0
+            return self.tokens.span(self.position)
+        end = self.tokens.ends[-1] if self.tokens else 0
         return Span(max(end - 1, 0), end)
 
     @property
@@ -96,17 +93,52 @@ class Failure:
 
     def begins_line(self, place: int) -> bool:
         """Whether the token at `place` is the first of its line."""
-        return begins_line(self.tokens, place)
+        return self.tokens.begins_line(place)
+
+    @property
+    def line_start(self) -> int:
+        """The first token of the line, or of the statement if that begins on the same line."""
+        place = min(self.position, len(self.tokens) - 1)
+        while place > self.first and not self.begins_line(place):
+            place -= 1
+        return place
+
+    @property
+    def is_second_arrow(self) -> bool:
+        """Whether the unexpected token is an arrow in a statement that has one already."""
+        return self.type() == "ARROW" and self.is_after("ARROW")
+
+    @property
+    def is_equality(self) -> bool:
+        """Whether the unexpected token is a `==` where `=` is right."""
+        equality = self.type() == "COMPARISON" and str(self.token) == "=="
+        return equality and "EQUAL" in self.accepts
+
+    @property
+    def heads_line(self) -> int | None:
+        """The name at the beginning of the line if the line looks like a rule without `rule`."""
+        place = self.line_start
+        if self.statement != "rule" or not self.is_after("ARROW"):
+            return None
+        if self.type() not in ("ARROW", "COLON") or not self.first < place < self.position:
+            return None
+        inner = self.tokens.types[place : self.position]
+        whole = inner.count("LPAR") == inner.count("RPAR")
+        return place if inner[0] == "NAME" and whole else None
+
+    @property
+    def is_spoilt(self) -> bool:
+        """Whether the statement is wrong although it could end before the unexpected token."""
+        return self.is_second_arrow or self.is_equality or self.heads_line is not None
+
+    def is_after(self, kind: str) -> bool:
+        """Whether a token of that type stands in the statement before the unexpected one."""
+        return kind in self.tokens.types[self.first : self.position]
 
     @property
     def found(self) -> str:
         """The unexpected token, quoted."""
         return show_text(str(self.token))
-
-
-def begins_line(tokens: list[Token], place: int) -> bool:
-    """Whether the token at `place` is the first of its line."""
-    return place == 0 or tokens[place].line != tokens[place - 1].end_line
 
 
 def expectation(failure: Failure) -> str:
@@ -140,7 +172,7 @@ def expectation(failure: Failure) -> str:
 def form(failure: Failure) -> str:
     """How the statement that the error is in is written."""
     shown = FORMS.get(failure.statement, "")
-    inside = [failure.tokens[place].type for place in failure.open]
+    inside = [failure.tokens.types[place] for place in failure.open]
     if failure.statement == "factor" and inside[-1:] == ["LBRACE"]:
         shown = "a map as `{dog: 0.5, cat: 0.5}`"
     return f"write {shown}" if shown else ""

@@ -5,7 +5,6 @@ Each function reports its mistake and returns True, or returns False if it is an
 
 from __future__ import annotations
 
-from fgg.compiler.lex import token_span
 from fgg.compiler.syntax_failure import Failure
 from fgg.diagnostics import Report
 
@@ -40,11 +39,30 @@ def comparisons(failure: Failure, report: Report) -> bool:
     if failure.type() == "EQUAL" and "COMPARISON" in failure.accepts:
         report.add("F009", "`=` does not compare", failure.span, help="write `==` for equality")
         return True
-    equality = failure.type() == "COMPARISON" and str(failure.token) == "=="
-    if equality and "EQUAL" in failure.accepts:
-        report.add("F009", "`==` compares", failure.span, help="write `=` here")
+    if failure.is_equality:
+        in_body = failure.statement == "rule"
+        help_text = "write a single `=` to fix a node to an input" if in_body else "write `=` here"
+        report.add("F009", "`==` compares", failure.span, help=help_text)
         return True
     return False
+
+
+def positions(failure: Failure, report: Report) -> bool:
+    """An input without an index where a node is fixed to it."""
+    clamp = failure.statement == "rule" and failure.accepts == {"LSQB"}
+    if not clamp or failure.type() == "RSQB":
+        return False
+    if (failure.type(-2), failure.type(-1)) != ("EQUAL", "NAME"):
+        return False
+    name = failure.tokens[failure.position - 1]
+    report.add(
+        "F001",
+        f"`{name.strip('`')}` needs a position: a node is fixed to one value of an input",
+        name.span,
+        "expected `[…]` after this",
+        help=f"write `{name}[i]`" if "`" not in name else "write an index in brackets",
+    )
+    return True
 
 
 def habits(failure: Failure, report: Report) -> bool:
@@ -93,7 +111,7 @@ def habits(failure: Failure, report: Report) -> bool:
         report.add(
             "F020",
             "an input's name is followed by a colon and its domain",
-            token_span(name),
+            name.span,
             "expected `:` after this",
             help=f"write `{name}: {failure.token}[…]`",
         )
@@ -110,14 +128,13 @@ def habits(failure: Failure, report: Report) -> bool:
 
 
 def _between_edges(failure: Failure) -> bool:
-    inner = failure.tokens[failure.first : failure.position]
-    after = any(t.type == "ARROW" for t in inner) and not any(t.type == "FOR" for t in inner)
+    after = failure.is_after("ARROW") and not failure.is_after("FOR")
     return failure.statement == "rule" and failure.is_complete and after and not failure.open
 
 
 def product(failure: Failure, report: Report) -> bool:
     """A number right before a name, `3k`."""
-    adjacent = failure.span.start == token_span(failure.tokens[failure.position - 1]).end
+    adjacent = failure.span.start == failure.tokens.ends[failure.position - 1]
     numbers = failure.type(-1) == "INT" and failure.type() in ("NAME", "LPAR")
     if not (numbers and adjacent and "STAR" in failure.accepts):
         return False

@@ -7,42 +7,42 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lark import Token
-
-from fgg.compiler.lex import show_text, token_span
+from fgg.compiler.lex import Token, Tokens, show_text
 from fgg.compiler.syntax_failure import (
     PUNCTUATION,
     Failure,
-    begins_line,
     expectation,
     form,
     in_words,
 )
-from fgg.compiler.syntax_habits import clauses, comparisons, habits, product
+from fgg.compiler.syntax_habits import clauses, comparisons, habits, positions, product
 from fgg.diagnostics import Label, Report, did_you_mean
 from fgg.index import RESERVED
 from fgg.spans import Span
 
 CLOSING = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 STATEMENTS = sorted(RESERVED - {"for", "with"})
-OPERANDS = ("NAME", "INT", "DECIMAL", "STRING", "RPAR", "RSQB", "RBRACE")
+MAX_WORD = 2 * max(map(len, STATEMENTS))
+OPERANDS = ("NAME", "INT", "DECIMAL", "STRING", "RPAR", "RSQB", "RBRACE", "ROW", "VALUES")
 
 
-def misspelt(tokens: list[Token], place: int, first: int, report: Report) -> bool:
+def misspelt(tokens: Tokens, place: int, first: int, report: Report) -> bool:
     """Whether a word looks like the beginning of a statement but is none; then it is reported.
 
     It stands at the beginning of a line, below the statement that begins at `first`.
     """
-    token = tokens[place]
-    if token.type != "NAME" or not begins_line(tokens, place):
+    if tokens.types[place] != "NAME" or not tokens.begins_line(place):
         return False
-    help_text = did_you_mean(str(token), STATEMENTS)
-    if not help_text or token.column != tokens[first].column:
+    token = tokens[place]
+    if len(token) > MAX_WORD or tokens.column(place) != tokens.column(first):
+        return False
+    help_text = did_you_mean(token, STATEMENTS)
+    if not help_text:
         return False
     report.add(
         "F006",
         f"{show_text(str(token))} does not begin a statement",
-        token_span(token),
+        token.span,
         "expected a reserved word, such as `rule`",
         help=help_text,
     )
@@ -57,7 +57,7 @@ def _brackets(failure: Failure, report: Report) -> bool:
             report.add("F017", f"{failure.found} closes nothing", failure.span)
         return closes
     bracket = failure.tokens[failure.open[-1]]
-    opened = Label(token_span(bracket), "opened here")
+    opened = Label(bracket.span, "opened here")
     if closes and failure.type() != CLOSING[bracket.type] and _may_close(failure, bracket):
         report.add(
             "F017",
@@ -70,11 +70,11 @@ def _brackets(failure: Failure, report: Report) -> bool:
     beyond = failure.type() in ("$END", "ARROW", "FOR", "WITH", "LBRACE")
     beyond |= failure.is_reserved and not failure.is_reserved_name
     beyond |= failure.type() == "NAME" and failure.type(1) == "LPAR" and bracket.type == "LPAR"
-    if beyond and _may_close(failure, bracket) and not _is_second_arrow(failure):
+    if beyond and _may_close(failure, bracket) and not failure.is_second_arrow:
         report.add(
             "F017",
             f"`{bracket}` is not closed",
-            token_span(bracket),
+            bracket.span,
             "opened here",
             labels=[
                 Label(failure.span, f"expected {PUNCTUATION[CLOSING[bracket.type]]} before this")
@@ -90,17 +90,23 @@ def _may_close(failure: Failure, bracket: Token) -> bool:
     return CLOSING[bracket.type] in failure.accepts
 
 
-def _is_second_arrow(failure: Failure) -> bool:
-    inner = failure.tokens[failure.first : failure.position]
-    return failure.type() == "ARROW" and any(token.type == "ARROW" for token in inner)
-
-
 def _arrows(failure: Failure, report: Report) -> bool:
-    if not _is_second_arrow(failure):
-        return False
-    what = "rule" if failure.statement == "rule" else "factor"
-    report.add("F001", f"a second `->`: a {what} has one arrow", failure.span)
-    return True
+    """A second arrow or colon in a statement, perhaps because `rule` is missing before it."""
+    head = failure.heads_line
+    if head is not None:
+        name = failure.tokens[head]
+        what = "a second `->`" if failure.type() == "ARROW" else f"unexpected {failure.found}"
+        report.add(
+            "F001",
+            f"{what}: is `rule` missing before {show_text(name)}?",
+            failure.span,
+            labels=[Label(name.span, "expected `rule` before this")],
+            help="every rule begins with `rule`",
+        )
+    elif failure.is_second_arrow:
+        kind = "rule" if failure.statement == "rule" else "factor"
+        report.add("F001", f"a second `->`: a {kind} has one arrow", failure.span)
+    return head is not None or failure.is_second_arrow
 
 
 def _reserved_name(failure: Failure, report: Report) -> bool:
@@ -121,7 +127,7 @@ def _reserved_name(failure: Failure, report: Report) -> bool:
     report.add(
         "F005",
         f"`{word}` is a reserved word, not a name",
-        token_span(word),
+        word.span,
         "a name was expected" if place == failure.position else "",
         help=help_text,
     )
@@ -132,15 +138,15 @@ def _rule_parts(failure: Failure, report: Report) -> bool:
     """A rule without its colon or its arrow."""
     if failure.statement != "rule" or "ARROW" not in failure.accepts or failure.open:
         return False
-    rest = failure.tokens[failure.position :]
-    end = next((i for i, token in enumerate(rest) if str(token) in RESERVED), len(rest))
-    has_arrow = any(token.type == "ARROW" for token in rest[:end])
+    rest = failure.tokens.types[failure.position :]
+    words = (n for n, kind in enumerate(rest) if kind.lower() in RESERVED)
+    has_arrow = "ARROW" in rest[: next(words, len(rest))]
     if failure.type() == "NAME" and "COLON" in failure.accepts and has_arrow:
         name = failure.tokens[failure.position - 1]
         report.add(
             "F020",
             "a rule's name is followed by a colon",
-            token_span(name),
+            name.span,
             "expected `:` after this",
             help=f"write `rule {name}: {failure.token}`",
         )
@@ -178,11 +184,8 @@ def _unknown_statement(failure: Failure, report: Report) -> bool:
     """A word in the place of a statement, or one that was meant to begin one."""
     if failure.type() == "$END":
         return False
-    for place in range(failure.position, failure.first - 1, -1):
-        if failure.begins_line(place):
-            if misspelt(failure.tokens, place, failure.first, report):
-                return True
-            break
+    if misspelt(failure.tokens, failure.line_start, failure.first, report):
+        return True
     complete = failure.is_complete and not failure.open
     if not (complete and failure.type() == "NAME" and failure.begins_line(failure.position)):
         return False
@@ -203,7 +206,7 @@ def _unfinished(failure: Failure, report: Report) -> bool:
     report.add(
         "F001",
         f"the `{failure.statement}` statement ends too early: {expectation(failure)}",
-        Span(*[token_span(failure.tokens[failure.position - 1]).end - n for n in (1, 0)]),
+        Span(*[failure.tokens.ends[failure.position - 1] - n for n in (1, 0)]),
         "expected more after this",
         labels=[Label(failure.span, "the next statement begins here")],
         help=form(failure),
@@ -213,6 +216,7 @@ def _unfinished(failure: Failure, report: Report) -> bool:
 
 MISTAKES: tuple[Callable[[Failure, Report], bool], ...] = (
     _unknown_statement,
+    positions,
     _arrows,
     _brackets,
     _reserved_name,

@@ -24,6 +24,8 @@ class ValueSpans:
         if node is None:
             return None
         for index in position:
+            if isinstance(node, syntax.NumberRow):
+                return node.place(index) or node.span
             if not isinstance(node, syntax.ListLiteral) or index >= len(node.items):
                 break
             node = node.items[index]

@@ -14,6 +14,7 @@ KNOWN = {
     "init": "an initialiser, `uniform` or `normal(0.1)`",
     "blocks": "the table or file that maps values to blocks, `clusters`",
     "frozen": "`yes` or `no`",
+    "observed": "what says what the factor is, `w` or `factor(phi)`; grounding writes it",
     "tied": "what the factor follows from, `stationary(trans)`",
 }
 
@@ -47,6 +48,8 @@ def check_attribute(attribute: Attribute) -> Diagnostic | None:
         right = isinstance(value, Word) and value.name in ("yes", "no")
     elif key == "blocks":
         right = isinstance(value, Word | str)
+    elif key == "observed":
+        right = isinstance(value, Word) or (isinstance(value, Call) and value.name == "factor")
     else:
         right = isinstance(value, Call | Word)
     if right:

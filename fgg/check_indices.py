@@ -23,7 +23,7 @@ from fgg.spans import Span
 def check_indices(grammar: Grammar) -> list[Diagnostic]:
     """What is wrong with the indices of a grammar (of a conjunction, if it has queries)."""
     report = Report()
-    if not any(x.indices for x in grammar.nonterminals) and not grammar.is_indexed:
+    if not grammar.is_indexed and not any(rule.conditions for rule in grammar.rules):
         return []
     found = regions(grammar)
     checker = _Checker(grammar, found, report)
@@ -93,6 +93,9 @@ class _Checker:
         """Check the conditions and references of a rule."""
         own = condition_rows(rule.conditions, self.sizes) + length_rows(self.grammar)
         if not is_feasible(own):
+            names = {n for c in rule.conditions for term in c.terms for n in term.names()}
+            if names and names <= set(self.sizes):
+                return  # for these sizes the rule is not there
             self.report.add(
                 "F117",
                 f"the conditions of rule `{rule.name}` never hold",
@@ -159,15 +162,17 @@ class _Checker:
         self, reference: Edge | Reference, label: Nonterminal | InputFactor, needed: Condition
     ) -> None:
         shown = f"{label.name}[{', '.join(map(str, reference.indices))}]"
+        fixed = all(index.constant is not None for index in reference.indices)
+        help_text = f"add the condition `for {needed}`"
+        if fixed or isinstance(reference, Reference):
+            help_text = "refer to an index in the range"
         self.report.add(
             "F118",
-            f"`{shown}` can lie outside the range of `{label.name}`",
+            f"`{shown}` {'lies' if fixed else 'can lie'} outside the range of `{label.name}`",
             reference.span,
             f"nothing ensures `{needed}`",
             labels=[Label(label.span, "its range is declared here")] if label.span else [],
-            help=f"add the condition `for {needed}`"
-            if isinstance(reference, Edge)
-            else "start at an index in the range",
+            help=help_text,
         )
 
     def range_text(self, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from fgg.codes import CODES
 from fgg.spans import Source, Span
@@ -92,7 +93,7 @@ class Report:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A help text that proposes the nearest known name, or an empty one."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name, list(islice(known, 100_000)), n=1, cutoff=0.6)
     return f"did you mean `{near[0]}`?" if near else ""
 
 

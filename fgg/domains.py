@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import overload
 
+from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Domain, Enumerated, FromFile, Grammar, Product, Sized, Union
 from fgg.index import Expr
 from fgg.memo import per_grammar
@@ -81,10 +83,11 @@ def domain_values(grammar: Grammar, name: str) -> Sequence[str]:
     shape = grammar.domain[name].shape
     if isinstance(shape, Enumerated | FromFile):
         return shape.values
-    if domain_size(grammar, name) > MAX_NAMED_VALUES:
-        raise OverflowError(f"domain {name} has too many values to name")
     if isinstance(shape, Sized):
-        return tuple(map(str, range(domain_size(grammar, name))))
+        return Numbers(domain_size(grammar, name))
+    if domain_size(grammar, name) > MAX_NAMED_VALUES:
+        problem = f"domain `{name}` has more than {MAX_NAMED_VALUES:,} values: too many to name"
+        raise GrammarError([Diagnostic(code="F302", message=problem)])
     parts = [domain_values(grammar, part) for part in shape.parts]
     if isinstance(shape, Product):
         joined = tuple("*".join(names) for names in product(*parts))
@@ -111,7 +114,58 @@ def domain_values(grammar: Grammar, name: str) -> Sequence[str]:
 @per_grammar
 def value_index(grammar: Grammar, name: str) -> Mapping[str, int]:
     """The position of each of a domain's values, by name."""
-    return {value: i for i, value in enumerate(domain_values(grammar, name))}
+    values = domain_values(grammar, name)
+    if isinstance(values, Numbers):
+        return NumberIndex(len(values))
+    return {value: i for i, value in enumerate(values)}
+
+
+class Numbers(Sequence[str]):
+    """The names `0`, `1`, … of a sized domain, made when they are asked for."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        found = range(self.size)[index]
+        return str(found) if isinstance(found, int) else tuple(map(str, found))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Numbers):
+            return self.size == other.size
+        return isinstance(other, tuple) and tuple(self) == other
+
+    def __hash__(self) -> int:
+        return hash(self.size)
+
+
+class NumberIndex(Mapping[str, int]):
+    """The positions of the names `0`, `1`, … of a sized domain."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, range(self.size))
+
+    def __getitem__(self, key: str) -> int:
+        if key.isascii() and key.isdigit() and len(key) < 20 and str(int(key)) == key:
+            value = int(key)
+            if value < self.size:
+                return value
+        raise KeyError(key)
 
 
 @dataclass(frozen=True)

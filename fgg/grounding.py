@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from math import exp
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from fgg.check_indices import check_indices, rule_variables
 from fgg.conjoining import conjoin
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.domains import size_values, with_sizes
 from fgg.grammar import (
+    Attribute,
     Clamp,
     Edge,
     Factor,
@@ -33,7 +34,7 @@ from fgg.names import fresh
 from fgg.observe import IMPOSSIBLE, MISSING, Nest, Observation, observe
 from fgg.ranges import regions, rule_rows
 from fgg.useful import trim
-from fgg.values import Constant, Sparse, Table, Value
+from fgg.values import Call, Constant, Sparse, Table, Value, Word
 
 MAX_INSTANCES = 200_000
 
@@ -225,8 +226,13 @@ class _Grounder:
         if key not in self.labels:
             self.labels[key] = self.new_name(name, indices)
             domains = self.grammar.input_factor[name].domains
+            value = self.potential(name, indices)
+            note = Attribute(key="observed", value=Call("factor", (Word(name),)))
             self.factors[self.labels[key]] = Factor(
-                name=self.labels[key], domains=domains, value=self.potential(name, indices)
+                name=self.labels[key],
+                domains=domains,
+                value=value,
+                attributes=() if value is not None else (note,),
             )
         return self.labels[key]
 
@@ -235,27 +241,21 @@ class _Grounder:
         if name not in self.seen.potentials:
             return None
 
-        def weights(nest: object) -> object:
-            if hasattr(nest, "__len__"):
-                return tuple(weights(item) for item in nest)  # type: ignore[attr-defined]
-            return exp(float(nest))  # type: ignore[arg-type]
+        def weights(nest: Any, depth: int) -> Any:
+            if depth:
+                return tuple(weights(item, depth - 1) for item in nest)
+            return exp(nest)
 
-        nest: object = self.seen.potentials[name]
-        try:
-            for index in indices:
-                if index < 0:
-                    raise IndexError
-                nest = nest[index]  # type: ignore[index]
-            return Table(weights(nest))  # type: ignore[arg-type]
-        except (IndexError, TypeError, ValueError, OverflowError):
-            raise GrammarError(
-                [
-                    Diagnostic(
-                        code="F411",
-                        message=f"`{name}{list(indices)}` has no log-potentials that can be used",
-                    )
-                ]
-            ) from None
+        nest: Any = self.seen.potentials[name]
+        for index in indices:
+            if not 0 <= index < len(nest):
+                problem = (
+                    f"`{name}{list(indices)}` is needed, but no log-potentials are given for it"
+                )
+                raise GrammarError([Diagnostic(code="F411", message=problem)])
+            nest = nest[index]
+        found = weights(nest, len(self.grammar.input_factor[name].domains))
+        return Table(found) if isinstance(found, tuple) else Constant(found)
 
     def nonterminal(self, name: str, indices: tuple[int, ...]) -> str:
         """The ground nonterminal of a family at an index."""
@@ -284,7 +284,13 @@ class _Grounder:
                 if token in (MISSING, IMPOSSIBLE):
                     value = Constant(1.0 if token == MISSING else 0.0)
             domain = self.grammar.input[clamp.input].domain
-            self.factors[label] = Factor(name=label, domains=(domain,), value=value)
+            note = Attribute(key="observed", value=Word(clamp.input))
+            self.factors[label] = Factor(
+                name=label,
+                domains=(domain,),
+                value=value,
+                attributes=() if value is not None else (note,),
+            )
         return self.labels[key]
 
     def new_name(self, name: str, indices: tuple[int, ...]) -> str:

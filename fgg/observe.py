@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from typing import Any
 
 from fgg.conjoining import lengths
@@ -14,6 +15,8 @@ from fgg.index import Expr
 
 MISSING = -1
 IMPOSSIBLE = -2
+MAX_LOG = 709.0
+MAX_PROBLEMS = 20
 
 Nest = Sequence[Any]
 """Lists of lists, as deep as the input has indices."""
@@ -64,13 +67,15 @@ class _Observer:
         for name, value in self.lengths.items():
             if name not in wanted:
                 self.fail("F411", f"there is no length `{name}`", did_you_mean(name, wanted))
-            elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            elif _integer(value) is None or value < 0:
                 self.fail("F411", f"length `{name}` must be a whole number from 0 up")
         tokens = {i.name: self.tokens(i) for i in grammar.inputs if i.name in self.inputs}
         tables = {t.name: self.table(t) for t in grammar.tables if t.name in self.inputs}
         for factor in grammar.input_factors:
             if factor.name in self.inputs:
+                self.inputs[factor.name] = _listed(self.inputs[factor.name])
                 self.potential_lengths(factor)
+                self.potentials(factor, self.inputs[factor.name], ())
         for name in wanted:
             if name not in self.lengths:
                 owners = [
@@ -148,6 +153,27 @@ class _Observer:
                 return
             nest = nest[0]
 
+    def potentials(self, factor: InputFactor, nest: Any, position: tuple[int, ...]) -> None:
+        """Check that log-potentials are numbers, nested as the factor says."""
+        depth = len(position) - len(factor.indices)
+        where = f"`{factor.name}{list(position)}`" if position else f"`{factor.name}`"
+        if depth == len(factor.domains):
+            number = isinstance(nest, int | float) and not isinstance(nest, bool)
+            if not number or isnan(nest):
+                self.fail("F411", f"{where} is {nest!r}, but a number is expected")
+            elif nest > MAX_LOG:
+                self.fail("F411", f"{where} is {nest}; its exponential is not a finite number")
+            return
+        wanted = domain_size(self.grammar, factor.domains[depth]) if depth >= 0 else None
+        if not isinstance(nest, list | tuple) or (wanted is not None and len(nest) != wanted):
+            size = "entries" if wanted is None else f"{wanted} entries"
+            found = f"{len(nest)}" if isinstance(nest, list | tuple) else repr(nest)
+            self.fail("F411", f"{where}: a list of {size} is expected, not {found}")
+            return
+        for i, inner in enumerate(nest):
+            if len(self.problems) < MAX_PROBLEMS:
+                self.potentials(factor, inner, (*position, i))
+
     def set_length(self, name: str, extent: Expr, found: int) -> None:
         """Set an unknown length such that an extent is what was found, if it can be."""
         values = {**self.sizes, **self.lengths}
@@ -200,6 +226,11 @@ class _Observer:
             else:
                 found[position] = number
         return found
+
+
+def _listed(nest: Any) -> Any:
+    """An array or tensor as nested lists; anything else as it is."""
+    return nest.tolist() if hasattr(nest, "tolist") else nest
 
 
 def _integer(entry: Any) -> int | None:

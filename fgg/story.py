@@ -17,7 +17,7 @@ from fgg.grammar import (
 )
 from fgg.sum_product import equations
 from fgg.summary import query_signature
-from fgg.values import Constant, Eye, Load, Sparse, Table, Uniform
+from fgg.values import Constant, Eye, Load, Sparse, Table, Uniform, Word
 
 
 def story(grammar: Grammar) -> str:
@@ -42,7 +42,8 @@ def story(grammar: Grammar) -> str:
         lines += [f"  rule {status.rule}: {status.reason}" for status in broken]
     else:
         lines.append(
-            "It is a B-FGG: each rule has one external node, and no nonterminal touches it."
+            "It is a B-FGG: each rule has one external node (the start symbol may have none), "
+            "and no nonterminal touches it."
         )
     for query in grammar.queries:
         lines += ["", f"The query {query_signature(query)} asks for"]
@@ -92,6 +93,10 @@ def _factor(factor: Factor) -> str:
         text += f", of rank {factor.rank}"
     if factor.attribute("tied") is not None:
         return f"{name}: {text}, which follows from another factor"
+    observed = factor.attribute("observed")
+    if observed is not None:
+        source = observed.name if isinstance(observed, Word) else "factor"
+        return f"{name}: what the input `{source}` says here"
     return f"{name}: {text}, {_value(factor)}"
 
 

@@ -7,6 +7,7 @@ from math import prod
 from fgg.bfgg import b_status
 from fgg.domains import domain_size, size_values
 from fgg.grammar import Factor, Grammar, Query
+from fgg.values import Word
 
 
 def parameter_count(grammar: Grammar, factor: Factor) -> int:
@@ -19,13 +20,19 @@ def parameter_count(grammar: Grammar, factor: Factor) -> int:
     return rank * sum(sizes)
 
 
+def is_learned(factor: Factor) -> bool:
+    """Whether nothing else gives a factor its weights: a tie, an input, a freeze."""
+    frozen = factor.attribute("frozen") == Word("yes")
+    return not frozen and not any(a.key in ("tied", "observed") for a in factor.attributes)
+
+
 def free_parameters(grammar: Grammar, factor: Factor) -> int:
     """The number of non-redundant parameters of a factor that is to be learned.
 
     A distribution has one fewer than it has values, for each value of its left side; the pieces
     of a factor with a rank are distributions N -> R, R -> C, … or, for a potential, free.
     """
-    if factor.value is not None or factor.attribute("tied") is not None:
+    if factor.value is not None or not is_learned(factor):
         return 0
     sizes = [domain_size(grammar, domain) for domain in factor.domains]
     given = factor.given
@@ -62,7 +69,10 @@ def summary_lines(grammar: Grammar) -> list[str]:
 def query_signature(query: Query) -> str:
     """A query's name with its inputs."""
     inputs = [f"{i.name}: {i.domain}[{', '.join(map(str, i.shape))}]" for i in query.inputs]
-    inputs += [f"factor {f.name}[{', '.join(f.indices)}]" for f in query.input_factors]
+    inputs += [
+        f"factor {f.name}" + (f"[{', '.join(f.indices)}]" if f.indices else "")
+        for f in query.input_factors
+    ]
     inputs += [f"table {t.name}[{', '.join(map(str, t.shape))}]" for t in query.tables]
     return f"{query.name}({', '.join(inputs)})"
 

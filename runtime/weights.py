@@ -104,6 +104,11 @@ class _Binder:
             return self.given(factor, shape)
         if factor.value is not None:
             return self.value(factor, shape)
+        if isinstance(factor.attribute("observed"), Word):
+            # A position of an input that is not given is missing: it is summed out.
+            ones = self.zeros(shape)
+            ones[...] = Fraction(1) if self.exactly else 1.0
+            return ones
         if self.generator is not None:
             return self.random(factor, shape)
         return None

@@ -340,7 +340,7 @@ def test_a_reference_outside_the_range() -> None:
 
 def test_a_start_outside_the_range() -> None:
     found = problem(changed("start X[0]", "start X[n+1]"))
-    assert (found.code, found.help) == ("F118", "start at an index in the range")
+    assert (found.code, found.help) == ("F118", "refer to an index in the range")
 
 
 def test_an_input_factor_outside_its_range() -> None:

@@ -153,3 +153,54 @@ def _has_length(name: str, query: str | None, length: str, inputs: dict[str, lis
     except GrammarError as error:
         return f"`{length}`" in str(error)
     return False
+
+
+POTENTIALS = """
+domain T = 2
+input factor phi[i](T, T) for 0 <= i < n
+nonterminal X[i](T) for 0 <= i <= n
+start X[0]
+rule a: X[i](t) -> phi[i](t, u) X[i+1](u) for i < n
+rule b: X[n](t) ->
+"""
+
+
+def test_lengths_follow_from_log_potentials() -> None:
+    grammar = ground(loads(POTENTIALS), inputs={"phi": [[[0, 0], [0, 1]]] * 3})
+    assert {"phi_0", "phi_1", "phi_2"} <= set(grammar.factor)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([[[0, 0], [0, "x"]]], "`phi[0, 1, 1]` is 'x', but a number is expected"),
+        ([[[0, 0], [0, float("nan")]]], "`phi[0, 1, 1]` is nan"),
+        ([[[0, 0], [0, True]]], "`phi[0, 1, 1]` is True"),
+        ([[[0, 0], [0, 1000]]], "its exponential is not a finite number"),
+        ([[[0, 0]]], "`phi[0]`: a list of 2 entries is expected, not 1"),
+        ("a b", "a list of entries is expected"),
+    ],
+)
+def test_log_potentials_are_checked(value: object, message: str) -> None:
+    with pytest.raises(GrammarError) as error:
+        ground(loads(POTENTIALS), lengths={"n": 1}, inputs={"phi": value})  # type: ignore[dict-item]
+    assert message in str(error.value)
+
+
+def test_missing_log_potentials_are_named() -> None:
+    with pytest.raises(GrammarError, match="`phi\\[1\\]` is needed"):
+        ground(loads(POTENTIALS), lengths={"n": 2}, inputs={"phi": [[[0, 0], [0, 0]]]})
+
+
+def test_positions_that_are_not_given_are_no_parameters() -> None:
+    from fgg.summary import free_parameters
+
+    model = load("hmm")
+    grammar = ground(model, query="string", lengths={"n": 2})
+    assert free_parameters(grammar, grammar.factor["w_0"]) == 0
+
+
+def test_conditions_on_sizes_decide_which_rules_there_are() -> None:
+    text = "size k = 2 factor f() nonterminal S() start S rule a: S -> f for k > 2 rule b: S ->"
+    assert [rule.name for rule in ground(loads(text)).rules] == ["b"]
+    assert len(ground(loads(text), sizes={"k": 3}).rules) == 2

@@ -7,6 +7,7 @@ wrong. 3: a bug of ours.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -24,6 +25,11 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code of a command."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:
+        print("error[F413]: standard output is closed", file=sys.stderr)
+        return 2
+    if isinstance(sys.stdout, io.TextIOWrapper):  # terminals that know no Greek still get text
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _run(arguments)
         sys.stdout.flush()
@@ -32,6 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader went away; nothing more can be said on standard output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        reason = (error.strerror or str(error)).lower()
+        print(f"error[F413]: standard output cannot be written: {reason}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -64,7 +75,7 @@ def _run(arguments: Sequence[str]) -> int:
         return fail_usage(str(error), error.help, as_json)
     except GrammarError as error:
         return report_failure(error, as_json)
-    except BrokenPipeError:
+    except OSError:
         raise
     except (Exception, RecursionError) as error:
         return fail_internal(error, as_json)

@@ -109,6 +109,13 @@ def _one(grammar: Grammar, form: Format, arguments: argparse.Namespace) -> list[
 
 def _each(grammar: Grammar, form: Format, arguments: argparse.Namespace) -> list[str]:
     folder = Path(arguments.output or _safe(grammar.name))
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        reason = "it is not a folder" if folder.exists() else (error.strerror or "").lower()
+        raise GrammarError(
+            [Diagnostic(code="F413", message=f"`{folder}` cannot be written to: {reason}")]
+        ) from None
     files = []
     for number, rule in enumerate(grammar.rules, 1):
         picture = draw_rule(grammar, rule, engine=arguments.layout)

@@ -70,18 +70,32 @@ def fail_internal(error: BaseException, wants_json: bool) -> int:
     return 3
 
 
+def _default_mode() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it appears whole or not at all. Raises GrammarError."""
+    """Write a file so that it appears whole or not at all. Raises GrammarError.
+
+    Links are followed, modes kept, and what is no regular file (a pipe, a device) is written to.
+    """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        target = path.resolve()
+        if target.exists() and not target.is_file():
+            if target.is_dir():
+                raise IsADirectoryError(0, "it is a folder")
+            target.write_bytes(data)
+            return
+        if not target.parent.is_dir():
+            raise NotADirectoryError(0, f"there is no folder `{path.parent}`")
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(name, 0o666 & ~mask)
-            os.replace(name, path)
+            os.chmod(name, target.stat().st_mode & 0o7777 if target.exists() else _default_mode())
+            os.replace(name, target)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(name)

@@ -57,6 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.emit == "json":
         from fgg.json_io import to_json
 
+        if grammar.queries:
+            names = ", ".join(query.name for query in grammar.queries)
+            print(f"note: FGG JSON has no queries; left out: {names}", file=sys.stderr)
         json.dump(to_json(grammar), sys.stdout, ensure_ascii=False)
         print()
     elif arguments.emit == "summary":

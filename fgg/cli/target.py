@@ -11,9 +11,10 @@ from typing import Any
 
 from fgg.cli import Usage
 from fgg.cli.output import print_diagnostics
-from fgg.compiler.loading import Loaded, decode, load_content, load_file
+from fgg.compiler.loading import MAX_BYTES, Loaded, decode, load_content, load_file
 from fgg.conjoining import conjoin
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.files import read_stream
 from fgg.grammar import Grammar
 from fgg.grounding import ground
 from fgg.observe import Nest
@@ -42,6 +43,9 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     """Add the options that ask for a conjunction or a ground grammar."""
     parser.add_argument("--query", metavar="NAME", help="join the model with this query")
     parser.add_argument(
+        "--ground", action="store_true", help="write the families out (where no length is needed)"
+    )
+    parser.add_argument(
         "--length",
         metavar="NAME=N",
         action="append",
@@ -63,9 +67,18 @@ def load_target(arguments: argparse.Namespace) -> Loaded:
     """FILE, loaded, with sizes set. Raises GrammarError if it cannot be read."""
     sizes = assignments(arguments.set, "--set")
     if arguments.file == "-":
-        text = decode(sys.stdin.buffer.read(), "standard input")
-        return load_content(text, "<stdin>", sizes=sizes)
+        return load_content(_standard_input(), "<stdin>", sizes=sizes)
     return load_file(arguments.file, sizes=sizes)
+
+
+def _standard_input() -> str:
+    problem = "standard input is closed"
+    if sys.stdin is not None:
+        try:
+            return decode(read_stream(sys.stdin.buffer, MAX_BYTES), "standard input")
+        except (OSError, ValueError) as error:
+            problem = f"standard input cannot be read: {error}"
+    raise GrammarError([Diagnostic(code="F401", message=problem)])
 
 
 def need_grammar(loaded: Loaded, *, quiet: bool = False) -> Grammar:
@@ -96,7 +109,12 @@ def select(grammar: Grammar, arguments: argparse.Namespace, *, whole: bool = Fal
                 )
             ]
         )
-    if lengths or inputs or (whole and (query is not None or not grammar.queries)):
+    if (
+        arguments.ground
+        or lengths
+        or inputs
+        or (whole and (query is not None or not grammar.queries))
+    ):
         if query is None and grammar.queries:
             query = only_query(grammar)
         return ground(grammar, query=query, lengths=lengths, inputs=inputs)
@@ -121,9 +139,11 @@ def assignments(groups: Sequence[Sequence[str]], option: str) -> dict[str, int]:
         if not equals or not name:
             raise Usage(f"`{option} {item}` is not of the form NAME=NUMBER")
         try:
-            found[name.strip()] = int(number) if len(number) < 100 else int("x")
+            value = int(number) if len(number) < 100 else int("x")
         except ValueError:
             raise Usage(f"`{option} {item[:60]}`: a whole number is expected") from None
+        if found.setdefault(name.strip(), value) != value:
+            raise Usage(f"`{option}` gives `{name.strip()}` two values")
     return found
 
 

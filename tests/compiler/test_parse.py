@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fgg.codes import CODES
-from fgg.compiler import syntax
+from fgg.compiler import load_text, syntax
+from fgg.compiler.lex import MAX_TOKENS
 from fgg.compiler.parse import parse
 from fgg.diagnostics import Diagnostic, Report, render_all, sort_diagnostics
 from fgg.grammar import Grammar
@@ -175,6 +176,21 @@ MISTAKES = [
     ("F020", "input w W[n]", "w"),
     ("F020", "query q(w W[n]) { }", "w"),
     ("F021", "query q { size k = 3 }", "size"),
+    ("F014", "size k = " + "+".join(["1"] * 1001), "+".join(["1"] * 1001)),
+    ("F001", "query q(w: T[n]) {\n rule a: S -> u = w\n}", "w"),
+    ("F001", "rule a: S -> f\nS -> f S", "->"),
+    ("F001", "rule a: S -> f\nb: S -> f S", ":"),
+    ("F006", "rule a: S -> f\nprule S -> f S", "prule"),
+    ("F009", "rule a: S -> m == w[i]", "=="),
+    # A flat list in a place where it cannot stand is a list like any other.
+    ("F019", "factor f(A, A) = [[1, 2] [3, 4]]", "["),
+    ("F001", "rule X -> f([1, 2])", "["),
+    ("F001", "size k = {a, b}", "{"),
+    ("F017", "factor f(A) = [1, 2)", ")"),
+    ("F019", "factor f(A) = [1, 2 3]", "3"),
+    ("F005", "domain A = {a, rule}", "rule"),
+    ("F010", "factor f(A) = [1, 1e401]", "1e401"),
+    ("F012", r'domain A = {a, "\q", b}', r'"\q"'),
 ]
 
 
@@ -189,13 +205,44 @@ def test_a_mistake_is_called_by_its_name(code: str, text: str, at: str) -> None:
 
 
 def test_every_syntax_code_has_a_mistake() -> None:
-    elsewhere = {"F008", "F014"}  # tested below, and with expressions
+    elsewhere = {"F008"}  # tested below
     assert {code for code, _, _ in MISTAKES} | elsewhere == {c for c in CODES if c < "F100"}
 
 
 def test_a_text_can_be_too_long() -> None:
     statements, diagnostics = read(" " * (4 * 1024 * 1024 + 1))
     assert statements == () and [d.code for d in diagnostics] == ["F008"]
+
+
+def test_a_text_can_have_too_many_tokens() -> None:
+    statements, diagnostics = read("~" + "f " * (MAX_TOKENS + 2))
+    assert statements == () and [d.code for d in diagnostics] == ["F008"]
+    assert diagnostics[0].span == Span(2 * MAX_TOKENS + 1, 2 * MAX_TOKENS + 2)
+
+
+def test_a_line_may_end_with_a_carriage_return() -> None:
+    text = "# a comment\rsize k = 3\r# another\r\nsize m = 4 # the last\r\r"
+    assert [place(statement) for statement in statements_of(text)] == [
+        Span(text.index("size k"), text.index("size k") + 10),
+        Span(text.index("size m"), text.index("size m") + 10),
+    ]
+    assert [d.code for d in read('domain A = {"a\rb}')[1]] == ["F004"]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("query q(w: T[n]) {\n rule a: S -> u = w\n}", "`w[i]`"),
+        ("rule a: S -> f\nS -> f S", "`rule`"),
+        ("rule a: S -> f\nprule S -> f S", "`rule`"),
+        ("rule a: S -> f\nrule b: S -> m == w[i]", "single `=`"),
+    ],
+)
+def test_a_mistake_in_a_rule_has_one_message_with_a_hint(text: str, hint: str) -> None:
+    before = "domain T = 2 input w: T[n] nonterminal S() start S factor f()\n"
+    _, diagnostics, _ = load_text(before + text)
+    assert len(diagnostics) == 1
+    assert hint in diagnostics[0].help
 
 
 def test_half_a_character_is_refused() -> None:

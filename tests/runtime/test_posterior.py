@@ -152,14 +152,14 @@ def test_gradients_survive_what_real_numbers_do_not() -> None:
     found = gradients(grammar)
     assert float(found["a"]) * 1e-200 == pytest.approx(3)
     assert float(found["b"]) * 1e200 == pytest.approx(3)
-    counts = gradients(chain(5000))["half"]
-    assert float(counts) * 0.5 == pytest.approx(5000)
+    counts = gradients(chain(2000))["half"]
+    assert float(counts) * 0.5 == pytest.approx(2000)
 
 
 Weighted = Sequence[tuple[Cell, Tree]]
 
 
-def expected_counts(grammar: Grammar, found: Weighted) -> dict[str, Any]:
+def expected_counts(grammar: Grammar, found: Weighted) -> dict[Any, float]:
     """Expected uses of entries, cells, rules, and of nodes' values, by their definition."""
     z = sum(tree.weight for _, tree in found)
     counts: dict[Any, float] = {}
@@ -193,7 +193,7 @@ def compare(grammar: Grammar, believed: Posterior, found: Weighted, tolerance: f
     """Compare all that a posterior says with enumeration."""
     z = sum((tree.weight for _, tree in found), start=Fraction(0))
     counts = expected_counts(grammar, found)
-    near = {"rel": tolerance, "abs": tolerance}
+    near: dict[str, Any] = {"rel": tolerance, "abs": tolerance}
     assert believed.log_z == pytest.approx(log(float(z)), **near)
     for rule in grammar.rules:
         assert believed.rules[rule.name] == pytest.approx(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 from math import exp, inf, sqrt
 from typing import Any
 
@@ -250,8 +251,8 @@ def test_gamblers_ruin_with_many_states_is_a_linear_solve() -> None:
     stop[0] = 1
     found = value(grammar, "real", weights={"step": steps, "stop": stop})
     ratio = 0.55 / 0.45
-    i = np.arange(size)
-    expected = (ratio**i - ratio ** (size - 1)) / (1 - ratio ** (size - 1))
+    places = np.arange(size)
+    expected = (ratio**places - ratio ** (size - 1)) / (1 - ratio ** (size - 1))
     assert np.allclose(found[:150], expected[:150], rtol=1e-9)
 
 
@@ -290,7 +291,7 @@ def test_deeper_truncations_rise_to_the_value_and_never_exceed_it(
     grammar = scalars("S -> a S X; S -> b; X -> c X; X -> b", a=a, b=b, c=c)
     whole = float(real(grammar))
     parts = [float(np.asarray(brute_force(grammar, {}, max_depth=d))) for d in range(6)]
-    assert all(x <= y for x, y in zip(parts, parts[1:], strict=False))
+    assert all(x <= y for x, y in pairwise(parts))
     assert parts[-1] <= whole * (1 + 1e-12)
     assert whole - parts[-1] < whole * 0.9
 

@@ -25,7 +25,9 @@ def generator() -> np.random.Generator:
 
 def check(grammar: Grammar, weights: dict[str, object], depth: int | None = None) -> None:
     """Compare the frequencies of derivations with their probabilities."""
-    expected = {tree.key: tree.weight for _, tree in trees(grammar, weights=weights, max_depth=depth)}
+    expected = {
+        tree.key: tree.weight for _, tree in trees(grammar, weights=weights, max_depth=depth)
+    }
     total = sum(expected.values())
     draws = sample(grammar, DRAWS, weights=weights, generator=generator())
     counts = Counter(d.key for d in draws)
@@ -60,8 +62,10 @@ def test_trees_of_a_branching_recursion_are_drawn() -> None:
 
 
 def test_a_start_symbol_with_nodes_draws_their_values_too() -> None:
-    grammar = loads("domain T = 3\nfactor f(T, T) = [[1, 2, 3], [0, 4, 0], [5, 5, 1]]\n"
-                    "nonterminal S(T, T)\nstart S\nrule s: S(a, b) -> f(a, b)\nrule t: S(a, a) ->")
+    grammar = loads(
+        "domain T = 3\nfactor f(T, T) = [[1, 2, 3], [0, 4, 0], [5, 5, 1]]\n"
+        "nonterminal S(T, T)\nstart S\nrule s: S(a, b) -> f(a, b)\nrule t: S(a, a) ->"
+    )
     check(grammar, {})
 
 
@@ -69,8 +73,12 @@ def test_a_generator_or_a_seed_fixes_the_draws() -> None:
     grammar = scalars("S -> p S; S -> q", p=0.6, q=0.3)
     first, second = (sample(grammar, 30, generator=generator()) for _ in range(2))
     assert [d.key for d in first] == [d.key for d in second]
-    assert [d.key for d in sample(grammar, 30, seed=1)] == [d.key for d in sample(grammar, 30, seed=1)]
-    assert [d.key for d in sample(grammar, 30, seed=1)] != [d.key for d in sample(grammar, 30, seed=2)]
+    assert [d.key for d in sample(grammar, 30, seed=1)] == [
+        d.key for d in sample(grammar, 30, seed=1)
+    ]
+    assert [d.key for d in sample(grammar, 30, seed=1)] != [
+        d.key for d in sample(grammar, 30, seed=2)
+    ]
 
 
 def test_weights_of_draws_are_their_own() -> None:
