@@ -48,8 +48,21 @@ def table() -> Table:
         for symbol, (_, target) in choices.items():
             steps[state][symbol] = target if isinstance(target, int) else _reduction(target)
     steps[conf.end_state]["$END"] = conf.end_state  # nothing comes after it
+    for row in steps:
+        for symbol in row:
+            _shorten(row, symbol, steps)
     goto = [{k: v for k, v in row.items() if isinstance(v, int)} for row in steps]
     return Table(tuple(steps), tuple(goto), conf.start_state)
+
+
+def _shorten(row: dict[str, Step], symbol: str, steps: list[dict[str, Step]]) -> None:
+    """Go past states in which nothing can happen but that a value is passed on."""
+    while isinstance(target := row[symbol], int):
+        choices = set(steps[target].values())
+        only = choices.pop() if len(choices) == 1 else None
+        if not isinstance(only, tuple) or only[0] != 1 or only[2]:
+            break
+        row[symbol] = row[only[1]]
 
 
 def _reduction(rule: Any) -> tuple[int, str, str]:

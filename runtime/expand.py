@@ -14,7 +14,7 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.runtime.chart import diagonal
 from fgg.runtime.evaluate import operand_array, unique
-from fgg.runtime.solve import Solution
+from fgg.runtime.solution import Solution
 from fgg.runtime.system import Term
 
 Cell = tuple[str, tuple[int, ...]]

@@ -15,7 +15,8 @@ from fgg.grammar import Grammar
 from fgg.runtime.chart import diagonal
 from fgg.runtime.evaluate import term_value, unique
 from fgg.runtime.semirings.log import Log
-from fgg.runtime.solve import Solution, solve, solve_with_handles
+from fgg.runtime.solution import Solution
+from fgg.runtime.solve import solve, solve_with_handles
 from fgg.runtime.weights import bind
 
 TINY = 1e-200

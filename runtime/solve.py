@@ -6,8 +6,7 @@ those that do not depend on themselves, a linear solve or Newton's method for th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -19,11 +18,13 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Grammar
 from fgg.grounding import ground
-from fgg.runtime.blocks import structure, support
-from fgg.runtime.chart import Chart, Weights, diagonal
-from fgg.runtime.contract import contract
-from fgg.runtime.evaluate import embed, evaluate_level, operand_array, unique
+from fgg.runtime.blocks import Structure, structure
+from fgg.runtime.chart import Chart, Weights
+from fgg.runtime.evaluate import evaluate_level
 from fgg.runtime.finite import solve_exactly
+from fgg.runtime.handles import Handles
+from fgg.runtime.implicit import differentiable
+from fgg.runtime.infinity import infinite_from_below, spread_infinity
 from fgg.runtime.newton import NoConvergence, Outcome, least_solution
 from fgg.runtime.problem import Problem
 from fgg.runtime.semirings import SEMIRINGS, Semiring
@@ -32,106 +33,12 @@ from fgg.runtime.semirings.exact import Precise
 from fgg.runtime.semirings.log import Log
 from fgg.runtime.semirings.real import Real
 from fgg.runtime.semirings.torch_base import TensorSemiring
-from fgg.runtime.system import Component, System, Term
+from fgg.runtime.solution import Method, Solution
+from fgg.runtime.system import Component, System
 from fgg.runtime.weights import bind
 
 MAX_CELLS = 5000
 """The largest recursive component, in cells: its derivative is a square matrix of that size."""
-
-
-@dataclass(frozen=True)
-class Method:
-    """How a recursive component was solved, and how well."""
-
-    nonterminals: tuple[str, ...]
-    name: str
-    steps: int = 0
-    error: float = 0.0
-    critical: bool = False
-
-
-@dataclass
-class Solution:
-    """The values of a grammar's nonterminals.
-
-    Infinite values are kept apart: `chart` has zeros in their places and `infinite` says where.
-    """
-
-    grammar: Grammar
-    system: System
-    semiring: Semiring
-    weights: Weights
-    chart: Chart
-    infinite: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
-    methods: list[Method] = field(default_factory=list)
-    warnings: list[Diagnostic] = field(default_factory=list)
-    rounds: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-
-    def raw(self, name: str) -> Any:
-        """The value of a nonterminal in the semiring, infinite cells filled in."""
-        value = self.chart.get(name)
-        mask = self.infinite.get(name)
-        if mask is None or not mask.any():
-            return value
-        if isinstance(value, Tensor):
-            return torch.where(torch.as_tensor(mask), float("inf"), value)
-        return np.where(mask, np.inf, np.asarray(value, dtype=object))
-
-    @cached_property
-    def value(self) -> Any:
-        """The value of the start symbol in the semiring: log Z for `log`, Z for `real`."""
-        return self.raw(self.grammar.start.label)
-
-    @property
-    def log_z(self) -> Any:
-        """log Z, entry by entry if the start symbol has external nodes (`log` and `real`)."""
-        if isinstance(self.semiring, Log):
-            return self.value
-        assert isinstance(self.semiring, Real)
-        return torch.log(self.value)
-
-    @property
-    def critical(self) -> bool:
-        """Whether a recursion is critical, so that gradients are infinite."""
-        return any(method.critical for method in self.methods)
-
-
-class Handles:
-    """Zeros added to the logarithms of terms and cells: the gradients in them are counts."""
-
-    def __init__(self, grammar: Grammar) -> None:
-        self.number = {rule.name: i for i, rule in enumerate(grammar.rules)}
-        self.rules = torch.zeros(len(grammar.rules), dtype=torch.float64, requires_grad=True)
-        self.cells: list[tuple[tuple[str, ...], Tensor]] = []
-        self.cuts: dict[str, tuple[int, tuple[int, ...]]] = {}
-
-    def counts(self, gradients: Sequence[Tensor]) -> dict[str, Tensor]:
-        """The gradients in the cells' zeros, by nonterminal."""
-        found: dict[str, Tensor] = {}
-        for (names, _), gradient in zip(self.cells, gradients, strict=True):
-            for row, name in enumerate(names):
-                if name in self.cuts:
-                    start, shape = self.cuts[name]
-                    size = int(np.prod(shape, dtype=int))
-                    found[name] = gradient[start : start + size].reshape(shape)
-                else:
-                    found[name] = gradient[row]
-        return found
-
-    def adjust(self, terms: Sequence[Term], values: Tensor) -> Tensor:
-        """The logarithms of terms, one a row, with their zeros added."""
-        rows = torch.as_tensor([self.number[term.rule.name] for term in terms])
-        return values + self.rules[rows].reshape(-1, *(1,) * (values.ndim - 1))
-
-    def scale(self, term: Term) -> Tensor:
-        """A one to multiply a term with."""
-        return self.rules[self.number[term.rule.name]].exp()
-
-    def new_cells(self, names: Sequence[str], shape: Sequence[int]) -> Tensor:
-        """Zeros for the cells of some nonterminals, one a row."""
-        zeros = torch.zeros(tuple(shape), dtype=torch.float64, requires_grad=True)
-        self.cells.append((tuple(names), zeros))
-        return zeros
 
 
 def solve_with_handles(
@@ -202,7 +109,7 @@ class _Solver:
                         block = block + self.handles.new_cells(names, block.shape)
                     solution.chart.add(names, block)
                 if solution.infinite:
-                    self.spread_infinity(level.plain)
+                    spread_infinity(solution, level.plain)
             for component in level.components:
                 if component.recursive:
                     self.recursive(component)
@@ -230,7 +137,7 @@ class _Solver:
                 ]
             )
         shape = structure(problem)
-        from_outside = self.infinite_from_outside(problem)
+        from_outside = infinite_from_below(solution, problem)
         if isinstance(self.semiring, TensorSemiring):
             x, infinite = self.real(problem, shape)
         else:
@@ -250,7 +157,7 @@ class _Solver:
             if mask.any():
                 solution.infinite[name] = mask
 
-    def real(self, problem: Problem, shape: Any) -> tuple[Tensor, NDArray[np.bool_]]:
+    def real(self, problem: Problem, shape: Structure) -> tuple[Tensor, NDArray[np.bool_]]:
         """Solve over the reals; the result carries gradients if the weights do."""
         assert isinstance(self.semiring, TensorSemiring)
         real = Real(self.semiring.dtype, self.semiring.device)
@@ -281,7 +188,7 @@ class _Solver:
                 [Diagnostic(code="F418", message=f"the recursion through {names} did not converge")]
             ) from None
         self.note(problem, outcome)
-        x = self.differentiable(smooth, shape, outcome)
+        x = differentiable(smooth, shape, outcome, self.handles)
         if isinstance(self.semiring, Log):
             x = self.semiring.convert(x)
         return x, outcome.infinite
@@ -315,128 +222,3 @@ class _Solver:
                     )
                 )
                 return
-
-    def differentiable(self, problem: Problem, shape: Any, outcome: Outcome) -> Tensor:
-        """The solution as a function of the weights.
-
-        A Newton step from the solution has the derivative of the implicit function, and two
-        steps have its second and third derivatives as well.
-        """
-        x = torch.as_tensor(outcome.x, dtype=torch.float64)
-        finite = np.flatnonzero(shape.active & ~outcome.infinite)
-        needs = [
-            problem.weights.real[o.label]
-            for t in problem.terms
-            for o in t.operands
-            if not o.nonterminal
-        ]
-        needs += problem.chart.blocks
-        zeros = None
-        if self.handles is not None:
-            needs.append(self.handles.rules)
-            zeros = torch.zeros(problem.size, dtype=torch.float64, requires_grad=True)
-            for name in problem.names:
-                start = problem.offsets[name]
-                # one vector for the component; `cells_of` cuts it up again
-                self.handles.cells.append(((name,), zeros))
-                self.handles.cuts[name] = (start, self.solution.system.shapes[name])
-        if not len(finite) or not any(isinstance(w, Tensor) and w.requires_grad for w in needs):
-            return x
-        if outcome.critical:
-            raise GrammarError(
-                [
-                    Diagnostic(
-                        code="F423",
-                        message="the recursion is critical, so the gradient is infinite",
-                    )
-                ]
-            )
-        inverse = np.full(problem.size, -1, dtype=np.intp)
-        inverse[finite] = np.arange(len(finite))
-        index = torch.as_tensor(finite)
-        identity = torch.eye(len(finite), dtype=torch.float64)
-        for _ in range(2):
-            factor = torch.ones(problem.size, dtype=torch.float64) if zeros is None else zeros.exp()
-            matrix = torch.zeros_like(identity)
-            for rows, columns, values in problem.derivative(x):
-                keep = np.flatnonzero((inverse[rows] >= 0) & (inverse[columns] >= 0))
-                places = (
-                    torch.as_tensor(inverse[rows[keep]]),
-                    torch.as_tensor(inverse[columns[keep]]),
-                )
-                entries = (values * factor[torch.as_tensor(rows)])[torch.as_tensor(keep)]
-                matrix = matrix.index_put(places, entries, accumulate=True)
-            change = (problem.apply(x) * factor)[index] - x[index]
-            step = torch.linalg.solve(identity - matrix, change)
-            x = x.index_add(0, index, step)
-        return x
-
-    def infinite_from_outside(self, problem: Problem) -> NDArray[np.bool_] | None:
-        """The cells of a component that are infinite because of what they use from below."""
-        if not self.solution.infinite:
-            return None
-        mask = np.zeros(problem.size, dtype=bool)
-        active = support(problem, self.solution.infinite)
-        present = {n: problem.slice(active, n) for n in problem.names}
-        while True:
-            following = mask.copy()
-            for name in problem.names:
-                start = problem.offsets[name]
-                parts = {n: problem.slice(mask, n) for n in problem.names}
-                found = self.infinite_mask(name, parts, present).reshape(-1)
-                following[start : start + len(found)] |= found
-            if bool((following == mask).all()):
-                return mask
-            mask = following
-
-    def spread_infinity(self, names: tuple[str, ...]) -> None:
-        """Find the cells that use an infinite one, everything else in their term not being zero."""
-        for name in names:
-            mask = self.infinite_mask(name, {}, {})
-            if mask.any():
-                self.solution.infinite[name] = mask
-
-    def infinite_mask(
-        self,
-        name: str,
-        inner: Mapping[str, NDArray[np.bool_]],
-        present: Mapping[str, NDArray[np.bool_]],
-    ) -> NDArray[np.bool_]:
-        """Where a nonterminal is infinite, given where those of its component are not zero."""
-        solution, boolean = self.solution, Boolean()
-        shape = solution.system.shapes[name]
-        total = np.zeros(shape, dtype=bool)
-        shadow = Weights(
-            self.grammar,
-            boolean,
-            {
-                n: self.semiring.nonzero(solution.weights.converted(n))
-                for n in solution.weights.real
-            },
-        )
-
-        def infinite(label: str) -> NDArray[np.bool_]:
-            if label in inner:
-                return inner[label]
-            empty = np.zeros(solution.system.shapes[label], dtype=bool)
-            return solution.infinite.get(label, empty)
-
-        def nonzero(label: str) -> NDArray[np.bool_]:
-            if label in present:
-                return present[label]
-            return self.semiring.nonzero(solution.chart.get(label)) | infinite(label)
-
-        for term in solution.system.terms_of[name]:
-            for position, operand in enumerate(term.operands):
-                if not operand.nonterminal or not infinite(operand.label).any():
-                    continue
-                operands = [
-                    diagonal(
-                        operand_array(shadow, term, o, infinite if i == position else nonzero),
-                        o.letters,
-                    )
-                    for i, o in enumerate(term.operands)
-                ]
-                value = contract(boolean, operands, unique(term.out), dict(enumerate(term.sizes)))
-                total |= embed(boolean, value[None], term.out, shape)[0]
-        return total

@@ -16,7 +16,8 @@ from fgg.runtime.build import build, finish
 from fgg.runtime.derivation import Derivation
 from fgg.runtime.expand import Cell, Expander, start_cells
 from fgg.runtime.parts import join_parts, small_fragments
-from fgg.runtime.solve import Solution, solve
+from fgg.runtime.solution import Solution
+from fgg.runtime.solve import solve
 from fgg.runtime.system import Term
 from fgg.runtime.weights import bind
 

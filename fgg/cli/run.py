@@ -14,7 +14,7 @@ from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
     from fgg.runtime.derivation import Derivation
-    from fgg.runtime.solve import Solution
+    from fgg.runtime.solution import Solution
 
 SEMIRINGS = ("log", "real", "max", "boolean", "counting", "gf", "exact")
 
