@@ -13,7 +13,7 @@ from fgg.compiler.syntax_table import surface
 from fgg.diagnostics import Report
 from fgg.spans import Span
 
-MAX_CHARACTERS = 2 * 1024 * 1024
+MAX_CHARACTERS = 4 * 1024 * 1024
 MAX_TOKENS = 1_000_000
 MAX_NESTING = 100
 MAX_SYNTAX_ERRORS = 20

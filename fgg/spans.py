@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
+
+_LINE_BREAK = re.compile(r"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +31,7 @@ class Source:
 
     @cached_property
     def _line_starts(self) -> list[int]:
-        starts = [0]
-        starts.extend(i + 1 for i, char in enumerate(self.text) if char == "\n")
-        return starts
+        return [0, *(match.end() for match in _LINE_BREAK.finditer(self.text))]
 
     def position(self, offset: int) -> tuple[int, int]:
         """The line and column, both counted from 1, of a character offset."""
@@ -41,5 +42,6 @@ class Source:
     def line(self, number: int) -> str:
         """The text of a line (counted from 1), without its line break."""
         start = self._line_starts[number - 1]
-        end = self.text.find("\n", start)
-        return self.text[start : end if end >= 0 else len(self.text)].rstrip("\r")
+        following = number < len(self._line_starts)
+        end = self._line_starts[number] if following else len(self.text)
+        return self.text[start:end].rstrip("\r\n")
