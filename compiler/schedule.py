@@ -22,7 +22,7 @@ from fgg.domains import size_values
 from fgg.grammar import Edge, Grammar, Rule
 from fgg.index import Expr
 from fgg.linear import Row, TooManyRows, implies, is_feasible, project
-from fgg.ranges import Region, regions, row, rule_rows
+from fgg.ranges import Region, affine, regions, row, rule_rows
 
 _LEVEL = "\0level"
 
@@ -251,7 +251,8 @@ class _Levels:
         ends = ((call.rule.lhs, call.rule.indices, 1), (call.edge.label, call.edge.indices, -1))
         for name, indices, sign in ends:
             for index, expr in zip(self.grammar.nonterminal[name].indices, indices, strict=True):
-                found.append(((name, index), _affine(expr * sign, self.sizes)))
+                coefficients, constant = affine(expr * sign, self.sizes)
+                found.append(((name, index), Row(tuple(sorted(coefficients.items())), constant)))
             found.append(((name, ""), Row((), sign)))
         return found
 
@@ -292,24 +293,6 @@ class _Levels:
         last = highs.pop() if len(highs) == 1 else None
         unknown = Expr.of("?")
         return None if first == unknown else first, None if last == unknown else last
-
-
-def _affine(expr: Expr, sizes: Mapping[str, int]) -> Row:
-    """An affine expression as a row, coefficients as they are."""
-    coefficients: dict[str, int] = {}
-    constant = 0
-    for monomial, coefficient in expr.terms:
-        name = None
-        for atom in monomial:
-            if isinstance(atom, str) and atom in sizes:
-                coefficient *= sizes[atom]
-            else:
-                name = str(atom)
-        if name is None:
-            constant += coefficient
-        else:
-            coefficients[name] = coefficients.get(name, 0) + coefficient
-    return Row(tuple(sorted(coefficients.items())), constant)
 
 
 def _bound(found: Row, sign: int) -> Expr:

@@ -22,8 +22,11 @@ NARROWINGS = 2
 _TARGET = "\0target"
 
 
-def row(expr: Expr, sizes: Mapping[str, int]) -> Row:
-    """The inequality `expr >= 0`, with sizes put in; a look-up is a variable of its own."""
+def affine(expr: Expr, sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    """The coefficients and the constant of an affine expression, with sizes put in.
+
+    A look-up is a variable of its own.
+    """
     coefficients: dict[str, int] = {}
     constant = 0
     for monomial, coefficient in expr.terms:
@@ -37,7 +40,12 @@ def row(expr: Expr, sizes: Mapping[str, int]) -> Row:
             constant += coefficient
         else:
             coefficients[name] = coefficients.get(name, 0) + coefficient
-    return Row.make(coefficients, constant)
+    return coefficients, constant
+
+
+def row(expr: Expr, sizes: Mapping[str, int]) -> Row:
+    """The inequality `expr >= 0`, with sizes put in."""
+    return Row.make(*affine(expr, sizes))
 
 
 def condition_rows(conditions: Iterable[Condition], sizes: Mapping[str, int]) -> list[Row]:

@@ -20,7 +20,7 @@ class Weights:
         self.semiring = semiring
         self.real = real
         self._converted: dict[str, Any] = {}
-        self._spread: dict[tuple[str, tuple[tuple[str, ...], ...], Letters], Any] = {}
+        self._spread: dict[tuple[str, tuple[tuple[str, ...], ...], tuple[str, ...]], Any] = {}
 
     def converted(self, label: str) -> Any:
         """A factor's weights as semiring values."""
@@ -28,18 +28,18 @@ class Weights:
             self._converted[label] = self.semiring.convert(self.real[label])
         return self._converted[label]
 
-    def get(self, label: str, paths: tuple[tuple[str, ...], ...], nodes: Sequence[str]) -> Any:
+    def get(self, label: str, paths: tuple[tuple[str, ...], ...], domains: Sequence[str]) -> Any:
         """A factor's weights over the whole domains of the nodes it touches.
 
-        `paths` say which part of each node the factor touches, `nodes` give their domains.
+        `paths` say which part of each node the factor touches, `domains` what the nodes have.
         """
         array = self.converted(label)
         if not any(paths):
             return array
-        key = (label, paths, tuple(nodes))
-        if key not in self._spread:  # type: ignore[comparison-overlap]
-            self._spread[key] = spread(self.grammar, self.semiring, array, paths, nodes)  # type: ignore[index]
-        return self._spread[key]  # type: ignore[index]
+        key = (label, paths, tuple(domains))
+        if key not in self._spread:
+            self._spread[key] = spread(self.grammar, self.semiring, array, paths, domains)
+        return self._spread[key]
 
 
 def spread(

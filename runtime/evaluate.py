@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fgg.runtime.chart import Chart, Weights, diagonal
+from fgg.runtime.chart import Chart, Weights, diagonal, spread
 from fgg.runtime.contract import contract
 from fgg.runtime.semirings import Letters, Semiring
 from fgg.runtime.system import BATCH, Operand, System, Term
@@ -32,8 +32,6 @@ def operand_array(weights: Weights, term: Term, operand: Operand, look_up: Looku
         return factor_array(weights, term, operand)
     array = look_up(operand.label)
     if any(operand.paths):
-        from fgg.runtime.chart import spread
-
         nodes = [term.rule.rhs.nodes[a].domain for a in operand.letters]
         array = spread(weights.grammar, weights.semiring, array, operand.paths, nodes)
     return array

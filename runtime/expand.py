@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.domains import select
 from fgg.runtime.chart import diagonal
-from fgg.runtime.evaluate import operand_array, unique
+from fgg.runtime.evaluate import operand_array
 from fgg.runtime.solution import Solution
 from fgg.runtime.system import Term
 
@@ -107,8 +108,6 @@ class Expander:
 
     def children(self, term: Term, values: dict[int, int]) -> list[Cell]:
         """The cells of a term's nonterminal edges under an assignment."""
-        from fgg.domains import select
-
         found = []
         for operand in term.operands:
             if not operand.nonterminal:
@@ -149,6 +148,3 @@ def start_cells(solution: Solution) -> Sequence[Cell]:
     """The cells of the start symbol."""
     name = solution.grammar.start.label
     return [(name, tuple(map(int, index))) for index in np.ndindex(solution.system.shapes[name])]
-
-
-__all__ = ["Cell", "Choices", "Expander", "start_cells", "unique"]
