@@ -34,7 +34,7 @@ from fgg.runtime.semirings.log import Log
 from fgg.runtime.semirings.real import Real
 from fgg.runtime.semirings.torch_base import TensorSemiring
 from fgg.runtime.solution import Method, Solution
-from fgg.runtime.system import Component, System
+from fgg.runtime.system import Component, system_of
 from fgg.runtime.weights import bind
 
 MAX_CELLS = 5000
@@ -87,7 +87,7 @@ class _Solver:
         for name, given in supplied.items():
             if isinstance(given, Tensor) and isinstance(semiring, TensorSemiring):
                 real[name] = given
-        system = System(grammar)
+        system = system_of(grammar)
         self.solution = Solution(
             grammar, system, semiring, Weights(grammar, semiring, real), Chart(semiring)
         )

@@ -14,6 +14,7 @@ from math import prod
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.domains import domain_size
 from fgg.grammar import Grammar, Rule
+from fgg.memo import per_grammar
 from fgg.runtime.semirings import Letters
 
 BATCH = -1
@@ -122,6 +123,12 @@ class System:
     def cells(self, name: str) -> int:
         """The number of entries of a nonterminal's value."""
         return prod(self.shapes[name])
+
+
+@per_grammar
+def system_of(grammar: Grammar) -> System:
+    """The system of a grammar, made once."""
+    return System(grammar)
 
 
 def _term(grammar: Grammar, rule: Rule, extents: Mapping[str, int]) -> Term:

@@ -18,6 +18,7 @@ from fgg.check_values import load_array
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.domains import domain_size, size_values
 from fgg.grammar import Factor, Grammar
+from fgg.memo import per_grammar
 from fgg.runtime.exact_linear import Singular, solve_fractions
 from fgg.values import Call, Constant, Eye, Load, Sparse, Table, Uniform, Word, exact
 
@@ -150,6 +151,8 @@ class _Binder:
         if isinstance(value, Constant):
             array[...] = number(value.number)
         elif isinstance(value, Table):
+            if not self.exactly:
+                return table_array(self.grammar, factor.name)
             flat = np.array(_flatten(value.entries, len(shape)), dtype=object)
             array[...] = np.frompyfunc(number, 1, 1)(flat).reshape(shape)
         elif isinstance(value, Sparse):
@@ -215,6 +218,14 @@ class _Binder:
                 "which has several",
             )
             self.found[factor.name] = self.zeros(self.shape(factor))
+
+
+@per_grammar
+def table_array(grammar: Grammar, name: str) -> Array:
+    """The entries of a factor's table as floats, converted once a grammar; not to be changed."""
+    value = grammar.factor[name].value
+    assert isinstance(value, Table)
+    return np.array(value.entries, dtype=float)
 
 
 def stationary(transition: Array) -> Array:
