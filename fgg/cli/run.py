@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fgg.cli import Usage
 from fgg.cli.output import print_diagnostics, print_json
 from fgg.cli.target import add_file, add_selection, load_target, need_grammar, select
 from fgg.diagnostics import as_json
@@ -34,10 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sample", type=_count, metavar="K", help="K draws of derivations")
 
 
+MAX_DERIVATIONS = 10_000
+"""More than anybody reads; the Python functions have no such limit."""
+
+
 def _count(text: str) -> int:
     number = int(text)
-    if not 1 <= number <= 1_000_000:
-        raise ValueError
+    if not 1 <= number <= MAX_DERIVATIONS:
+        raise argparse.ArgumentTypeError(f"a number from 1 to {MAX_DERIVATIONS:,} is expected")
     return number
 
 
@@ -95,6 +100,8 @@ def _draw(derivations: Mapping[str, list[Derivation]], path: str) -> None:
     from fgg.diagnostics import Diagnostic, GrammarError
     from fgg.draw import TooLarge
 
+    if Path(path).suffix != ".svg":
+        raise Usage(f"`--draw {path}`: derivations are drawn as .svg")
     try:
         text = derivations["viterbi"][0].to_svg()
     except TooLarge as error:
