@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.runtime.blocks import Structure
 from fgg.runtime.handles import Handles
-from fgg.runtime.newton import Outcome
+from fgg.runtime.newton import Outcome, block_matrix, radius
 from fgg.runtime.problem import Problem
 
 
@@ -22,7 +23,7 @@ def differentiable(
     steps have its second and third derivatives as well.
     """
     x = torch.as_tensor(outcome.x, dtype=torch.float64)
-    finite = np.flatnonzero(shape.active & ~outcome.infinite)
+    finite = np.flatnonzero(_moving(problem, shape, outcome))
     needs = [
         problem.weights.real[o.label]
         for t in problem.terms
@@ -69,3 +70,18 @@ def differentiable(
         step = torch.linalg.solve(identity - matrix, change)
         x = x.index_add(0, index, step)
     return x
+
+
+def _moving(problem: Problem, shape: Structure, outcome: Outcome) -> NDArray[np.bool_]:
+    """The finite cells, also those that are zero: a weight of 0 may be about to grow.
+
+    Cells that are zero only because nothing feeds a recursion that would blow up are left out:
+    their derivative is infinite.
+    """
+    finite = ~outcome.infinite
+    resting = np.flatnonzero(finite & ~shape.active)
+    if not len(resting):
+        return finite
+    with torch.no_grad():
+        matrix = block_matrix(problem, torch.as_tensor(outcome.x, dtype=torch.float64), resting)
+    return finite if radius(matrix) < 1 - 1e-12 else finite & shape.active

@@ -78,14 +78,14 @@ def _apply(problem: Problem, x: NDArray[np.float64]) -> NDArray[np.float64]:
     return result
 
 
-def _matrix(problem: Problem, x: Any, cells: NDArray[np.intp]) -> NDArray[np.float64]:
+def block_matrix(problem: Problem, x: Any, cells: NDArray[np.intp]) -> NDArray[np.float64]:
     """The block of dF/dx for some cells."""
     inverse = np.full(problem.size, -1, dtype=np.intp)
     inverse[cells] = np.arange(len(cells))
     matrix = np.zeros((len(cells), len(cells)))
     for rows, columns, values in problem.derivative(x):
         keep = (inverse[rows] >= 0) & (inverse[columns] >= 0)
-        flat = values.cpu().numpy()[keep]
+        flat = values.detach().cpu().numpy()[keep]
         np.add.at(matrix, (inverse[rows[keep]], inverse[columns[keep]]), flat)
     return matrix
 
@@ -111,7 +111,7 @@ def _solve_block(problem: Problem, block: Block, out: Outcome, precisely: Precis
     x = out.x
     for step in range(1, MAX_STEPS + 1):
         values = _apply(problem, x)[cells]
-        matrix = _matrix(problem, problem.semiring.convert(x), cells)
+        matrix = block_matrix(problem, problem.semiring.convert(x), cells)
         if not np.isfinite(values).all() or not np.isfinite(matrix).all():
             return False
         rho = radius(matrix)

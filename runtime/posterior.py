@@ -60,6 +60,8 @@ def gradients(
 
 
 def _grad(value: Tensor, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    if not value.requires_grad:  # nothing depends on any weight
+        return {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
     found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
     return {
         name: torch.zeros_like(leaf) if grad is None else grad

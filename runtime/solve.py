@@ -113,13 +113,34 @@ class _Solver:
             for component in level.components:
                 if component.recursive:
                     self.recursive(component)
-        if solution.infinite.get(self.grammar.start.label) is not None:
+        self.warn_of_range()
+        return solution
+
+    def warn_of_range(self) -> None:
+        """Warn where the value is infinite, or has left the range of real numbers."""
+        solution, name = self.solution, self.grammar.start.label
+        if solution.infinite.get(name) is not None:
+            message = "the sum over derivations diverges: the value is inf"
+            if self.semiring.name == "max":
+                message = "a cycle of rules has a weight of more than 1: no derivation is the best"
+            solution.warnings.append(Diagnostic(code="F432", message=message))
+        if not isinstance(self.semiring, Real):
+            return
+        value = solution.chart.get(name).detach()
+        large = bool(torch.isinf(value).any())
+        if large or (bool((value == 0).any()) and self.underflows(value)):
             solution.warnings.append(
                 Diagnostic(
-                    code="F432", message="the sum over derivations diverges: the value is inf"
+                    code="F433",
+                    message=f"a value is too {'large' if large else 'small'} for a real number",
+                    help="use the semiring `log`",
                 )
             )
-        return solution
+
+    def underflows(self, value: Tensor) -> bool:
+        """Whether the value is 0 where there are derivations of other weights."""
+        logs = solve(self.grammar, "log", weights=self.supplied, seed=self.seed).value.detach()
+        return bool((torch.isfinite(logs) & (value == 0)).any())
 
     def recursive(self, component: Component) -> None:
         """Solve a component whose nonterminals depend on themselves."""
@@ -169,6 +190,9 @@ class _Solver:
         weights = Weights(self.grammar, real, self.solution.weights.real)
         scale = self.handles.scale if self.handles is not None else None
         smooth = Problem(self.solution.system, problem.component, weights, chart, scale)
+        # Arrays made without gradients must not be found again where gradients are wanted.
+        still = Weights(self.grammar, real, self.solution.weights.real)
+        steady = Problem(self.solution.system, problem.component, still, chart, scale)
         self.warn_of_underflow(problem, wanted)
 
         def precisely(semiring: Precise) -> Problem:
@@ -181,7 +205,7 @@ class _Solver:
 
         try:
             with torch.no_grad():
-                outcome = least_solution(smooth, shape, precisely)
+                outcome = least_solution(steady, shape, precisely)
         except NoConvergence:
             names = ", ".join(f"`{name}`" for name in problem.names[:4])
             raise GrammarError(

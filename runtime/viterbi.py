@@ -91,7 +91,9 @@ def k_best(
     seed: int | None = None,
 ) -> list[Derivation]:
     """The derivations of greatest weight, at most so many, best first; exact under ties."""
-    found = []
+    found: list[Derivation] = []
+    if count_ < 1:
+        return found
     for derivation in enumerate_best(grammar, weights=weights, seed=seed):
         found.append(derivation)
         if len(found) == count_:

@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         from fgg.runtime.posterior import gradients
 
         report["grad"] = {
-            name: grad.tolist()
+            name: number(grad)
             for name, grad in gradients(finite, of="z", weights=weights, seed=seed).items()
         }
     if arguments.marginals:
@@ -124,7 +124,7 @@ def _params(path: str) -> dict[str, Any]:
     except FileNotFoundError:
         problem = f"there is no file `{path}`"
     except Exception:
-        problem = f"`{path}` is not a safetensors file"
+        problem = f"`{path}` is not a safetensors file of float32 or float64 numbers"
     raise GrammarError([Diagnostic(code="F401", message=problem)])
 
 
