@@ -268,6 +268,9 @@ class _Parse:
                 if self.failures < MAX_SYNTAX_ERRORS:
                     unclosed_query(self.failure(end, set()), self.report)
                 self.close_query()
-            done = self.automaton.feed("$END", end)
-            assert done
+            if not self.automaton.feed("$END", end):
+                # Nothing but the beginning is sure to end here: give up what was read.
+                if not self.report.has_errors:
+                    self.describe(self.failure(end, self.automaton.accepts()))
+                return ()
         return cast(tuple[Statement, ...], self.automaton.values[-2])

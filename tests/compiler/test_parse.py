@@ -346,3 +346,11 @@ def test_no_sequence_of_tokens_raises(words: list[str]) -> None:
         assert 0 <= diagnostic.span.start <= diagnostic.span.end <= len(text)
         for leaked in ("LPAR", "RPAR", "$END", "Token", "Unexpected", "NAME", "LBRACE", "SQB"):
             assert leaked not in diagnostic.message + diagnostic.help + diagnostic.label
+
+
+@pytest.mark.parametrize(
+    "text", ["query t(w:W[n]){->}->", "domain D = -1 factor f(D) = {0: 0}", "query q {}}{ ->"]
+)
+def test_texts_that_once_broke_the_reader_are_errors(text: str) -> None:
+    grammar, diagnostics, _ = load_text(text)
+    assert grammar is None and any(d.is_error for d in diagnostics)
