@@ -124,7 +124,7 @@ class Numbers(Sequence[str]):
     """The names `0`, `1`, … of a sized domain, made when they are asked for."""
 
     def __init__(self, size: int) -> None:
-        self.size = max(size, 0)  # a wrong size has been reported
+        self.size = min(max(size, 0), MAX_SIZE)  # a wrong size has been reported
 
     def __len__(self) -> int:
         return self.size
@@ -152,7 +152,7 @@ class NumberIndex(Mapping[str, int]):
     """The positions of the names `0`, `1`, … of a sized domain."""
 
     def __init__(self, size: int) -> None:
-        self.size = max(size, 0)  # a wrong size has been reported
+        self.size = min(max(size, 0), MAX_SIZE)  # a wrong size has been reported
 
     def __len__(self) -> int:
         return self.size

@@ -349,7 +349,13 @@ def test_no_sequence_of_tokens_raises(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["query t(w:W[n]){->}->", "domain D = -1 factor f(D) = {0: 0}", "query q {}}{ ->"]
+    "text",
+    [
+        "query t(w:W[n]){->}->",
+        "query q {}}{ ->",
+        "domain D = -1 factor f(D) = {0: 0}",
+        "domain D = 9999999999999999999 factor f(D) = {0: 0}",
+    ],
 )
 def test_texts_that_once_broke_the_reader_are_errors(text: str) -> None:
     grammar, diagnostics, _ = load_text(text)
