@@ -57,16 +57,14 @@ class Problem:
         parts = {name: self.slice(x, name) for name in self.names}
         return lambda name: parts[name] if name in parts else self.chart.get(name)
 
-    def apply(self, x: Any, *, constant_only: bool = False) -> Any:
-        """F(x); with `constant_only` the terms that do not depend on x."""
+    def apply(self, x: Any) -> Any:
+        """F(x)."""
         look_up = self.look_up(x)
         vectors = []
         for name in self.names:
             shape = self.system.shapes[name]
             parts = []
             for term in self.system.terms_of[name]:
-                if constant_only and self.inner(term):
-                    continue
                 value = term_value(self.weights, term, look_up)
                 if self.scale is not None:
                     value = value * self.scale(term)
