@@ -171,16 +171,6 @@ class _Inference:
                 for edge in rule.rhs.edges:
                     self.join(edge, rows, widen=False)
 
-    def templates(self, name: str) -> list[Expr]:
-        """The differences that are bounded: index - index, index - length, index, negated."""
-        indices = [Expr.of(i) for i in self.grammar.nonterminal[name].indices]
-        others = [Expr()] + [Expr.of(n) for n in sorted(lengths(self.grammar))]
-        found: list[Expr] = []
-        for position, index in enumerate(indices):
-            for other in others + indices[:position]:
-                found += [index - other, other - index]
-        return found
-
     def join(self, edge: Edge, rows: list[Row], *, widen: bool) -> bool:
         """Enlarge a family's range by a reference to it; whether it grew."""
         if edge.label not in self.open_names:
@@ -190,10 +180,10 @@ class _Inference:
         first = edge.label not in self.bounds
         bounds = self.bounds.setdefault(edge.label, {})
         changed = first
-        for template in self.templates(edge.label):
+        for template in templates(self.grammar, edge.label):
             if not first and template not in bounds:
                 continue  # already unbounded
-            least = self.least(template.substitute(values), rows)
+            least = least_value(template.substitute(values), rows, self.sizes)
             known = bounds.get(template)
             if first:
                 if least is not None:
@@ -209,12 +199,24 @@ class _Inference:
             self.regions[edge.label] = Region(family.indices, conditions, declared=False)
         return changed
 
-    def least(self, expr: Expr, rows: list[Row]) -> int | None:
-        """The least value of an expression under a system, or None if it has none."""
-        target = Expr.of(_TARGET) - expr
-        try:
-            system = project([*rows, row(target, self.sizes), row(-target, self.sizes)], {_TARGET})
-        except TooManyRows:
-            return None
-        lower = [-r.constant for r in system if r.coefficient(_TARGET) > 0]
-        return max(lower, default=None)
+
+def templates(grammar: Grammar, name: str) -> list[Expr]:
+    """The differences that ranges bound: index - index, index - length, index, negated."""
+    indices = [Expr.of(i) for i in grammar.nonterminal[name].indices]
+    others = [Expr()] + [Expr.of(n) for n in sorted(lengths(grammar))]
+    found: list[Expr] = []
+    for position, index in enumerate(indices):
+        for other in others + indices[:position]:
+            found += [index - other, other - index]
+    return found
+
+
+def least_value(expr: Expr, rows: Sequence[Row], sizes: Mapping[str, int]) -> int | None:
+    """The least value of an expression under a system, or None if it has none."""
+    target = Expr.of(_TARGET) - expr
+    try:
+        system = project([*rows, row(target, sizes), row(-target, sizes)], {_TARGET})
+    except TooManyRows:
+        return None
+    lower = [-r.constant for r in system if r.coefficient(_TARGET) > 0]
+    return max(lower, default=None)

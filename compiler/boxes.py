@@ -1,0 +1,386 @@
+"""Boxes: the index points of a rule on one level, as ranges of loop variables.
+
+The head's indices are fixed by the level up to *positions*; what is left of the body's variables
+are *splits*. Each gets a range that depends on the level and the lengths only, if need be after a
+shift (`k = i + 1 + s`), so that body references are strided views. What a box does not say
+becomes a mask, unless a part of the rule is zero there anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+
+from fgg.compiler.contraction import rank_of
+from fgg.index import Expr
+from fgg.linear import Row, implies, project
+from fgg.plan import HIGH, LEVEL, LOW, Bound, Loop, Mask
+
+MAX_SHIFTS = 48
+PRIME = "'"
+
+
+def expr_of(row: Row) -> Expr:
+    """The affine form of a row."""
+    total = Expr.of(row.constant)
+    for name, coefficient in row.coefficients:
+        total = total + Expr.of(name) * coefficient
+    return total
+
+
+def row_of(expr: Expr) -> Row:
+    """The inequality `expr >= 0`; a look-up is a variable of its own."""
+    coefficients: dict[str, int] = {}
+    constant = 0
+    for monomial, coefficient in expr.terms:
+        if not monomial:
+            constant += coefficient
+        else:
+            (atom,) = monomial
+            coefficients[str(atom)] = coefficients.get(str(atom), 0) + coefficient
+    return Row.make(coefficients, constant)
+
+
+def coefficient_of(expr: Expr, name: str) -> int:
+    """The coefficient of a variable in an affine form."""
+    return next((c for monomial, c in expr.terms if monomial == (name,)), 0)
+
+
+def loosen(expr: Expr, lengths: Iterable[str], *, up: bool) -> Expr:
+    """The greatest (or least) value of a form over the lengths of a batch."""
+    values = {
+        name: Expr.of(name + (HIGH if (coefficient_of(expr, name) > 0) == up else LOW))
+        for name in lengths
+        if coefficient_of(expr, name)
+    }
+    return expr.substitute(values)
+
+
+def bounds(rows: Sequence[Row], name: str, lengths: Sequence[str]) -> tuple[Bound, Bound]:
+    """The ends of a variable, as forms of the level and the lengths of a batch."""
+    system = project(rows, {name, LEVEL, *lengths})
+    low: list[tuple[Expr, int]] = []
+    high: list[tuple[Expr, int]] = []
+    for found in system:
+        c = found.coefficient(name)
+        rest = expr_of(Row(tuple(p for p in found.coefficients if p[0] != name), found.constant))
+        if c > 0:
+            low.append((loosen(-rest, lengths, up=False), c))
+        elif c < 0:
+            high.append((loosen(rest, lengths, up=True), -c))
+    return Bound(tuple(dict.fromkeys(low))), Bound(tuple(dict.fromkeys(high)))
+
+
+def box_rows(loop: Loop) -> list[Row]:
+    """The inequalities that a loop's range stands for."""
+    variable = Expr.of(loop.name)
+    found = [row_of(variable * d - e) for e, d in loop.low.terms]
+    return found + [row_of(e - variable * d) for e, d in loop.high.terms]
+
+
+def batch_rows(lengths: Iterable[str]) -> list[Row]:
+    """An item's lengths lie between the least and the greatest of the batch."""
+    found: list[Row] = []
+    for name in lengths:
+        low, own, high = Expr.of(name + LOW), Expr.of(name), Expr.of(name + HIGH)
+        found += [row_of(low), row_of(own - low), row_of(high - own)]
+    return found
+
+
+def uniform(rows: Iterable[Row], lengths: Iterable[str]) -> list[Row]:
+    """A system for a batch whose items all have the same lengths."""
+    same = {name + end: Expr.of(name) for name in lengths for end in (LOW, HIGH)}
+    return [row_of(expr_of(r).substitute(same)) for r in rows]
+
+
+@dataclass(frozen=True)
+class Box:
+    """Loops over the index points of a rule, and what its variables are in terms of them."""
+
+    positions: tuple[Loop, ...]
+    splits: tuple[Loop, ...]
+    values: Mapping[str, Expr]
+    guards: tuple[Expr, ...]
+    masks: tuple[Mask, ...]
+    system: tuple[Row, ...]
+    loose: int
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """All loops, positions first."""
+        return self.positions + self.splits
+
+
+class Unbounded(Exception):
+    """A variable of a rule has no bounds."""
+
+
+def irredundant(rows: Iterable[Row]) -> list[Row]:
+    """The rows without those that the others imply."""
+    kept = list(dict.fromkeys(r for r in rows if r.coefficients or r.constant < 0))
+    for candidate in list(kept):
+        others = [r for r in kept if r != candidate]
+        if implies(others, candidate):
+            kept = others
+    return kept
+
+
+def solve_equalities(
+    equalities: Sequence[Expr], preferred: Sequence[str], without: Iterable[str] = ()
+) -> tuple[dict[str, Expr], list[Expr]]:
+    """Values of as many preferred variables as possible, in order; and equalities left over.
+
+    Values do not speak of the names `without`.
+    """
+    excluded = set(without)
+    values: dict[str, Expr] = {}
+    pending = list(equalities)
+    for name in preferred:
+        for number, equality in enumerate(pending):
+            if name in values or abs(coefficient_of(equality, name)) != 1:
+                continue
+            if any(True for _ in equality.lookups()) or excluded & set(equality.names()):
+                continue
+            sign = coefficient_of(equality, name)
+            solved = (equality - Expr.of(name) * sign) * -sign
+            values = {n: e.substitute({name: solved}) for n, e in values.items()}
+            values[name] = solved
+            pending.pop(number)
+            pending = [e.substitute({name: solved}) for e in pending]
+            break
+    return values, [e for e in pending if e.terms]
+
+
+def implicit_equalities(rows: Sequence[Row]) -> list[Expr]:
+    """Forms that are zero because a system has both a row and its negation."""
+    known = set(rows)
+    found = []
+    for r in rows:
+        if not r.coefficients:
+            continue
+        negated = Row(tuple((n, -c) for n, c in r.coefficients), -r.constant)
+        if negated in known and negated not in found:
+            found.append(r)
+    return [expr_of(r) for r in found]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A rule's variables solved as far as equalities go: what is left to loop over."""
+
+    positions: tuple[str, ...]
+    splits: tuple[str, ...]
+    values: Mapping[str, Expr]
+    lengths: Mapping[str, Expr]
+    rows: tuple[Row, ...]
+    core: tuple[Row, ...]
+
+
+def shape_of(
+    rows: Sequence[Row],
+    region: Sequence[Row],
+    head: Mapping[str, Expr],
+    level: Expr | None,
+    variables: Sequence[str],
+    lengths: Sequence[str],
+) -> Shape:
+    """Solve for the body's variables in terms of the head's, and for one of those by the level.
+
+    `head` gives for each index of the family its expression in the rule, `region` what holds of
+    the indices. Variables of the rule are primed, so that the head's own names stay free.
+    """
+    primed = {name: Expr.of(name + PRIME) for name in variables}
+    system = [row_of(expr_of(r).substitute(primed)) for r in rows] + list(region)
+    definitions = [Expr.of(name) - expr.substitute(primed) for name, expr in head.items()]
+    if level is not None:
+        definitions.append(level - Expr.of(LEVEL))
+    names = [name + PRIME for name in variables]
+    equalities = definitions + implicit_equalities(system)
+    values: dict[str, Expr] = {}
+    # First the body's variables, then the head's from the last one on. A head's index that
+    # follows from lengths differs from item to item: it stays a variable.
+    for preferred, without in ((names, ()), (list(reversed(list(head))), lengths)):
+        for _ in range(2):
+            found, rest = solve_equalities(equalities, preferred, without)
+            values = {n: e.substitute(found) for n, e in values.items()} | found
+            system = [row_of(expr_of(r).substitute(found)) for r in system]
+            for equality in rest:
+                system += [row_of(equality), row_of(-equality)]
+            system = list(dict.fromkeys(system))
+            equalities = implicit_equalities(system)
+    found, _ = solve_equalities(implicit_equalities(system), lengths)
+    return Shape(
+        positions=tuple(name for name in head if name not in values),
+        splits=tuple(name for name in names if name not in values),
+        values={**values, **{name: Expr.of(name) for name in head if name not in values}},
+        lengths={n: e for n, e in found.items() if not set(e.names()) & set(lengths)},
+        rows=tuple(system),
+        core=tuple(irredundant(system)),
+    )
+
+
+def shifts(shape: Shape) -> Iterable[dict[str, Expr]]:
+    """Ways to write the loop variables as new ones plus a bound, the plain one first."""
+    names = [*shape.positions, *shape.splits]
+    choices: list[list[Expr]] = []
+    for name in names:
+        own = Expr.of(name)
+        found = [own]
+        for r in shape.core:
+            c = r.coefficient(name)
+            others = {n for n, _ in r.coefficients if n != name and n in names}
+            rest = expr_of(r) - own * c
+            if c == 1 and others:
+                found.append(own - rest)
+            elif c == -1 and (others or name in shape.splits):
+                found.append(rest - own)
+        choices.append(list(dict.fromkeys(found)))
+    for chosen in islice(product(*choices), MAX_SHIFTS):
+        change = dict(zip(names, chosen, strict=True))
+        if _is_triangular(change, names):
+            yield change
+
+
+def _is_triangular(change: Mapping[str, Expr], names: Sequence[str]) -> bool:
+    """Whether each variable is shifted by ones that are not shifted by it in turn."""
+    order: list[str] = []
+    pending = list(names)
+    while pending:
+        ready = [
+            n
+            for n in pending
+            if all(o == n or o in order for o in change[n].names() if o in names)
+        ]
+        if not ready:
+            return False
+        order += ready
+        pending = [n for n in pending if n not in ready]
+    return True
+
+
+def resolve_shift(change: Mapping[str, Expr]) -> dict[str, Expr]:
+    """A shift in terms of new variables only: what it refers to is itself shifted."""
+    done: dict[str, Expr] = {}
+    pending = dict(change)
+    while pending:
+        for name, expr in list(pending.items()):
+            others = [o for o in expr.names() if o != name and o in change]
+            if all(o in done for o in others):
+                done[name] = expr.substitute({o: done[o] for o in others})
+                del pending[name]
+    return done
+
+
+def boxed(
+    shape: Shape,
+    change: Mapping[str, Expr],
+    lengths: Sequence[str],
+    zeros: Sequence[Row],
+) -> Box:
+    """The box of a rule after a shift. `zeros` hold wherever no part of the rule is zero."""
+    full = resolve_shift(change)
+    rows = [row_of(expr_of(r).substitute(full)) for r in shape.rows]
+    loops: dict[str, Loop] = {}
+    for name in (*shape.positions, *shape.splits):
+        low, high = bounds(rows, name, lengths)
+        if not low.terms or not high.terms:
+            raise Unbounded(name)
+        loops[name] = Loop(name, low, high)
+    guards = [
+        row_of(loosen(expr_of(r), lengths, up=True))
+        for r in project(rows, {LEVEL, *lengths})
+        if r.coefficients or r.constant < 0
+    ]
+    batch = batch_rows(lengths)
+    loops = {name: pruned(loop, [*guards, *batch]) for name, loop in loops.items()}
+    system = [r for loop in loops.values() for r in box_rows(loop)]
+    system += guards + batch
+    nothing = [row_of(expr_of(r).substitute(full)) for r in zeros]
+    alone = uniform(system, lengths)
+    same = uniform([*system, *nothing], lengths)
+    masks = []
+    loose = 0
+    for r in (row_of(expr_of(r).substitute(full)) for r in shape.core):
+        loose += not implies(alone, r)
+        if not implies(same, r):
+            masks.append(Mask(expr_of(r), mixed=False))
+        elif not implies([*system, *nothing], r):
+            masks.append(Mask(expr_of(r), mixed=True))
+    return Box(
+        positions=tuple(loops[name] for name in shape.positions),
+        splits=tuple(loops[name] for name in shape.splits),
+        values={name: expr.substitute(full) for name, expr in shape.values.items()}
+        | {name: full[name] for name in shape.splits},
+        guards=tuple(expr_of(r) for r in needed_guards(guards, lengths)),
+        masks=tuple(masks),
+        system=tuple(system),
+        loose=loose,
+    )
+
+
+def pruned(loop: Loop, system: Sequence[Row]) -> Loop:
+    """The loop without bounds that never decide."""
+
+    def least(terms: Sequence[tuple[Expr, int]], sign: int) -> tuple[tuple[Expr, int], ...]:
+        kept = list(terms)
+        for term in terms:
+            expr, divisor = term
+            for other, scale in kept:
+                if (other, scale) == term or divisor != 1 or scale != 1:
+                    continue
+                if implies(system, row_of((other - expr) * sign)):
+                    kept.remove(term)
+                    break
+        return tuple(kept)
+
+    return Loop(loop.name, Bound(least(loop.low.terms, 1)), Bound(least(loop.high.terms, -1)))
+
+
+def needed_guards(guards: Sequence[Row], lengths: Sequence[str]) -> list[Row]:
+    """The guards that neither the lengths nor the other guards imply."""
+    kept = list(dict.fromkeys(guards))
+    for guard in list(kept):
+        others = [g for g in kept if g != guard]
+        if implies([*others, *batch_rows(lengths)], guard):
+            kept = others
+    return kept
+
+
+def is_view(
+    index: Sequence[Expr], axes: Sequence[Loop], loops: Sequence[Loop], system: Sequence[Row]
+) -> bool:
+    """Whether cells can be read in place: affine, inside the storage, no stride below zero."""
+    allowed = {*(loop.name for loop in loops), LEVEL}
+    for expr, axis in zip(index, axes, strict=True):
+        if any(True for _ in expr.lookups()):
+            return False
+        for name in expr.names():
+            if name not in allowed and not name.endswith((LOW, HIGH)):
+                return False
+        needed = [row_of(expr * d - e) for e, d in axis.low.terms]
+        needed += [row_of(e - expr * d) for e, d in axis.high.terms]
+        if not all(implies(system, r) for r in needed):
+            return False
+    for column in _columns(index, loops):
+        nonzero = [c for c in column if c]
+        # Axes are stored in order, so the first coefficient decides, unless two later ones
+        # could outweigh it.
+        if nonzero[0] < 0 or sum(-c for c in nonzero if c < 0) > 1:
+            return False
+    return True
+
+
+def is_distinct(index: Sequence[Expr], loops: Sequence[Loop]) -> bool:
+    """Whether points that differ in a variable that occurs in the index are different cells."""
+    columns = _columns(index, loops)
+    forms = [
+        sum((Expr.of(f"x{i}") * c for i, c in enumerate(column)), Expr()) for column in columns
+    ]
+    return rank_of(forms) == len(columns)
+
+
+def _columns(index: Sequence[Expr], loops: Sequence[Loop]) -> list[list[int]]:
+    """The coefficients of each loop variable that occurs in an index."""
+    found = [[coefficient_of(expr, loop.name) for expr in index] for loop in loops]
+    return [column for column in found if any(column)]

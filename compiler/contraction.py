@@ -1,0 +1,227 @@
+"""The order in which a rule's parts are multiplied and summed.
+
+A part has axes (nodes) and index forms. A split variable is an index like any other: a product
+costs as many multiplications as there are points of the index forms that occur in it, times the
+values of its axes, times the batch if anything in it depends on the input. So one search pulls
+parameters out of sums over splits, finds messages, and finds what can be computed before any
+input is seen. (Cohen et al. 2013; Yang et al. 2022, Eq. 10.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from fgg.index import Expr
+
+MAX_EXACT = 9
+FORBIDDEN = float("inf")
+MEMORY = 4.0
+"""What it costs to move a number, in multiplications."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """An operand of a rule: its axes, the index forms of its cell, and what it depends on.
+
+    `kind`: "parameter", "clamp" (the value of a node is a token), "table" or "chart".
+    """
+
+    kind: str
+    axes: tuple[str, ...]
+    forms: tuple[Expr, ...] = ()
+    tokens: str = ""  # the axis that a clamp fixes
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A leaf (a part's number) or the product of two trees, summed to the axes kept."""
+
+    parts: frozenset[int]
+    keep: tuple[str, ...]
+    left: Tree | None = None
+    right: Tree | None = None
+
+    @property
+    def leaf(self) -> int:
+        """The number of the part that a leaf is."""
+        (number,) = self.parts
+        return number
+
+    @cached_property
+    def children(self) -> tuple[Tree, ...]:
+        """The two factors, or nothing for a leaf."""
+        return () if self.left is None or self.right is None else (self.left, self.right)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the search assumes: sizes of axes, a length, a batch."""
+
+    sizes: Mapping[str, int]
+    length: int = 32
+    batch: int = 16
+
+
+class Optimiser:
+    """Finds the cheapest tree for the parts of one rule."""
+
+    def __init__(
+        self, parts: Sequence[Part], output: Sequence[str], head: Sequence[Expr], costs: Costs
+    ) -> None:
+        self.parts = parts
+        self.head = head
+        self.output = tuple(dict.fromkeys(output))
+        self.costs = costs
+        self.everything = frozenset(range(len(parts)))
+        self._keeps: dict[frozenset[int], tuple[str, ...]] = {}
+        self._forms: dict[frozenset[int], tuple[Expr, ...]] = {}
+
+    def run(self) -> Tree:
+        """The cheapest tree; by exhaustive search where there are few parts."""
+        if len(self.parts) > MAX_EXACT:
+            return self.greedy()
+        best: dict[frozenset[int], tuple[float, Tree]] = {}
+        for number in range(len(self.parts)):
+            one = frozenset([number])
+            best[one] = (0.0, Tree(one, self.keep(one)))
+        for size in range(2, len(self.parts) + 1):
+            for whole in _subsets(len(self.parts), size):
+                found: tuple[float, Tree] | None = None
+                first = min(whole)
+                for half in _halves(whole, first):
+                    rest = whole - half
+                    if half not in best or rest not in best:
+                        continue
+                    cost = best[half][0] + best[rest][0] + self.cost(half, rest)
+                    if cost < FORBIDDEN and (found is None or cost < found[0]):
+                        tree = Tree(whole, self.keep(whole), best[half][1], best[rest][1])
+                        found = (cost, tree)
+                if found is not None:
+                    best[whole] = found
+        return best[self.everything][1]
+
+    def greedy(self) -> Tree:
+        """The cheapest pair first, until one tree is left."""
+        trees = [Tree(frozenset([i]), self.keep(frozenset([i]))) for i in range(len(self.parts))]
+        while len(trees) > 1:
+            choices = [
+                (self.cost(a.parts, b.parts), i, j)
+                for i, a in enumerate(trees)
+                for j, b in enumerate(trees)
+                if i < j
+            ]
+            _, i, j = min(choices)
+            whole = trees[i].parts | trees[j].parts
+            joined = Tree(whole, self.keep(whole), trees[i], trees[j])
+            trees = [t for k, t in enumerate(trees) if k not in (i, j)] + [joined]
+        return trees[0]
+
+    def keep(self, parts: frozenset[int]) -> tuple[str, ...]:
+        """The axes that something outside these parts, or the head, still needs."""
+        if parts not in self._keeps:
+            outside = {a for i in self.everything - parts for a in self.parts[i].axes}
+            outside.update(self.output)
+            own = dict.fromkeys(a for i in sorted(parts) for a in self.parts[i].axes)
+            self._keeps[parts] = tuple(axis for axis in own if axis in outside)
+        return self._keeps[parts]
+
+    def depends(self, parts: frozenset[int]) -> bool:
+        """Whether a product depends on the input."""
+        return any(self.parts[i].kind != "parameter" for i in parts)
+
+    def cost(self, left: frozenset[int], right: frozenset[int]) -> float:
+        """The multiplications of a product, and what it writes."""
+        whole = left | right
+        axes = {*self.keep(left), *self.keep(right)}
+        gathered = self.gathers(left, right) or self.gathers(right, left)
+        if gathered is None:
+            return FORBIDDEN
+        if gathered:
+            axes.discard(gathered)
+        # Parameters are read once for many points; what differs from cell to cell is read at each.
+        points = self.points(whole, self.kept_forms(left) + self.kept_forms(right))
+        moved = self.volume(self.keep(whole)) * self.points(whole, self.kept_forms(whole))
+        for half in (left, right):
+            if self.depends(half):
+                moved += self.volume(self.keep(half)) * points
+        return points * self.volume(axes) + MEMORY * moved
+
+    def points(self, parts: frozenset[int], forms: tuple[Expr, ...]) -> float:
+        """The number of index points, times the batch if anything depends on the input."""
+        found = float(self.costs.length ** rank_of(forms))
+        return found * self.costs.batch if self.depends(parts) else found
+
+    def kept_forms(self, parts: frozenset[int]) -> tuple[Expr, ...]:
+        """The index forms of a result: split variables that nothing else needs are summed."""
+        if parts not in self._forms:
+            forms = [f for i in sorted(parts) for f in self.parts[i].forms]
+            if len(parts) > 1:
+                outside = self.everything - parts
+                needed = {n for form in self.head for n in form.names()}
+                needed |= {n for i in outside for f in self.parts[i].forms for n in f.names()}
+                gone = {n: 0 for form in forms for n in form.names() if n not in needed}
+                forms = [form.substitute(gone) for form in forms]
+            self._forms[parts] = tuple(dict.fromkeys(forms))
+        return self._forms[parts]
+
+    def gathers(self, clamp: frozenset[int], other: frozenset[int]) -> str | None:
+        """The axis that a clamp takes out of a parameter; empty if none; None if it cannot."""
+        if len(clamp) != 1 or self.parts[min(clamp)].kind != "clamp":
+            return ""
+        axis = self.parts[min(clamp)].tokens
+        kinds = {self.parts[i].kind for i in other}
+        if not kinds <= {"parameter", "clamp"}:
+            return None
+        # What is left after gathering is a table: the rest of its parts come in later.
+        if "clamp" in kinds and len(other) > 1 + sum(self.parts[i].kind == "clamp" for i in other):
+            return None
+        touching = [i for i in other if axis in self.parts[i].axes]
+        return axis if touching else None
+
+    def volume(self, axes: Sequence[str] | set[str]) -> float:
+        """The number of values that axes have together."""
+        total = 1.0
+        for axis in axes:
+            total *= self.costs.sizes[axis]
+        return total
+
+
+def rank_of(forms: Sequence[Expr]) -> int:
+    """The rank of the linear parts of affine forms."""
+    rows = []
+    names = sorted({str(a) for form in forms for a in form.atoms()})
+    for form in forms:
+        line = dict.fromkeys(names, Fraction(0))
+        for monomial, coefficient in form.terms:
+            for atom in monomial:
+                line[str(atom)] += coefficient
+        rows.append([line[name] for name in names])
+    rank = 0
+    for column in range(len(names)):
+        pivot = next((i for i in range(rank, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            continue
+        rows[rank], rows[pivot] = rows[pivot], rows[rank]
+        for i in range(rank + 1, len(rows)):
+            scale = rows[i][column] / rows[rank][column]
+            rows[i] = [a - scale * b for a, b in zip(rows[i], rows[rank], strict=True)]
+        rank += 1
+    return rank
+
+
+def _subsets(count: int, size: int) -> list[frozenset[int]]:
+    from itertools import combinations
+
+    return [frozenset(c) for c in combinations(range(count), size)]
+
+
+def _halves(whole: frozenset[int], first: int) -> list[frozenset[int]]:
+    """The proper subsets with a given member: every way to halve a set, once."""
+    others = sorted(whole - {first})
+    found = []
+    for bits in range(2 ** len(others) - 1):
+        found.append(frozenset([first, *(o for i, o in enumerate(others) if bits >> i & 1)]))
+    return found

@@ -1,0 +1,159 @@
+"""Pieces of emitted Python: names, index expressions, products of labelled tensors."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fgg.index import Expr, Lookup
+from fgg.plan import HIGH, LEVEL, LOW, Bound
+
+BATCH = "@b"
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class Names:
+    """Python identifiers for the names of a grammar, each its own."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, str], str] = {}
+        self.taken: set[str] = set()
+
+    def get(self, prefix: str, name: str) -> str:
+        """The identifier of a name; `prefix` says what it is."""
+        key = (prefix, name)
+        if key not in self.known:
+            plain = re.sub(r"[^0-9A-Za-z_]", "_", name) or "_"
+            wanted = f"{prefix}{plain}"
+            if keyword.iskeyword(wanted) or not wanted.isidentifier():
+                wanted = f"{prefix}_{plain}"
+            found, number = wanted, 2
+            while found in self.taken:
+                found, number = f"{wanted}_{number}", number + 1
+            self.taken.add(found)
+            self.known[key] = found
+        return self.known[key]
+
+
+def affine_code(expr: Expr, names: Mapping[str, str]) -> str:
+    """An affine expression as Python; look-ups must have been named."""
+    parts: list[str] = []
+    for monomial, coefficient in sorted(expr.terms, key=lambda t: (not t[0], t[1] < 0)):
+        factors = [names[str(atom)] for atom in monomial]
+        if abs(coefficient) != 1 or not factors:
+            factors.insert(0, str(abs(coefficient)))
+        term = " * ".join(factors)
+        if parts:
+            parts.append(f"{'-' if coefficient < 0 else '+'} {term}")
+        else:
+            parts.append(f"-{term}" if coefficient < 0 else term)
+    return " ".join(parts) or "0"
+
+
+def length_names(lengths: Iterable[str], names: Names) -> dict[str, str]:
+    """What the lengths of a batch and the level are called."""
+    found = {LEVEL: "level"}
+    for length in lengths:
+        plain = names.get("n_", length)
+        found[length] = f"{plain}_item"
+        found[length + LOW] = f"{plain}_lo"
+        found[length + HIGH] = f"{plain}_hi"
+    return found
+
+
+def bound_code(bound: Bound, names: Mapping[str, str], *, low: bool) -> str:
+    """A bound as Python: the greatest of its terms if it is a lower one, else the least."""
+    parts = []
+    for expr, divisor in bound.terms:
+        code = affine_code(expr, names)
+        if divisor != 1:
+            code = f"-(-({code}) // {divisor})" if low else f"({code}) // {divisor}"
+        parts.append(code)
+    if len(parts) == 1:
+        return parts[0]
+    return f"{'max' if low else 'min'}({', '.join(parts)})"
+
+
+def extreme_code(bounds: Sequence[Bound], names: Mapping[str, str], *, low: bool) -> str:
+    """The least of several lower bounds, or the greatest of several upper ones."""
+    parts = list(dict.fromkeys(bound_code(b, names, low=low) for b in bounds))
+    if len(parts) == 1:
+        return parts[0]
+    return f"{'min' if low else 'max'}({', '.join(parts)})"
+
+
+def lookups_in(exprs: Iterable[Expr]) -> list[Lookup]:
+    """The look-ups of expressions, inner ones first."""
+    found: dict[Lookup, None] = {}
+
+    def visit(expr: Expr) -> None:
+        for atom in expr.atoms():
+            if isinstance(atom, Lookup):
+                for index in atom.indices:
+                    visit(index)
+                found[atom] = None
+
+    for expr in exprs:
+        visit(expr)
+    return list(found)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor in emitted code: a name (or an expression) and a label for each axis."""
+
+    code: str
+    dims: tuple[str, ...]
+
+
+def aligned(value: Value, dims: Sequence[str]) -> str:
+    """A value with its axes in the order of `dims`, length one where it has none."""
+    code = value.code
+    order = [d for d in dims if d in value.dims]
+    assert len(order) == len(value.dims), (value, dims)
+    if order != list(value.dims):
+        code = f"{code}.permute({', '.join(str(value.dims.index(d)) for d in order)})"
+    if len(order) == len(dims):
+        return code
+    missing = [d not in value.dims for d in dims]
+    if not order:
+        return f"{code}.reshape({', '.join('1' for _ in dims)})" if dims else code
+    # Leading axes of length one need not be written: broadcasting adds them.
+    first = missing.index(False)
+    tail = missing[first:]
+    if not any(tail):
+        return code
+    while tail and not tail[-1]:
+        tail.pop()
+    index = ", ".join("None" if m else ":" for m in tail)
+    return f"{code}[{index}]"
+
+
+def product_code(left: Value, right: Value, dims: Sequence[str]) -> str:
+    """The product of two values, summed over the axes that are not in `dims`."""
+    together = set(left.dims) | set(right.dims)
+    summed = together - set(dims)
+    assert set(dims) <= together, (left, right, dims)
+    if not summed:
+        return f"{aligned(left, dims)} * {aligned(right, dims)}"
+    matrix = _matrix_code(left, right, dims) or _matrix_code(right, left, dims)
+    if matrix is not None:
+        return matrix
+    letters = dict(zip(sorted(together), LETTERS, strict=False))
+    spec = ",".join("".join(letters[d] for d in v.dims) for v in (left, right))
+    return f'torch.einsum("{spec}->{"".join(letters[d] for d in dims)}", {left.code}, {right.code})'
+
+
+def _matrix_code(left: Value, right: Value, dims: Sequence[str]) -> str | None:
+    """A product of rows with a matrix, if that is what it is."""
+    if len(right.dims) != 2 or len(left.dims) < 1 or len(dims) < 1:
+        return None
+    inner, outer = left.dims[-1], dims[-1]
+    if inner in dims or outer in left.dims or set(right.dims) != {inner, outer}:
+        return None
+    if tuple(dims[:-1]) != left.dims[:-1]:
+        return None
+    turned = right.code if right.dims == (inner, outer) else f"{right.code}.T"
+    return f"{left.code} @ {turned}"

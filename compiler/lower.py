@@ -1,0 +1,360 @@
+"""From a scheduled grammar to a plan: charts, tables, and a contraction for each rule and level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fgg.compiler.boxes import (
+    Box,
+    Unbounded,
+    batch_rows,
+    boxed,
+    coefficient_of,
+    expr_of,
+    implicit_equalities,
+    irredundant,
+    is_distinct,
+    is_view,
+    loosen,
+    row_of,
+    shape_of,
+    shifts,
+    solve_equalities,
+    uniform,
+)
+from fgg.compiler.boxes import bounds as loop_bounds
+from fgg.compiler.parts import rule_parts
+from fgg.compiler.preparing import Preparer
+from fgg.compiler.schedule import Schedule, Stage, schedule
+from fgg.compiler.support import support, supported_rows
+from fgg.conjoining import lengths
+from fgg.domains import domain_size, size_values
+from fgg.grammar import Edge, Grammar, Rule
+from fgg.index import Expr, Lookup
+from fgg.linear import Row, TooManyRows, is_feasible
+from fgg.plan import (
+    LEVEL,
+    Bound,
+    Chart,
+    Loop,
+    Mask,
+    Operand,
+    Pair,
+    Plan,
+    PlanStage,
+    Step,
+)
+from fgg.ranges import condition_rows, input_rows, length_rows, row
+
+
+class CannotCompile(Exception):
+    """Why a grammar has no plan; the reference engine can still solve it."""
+
+
+def plan(grammar: Grammar, *, length: int = 32, batch: int = 16) -> Plan:
+    """The plan of a grammar whose nodes are atomic. Raises CannotCompile."""
+    found = schedule(grammar)
+    if found.conflicts:
+        conflict = found.conflicts[0]
+        rules = ", ".join(f"`{name}`" for name in conflict.rules)
+        raise CannotCompile(f"{conflict.reason} ({rules})")
+    try:
+        return _Lowering(grammar, found, length, batch).run()
+    except (TooManyRows, Unbounded) as error:
+        raise CannotCompile(f"the ranges of its indices are too involved ({error})") from None
+
+
+class _Lowering:
+    def __init__(self, grammar: Grammar, found: Schedule, length: int, batch: int) -> None:
+        self.grammar = grammar
+        self.schedule = found
+        self.sizes = size_values(grammar)
+        self.lengths = tuple(sorted(lengths(grammar)))
+        self.support = support(grammar)
+        self.length = length
+        self.batch = batch
+        self.prepare = Preparer(grammar, self.lengths)
+        self.charts: dict[str, Chart] = {}
+        self.boxes: dict[str, list[tuple[Step, Box]]] = {}
+
+    def run(self) -> Plan:
+        grammar = self.grammar
+        for nonterminal in grammar.nonterminals:
+            if nonterminal.name in self.support:
+                self.charts[nonterminal.name] = self.new_chart(nonterminal.name)
+        stages = tuple(
+            stage
+            for stage in (self.stage(s) for s in self.schedule.stages)
+            if stage is not None
+        )
+        start = grammar.start
+        index = self.cell_index(start.label, [row_free(i, self.sizes) for i in start.indices])
+        return Plan(
+            grammar=grammar,
+            lengths=self.lengths,
+            parameters=self.prepare.parameters(),
+            preparations=tuple(self.prepare.done.values()),
+            tables=tuple(self.prepare.tables.values()),
+            charts=tuple(self.charts.values()),
+            stages=stages,
+            start=Operand(kind="chart", name=start.label, index=index, view=False),
+        )
+
+    # charts
+
+    def new_chart(self, name: str) -> Chart:
+        family = self.grammar.nonterminal[name]
+        rows = [row(c, self.sizes) for c in self.support[name].conditions]
+        rows += length_rows(self.grammar)
+        rows = irredundant(rows)
+        values, _ = solve_equalities(implicit_equalities(rows), list(reversed(family.indices)))
+        # An index that follows from lengths alone is an axis: it differs from item to item.
+        known = set(self.lengths)
+        stored = tuple(
+            i
+            for i, index in enumerate(family.indices)
+            if index not in values or set(values[index].names()) & known
+        )
+        axes = []
+        for i in stored:
+            low, high = loop_bounds(rows, family.indices[i], self.lengths)
+            if not low.terms or not high.terms:
+                raise Unbounded(f"`{name}[{family.indices[i]}]`")
+            axes.append(Loop(family.indices[i], low, high))
+        states = tuple(domain_size(self.grammar, d) for d in family.domains)
+        return Chart(
+            family=name, stored=stored, axes=tuple(axes), states=states, scale_of=name
+        )
+
+    def cell_index(self, name: str, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The stored part of a reference's indices."""
+        if name not in self.charts:
+            return tuple(indices)
+        return tuple(indices[i] for i in self.charts[name].stored)
+
+    # stages
+
+    def stage(self, stage: Stage) -> PlanStage | None:
+        families = [name for name in stage.families if name in self.charts]
+        if not families:
+            return None
+        steps: list[Step] = []
+        for name in families:
+            for rule in self.grammar.rules_of.get(name, ()):
+                step = self.step(rule, stage)
+                if step is not None:
+                    steps.append(step)
+        first: list[Bound] = []
+        last: list[Bound] = []
+        level = {name: stage.level[name] for name in families} if stage.recursive else {}
+        for name in level:
+            target = Expr.of(LEVEL) - row_free(level[name], self.sizes)
+            rows = [row(c, self.sizes) for c in self.support[name].conditions]
+            rows += [row_of(target), row_of(-target), *length_rows(self.grammar)]
+            low, high = loop_bounds(rows, LEVEL, self.lengths)
+            if not low.terms or not high.terms:
+                raise Unbounded(f"the level of `{name}`")
+            first.append(low)
+            last.append(high)
+        return PlanStage(
+            families=tuple(families),
+            level=level,
+            first=tuple(dict.fromkeys(first)),
+            last=tuple(dict.fromkeys(last)),
+            steps=tuple(steps),
+        )
+
+    # steps
+
+    def step(self, rule: Rule, stage: Stage) -> Step | None:
+        rows = supported_rows(self.grammar, rule, self.support, self.support)
+        if rows is None or not is_feasible(rows):
+            return None
+        box, operands, path = self.best_box(rule, rows, stage)
+        chart = self.charts[rule.lhs]
+        family = self.grammar.nonterminal[rule.lhs]
+        head_index = tuple(box.values[family.indices[i]] for i in chart.stored)
+        linear = self.is_linear(rule, box, operands, head_index)
+        if linear:
+            source = next(o for o in operands if o.kind == "chart")
+            scale = self.charts[source.name].scale_of
+            twin = self.charts[source.name]
+            chart = Chart(
+                family=rule.lhs,
+                stored=chart.stored,
+                axes=twin.axes,
+                states=chart.states,
+                scale_of=scale,
+            )
+            self.charts[rule.lhs] = chart
+        step = Step(
+            rule=rule,
+            head=rule.lhs,
+            head_index=head_index,
+            head_axes=rule.rhs.externals,
+            guards=box.guards,
+            positions=box.positions,
+            splits=box.splits,
+            operands=tuple(operands),
+            path=path,
+            masks=box.masks,
+            mode=self.mode(rule.lhs, head_index, box),
+            linear=linear,
+        )
+        self.boxes.setdefault(rule.lhs, []).append((step, box))
+        return step
+
+    def best_box(
+        self, rule: Rule, rows: list[Row], stage: Stage
+    ) -> tuple[Box, list[Operand], tuple[Pair, ...]]:
+        family = self.grammar.nonterminal[rule.lhs]
+        head = {
+            name: row_free(expr, self.sizes)
+            for name, expr in zip(family.indices, rule.indices, strict=True)
+        }
+        level = row_free(stage.level[rule.lhs], self.sizes) if stage.recursive else None
+        variables = [n for n in rule_variables(rule) if n not in self.lengths]
+        variables = [n for n in variables if n not in self.sizes]
+        region = [row(c, self.sizes) for c in self.support[rule.lhs].conditions]
+        shape = shape_of(rows, region, head, level, variables, self.lengths)
+        primed = {name: Expr.of(name + "'") for name in variables}
+        zeros = [
+            row_of(expr_of(r).substitute(primed).substitute(shape.values))
+            for r in self.zero_rows(rule)
+        ]
+        parts = rule_parts(self.grammar, rule)
+        tree = parts.tree(self.length, self.batch) if parts.parts else None
+        looked_up = {str(x): x for x in rule_lookups(rule)}
+        best: tuple[tuple[int, ...], Box, list[Operand], tuple[Pair, ...]] | None = None
+        for change in shifts(shape):
+            box = boxed(shape, change, self.lengths, zeros)
+            values = {name: box.values[name + "'"] for name in variables}
+            known = {n: e.substitute(box.values) for n, e in shape.lengths.items()}
+
+            def place(
+                expr: Expr, values: dict[str, Expr] = values, known: dict[str, Expr] = known
+            ) -> Expr:
+                return row_free(expr, self.sizes).substitute(values).substitute(known)
+
+            operands, path = self.prepare.operands(rule, parts, tree, place, self.charts)
+            operands = [self.with_access(o, box) for o in operands]
+            score = (
+                box.loose + sum(not o.view for o in operands),
+                sum(not mask.mixed for mask in box.masks),
+                len(box.masks),
+                sum(len(expr.terms) for expr in change.values()),
+            )
+            if best is None or score < best[0]:
+                masks = tuple(
+                    Mask(
+                        mask.expr.substitute(
+                            {name: place(Expr.of(x)) for name, x in looked_up.items()}
+                        ),
+                        mask.mixed,
+                    )
+                    for mask in box.masks
+                )
+                best = (score, replace(box, masks=masks), operands, path)
+            if score[:3] == (0, 0, 0):
+                break
+        assert best is not None
+        return best[1:]
+
+    def with_access(self, operand: Operand, box: Box) -> Operand:
+        if operand.kind == "parameter":
+            return operand
+        if operand.kind == "chart":
+            axes = self.charts[operand.name].axes
+        else:
+            axes = self.prepare.tables[operand.name].axes
+        return replace(
+            operand,
+            view=is_view(operand.index, axes, box.loops, box.system),
+            distinct=is_distinct(operand.index, box.loops),
+        )
+
+    def zero_rows(self, rule: Rule) -> list[Row]:
+        """What holds wherever no chart and no table of a rule is zero."""
+        found = input_rows(self.grammar, rule)
+        for edge in rule.rhs.edges:
+            if edge.label in self.grammar.nonterminal:
+                found += self.support[edge.label].rows(edge.indices, self.sizes)
+            elif edge.label in self.grammar.input_factor:
+                found += self.factor_rows(edge)
+        return found
+
+    def factor_rows(self, edge: Edge) -> list[Row]:
+        factor = self.grammar.input_factor[edge.label]
+        values = dict(zip(factor.indices, edge.indices, strict=True))
+        return condition_rows([c.substitute(values) for c in factor.conditions], self.sizes)
+
+    def is_linear(
+        self, rule: Rule, box: Box, operands: Sequence[Operand], head: Sequence[Expr]
+    ) -> bool:
+        """Whether a rule is the only one of its head and maps one chart, cell by cell."""
+        charts = [o for o in operands if o.kind == "chart"]
+        return (
+            len(self.grammar.rules_of[rule.lhs]) == 1
+            and len(charts) == 1
+            and all(o.kind != "table" for o in operands)
+            and not box.splits
+            and not box.masks
+            and charts[0].view
+            and charts[0].index == tuple(head)
+            and bool(self.charts[rule.lhs].states)
+            and bool(self.charts[charts[0].name].states)
+            and self.charts[rule.lhs].stored == self.charts[charts[0].name].stored
+            and len(rule.indices) == len(self.grammar.nonterminal[charts[0].name].indices)
+        )
+
+    def mode(self, name: str, head_index: Sequence[Expr], box: Box) -> str:
+        """How a step's result meets what earlier steps wrote to the same cells."""
+        found = "write"
+        for step, other in self.boxes.get(name, ()):
+            renamed = {loop.name: Expr.of(loop.name + "*") for loop in other.loops}
+            rows = [*box.system, *(row_of(expr_of(r).substitute(renamed)) for r in other.system)]
+            for one, two in zip(head_index, step.head_index, strict=True):
+                gap = one - two.substitute(renamed)
+                rows += [row_of(gap), row_of(-gap)]
+            if is_feasible(uniform(rows, self.lengths)):
+                return "add"
+            if is_feasible(rows):
+                found = "mixed"
+        return found
+
+
+def rule_variables(rule: Rule) -> list[str]:
+    """The names in a rule's indices and conditions."""
+    found: dict[str, None] = {}
+    for index in rule.indices:
+        found.update(dict.fromkeys(index.names()))
+    for edge in rule.rhs.edges:
+        for index in edge.indices:
+            found.update(dict.fromkeys(index.names()))
+    for clamp in rule.rhs.clamps:
+        for index in clamp.indices:
+            found.update(dict.fromkeys(index.names()))
+    for condition in rule.conditions:
+        for term in condition.terms:
+            found.update(dict.fromkeys(term.names()))
+    return list(found)
+
+
+def rule_lookups(rule: Rule) -> list[Lookup]:
+    """The table look-ups in a rule's indices and conditions."""
+    exprs = [*rule.indices, *(i for e in rule.rhs.edges for i in e.indices)]
+    exprs += [i for c in rule.rhs.clamps for i in c.indices]
+    exprs += [t for c in rule.conditions for t in c.terms]
+    return list(dict.fromkeys(lookup for expr in exprs for lookup in expr.lookups()))
+
+
+def row_free(expr: Expr, sizes: dict[str, int] | object) -> Expr:
+    """An index expression with sizes put in."""
+    from collections.abc import Mapping
+
+    assert isinstance(sizes, Mapping)
+    return expr.substitute(dict(sizes))
+
+
+__all__ = ["CannotCompile", "batch_rows", "coefficient_of", "loosen", "plan"]

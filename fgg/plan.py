@@ -1,0 +1,214 @@
+"""Plans: what a compiled program does, as data.
+
+A plan says which tensors are prepared from parameters and inputs, which charts exist, and which
+contractions fill them, level by level. The compiler makes plans, the emitter writes them as
+Python, and the runtime can also carry them out in any semiring.
+
+Index expressions in a plan speak of loop variables, of `LEVEL`, of an item's own lengths (`n`)
+and of the least and the greatest length in a batch (`n.lo`, `n.hi`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from fgg.grammar import Grammar, Rule
+from fgg.index import Expr
+
+LEVEL = "@level"
+LOW = ".lo"
+HIGH = ".hi"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The greatest of ceil(e / d), or the least of floor(e / d), over its terms (e, d)."""
+
+    terms: tuple[tuple[Expr, int], ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A variable and the box it runs over, both ends included."""
+
+    name: str
+    low: Bound
+    high: Bound
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """The tensor of a family: `[*axes, batch, *states]`, and a scale for each cell.
+
+    `stored` are the positions of those family indices that are axes; the others follow from them.
+    A chart may use another chart's scales (`scale_of`). A chart without states is its scale.
+    """
+
+    family: str
+    stored: tuple[int, ...]
+    axes: tuple[Loop, ...]
+    states: tuple[int, ...]
+    scale_of: str
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether a cell is one number."""
+        return not self.states
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operand:
+    """What a contraction reads: a chart's or a table's cells, or a parameter.
+
+    `index` has an expression for every stored axis; `axes` names the node of each state axis.
+    A *view* is read in place; what is not is gathered, with zero outside the chart. `distinct`:
+    different values of the loop variables in the index are different cells.
+    """
+
+    kind: str  # "chart", "table" or "parameter"
+    name: str
+    index: tuple[Expr, ...] = ()
+    axes: tuple[str, ...] = ()
+    view: bool = True
+    distinct: bool = True
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A condition `expr >= 0` that the box does not imply; `mixed`: only if lengths differ."""
+
+    expr: Expr
+    mixed: bool
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A contraction of two earlier values (operands first, then results) to the axes kept."""
+
+    left: int
+    right: int
+    keep: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A rule on one level: what is contracted, over which box, and where the result goes.
+
+    `mode` says how the result meets what the chart has: "write" (no other rule fills these
+    cells), "mixed" (other rules do if lengths differ) or "add". A `linear` step maps each cell of
+    one chart by parameters and keeps its scale.
+    """
+
+    rule: Rule
+    head: str
+    head_index: tuple[Expr, ...]
+    head_axes: tuple[str, ...]
+    guards: tuple[Expr, ...]
+    positions: tuple[Loop, ...]
+    splits: tuple[Loop, ...]
+    operands: tuple[Operand, ...]
+    path: tuple[Pair, ...]
+    masks: tuple[Mask, ...]
+    mode: str
+    linear: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanStage:
+    """Steps that are carried out for each level from `first` to `last`; or once, without levels."""
+
+    families: tuple[str, ...]
+    level: Mapping[str, Expr]
+    first: tuple[Bound, ...]
+    last: tuple[Bound, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def has_levels(self) -> bool:
+        """Whether the stage runs level by level."""
+        return bool(self.level)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """Prepare a tensor by contracting others: parameters only, or tables too.
+
+    Operands are (name, axes); the axes of a table begin with one for each index, `#0`, `#1`, ….
+    """
+
+    name: str
+    operands: tuple[tuple[str, tuple[str, ...]], ...]
+    axes: tuple[str, ...]
+    path: tuple[Pair, ...]
+    tables: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gather:
+    """Prepare a table: a parameter's entries at the tokens of some inputs.
+
+    `tokens` are (axis of the source, input, path into the input's domain); the indices of the
+    table are those of the inputs, in order.
+    """
+
+    name: str
+    source: str
+    tokens: tuple[tuple[int, str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneHot:
+    """Prepare a table: the evidence of an input as a weight for each value."""
+
+    name: str
+    input: str
+    size: int
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Potential:
+    """Prepare a table from the log-potentials of an input factor."""
+
+    name: str
+    factor: str
+
+
+Preparation = Contract | Gather | OneHot | Potential
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A prepared tensor with indices: `[*indices, batch, *states]`, in storage as `axes` say."""
+
+    name: str
+    axes: tuple[Loop, ...]
+    states: tuple[int, ...]
+    scaled: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything a program does."""
+
+    grammar: Grammar
+    lengths: tuple[str, ...]
+    parameters: tuple[str, ...]
+    preparations: tuple[Preparation, ...]
+    tables: tuple[Table, ...]
+    charts: tuple[Chart, ...]
+    stages: tuple[PlanStage, ...]
+    start: Operand
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    @cached_property
+    def chart(self) -> Mapping[str, Chart]:
+        """The charts by family."""
+        return {chart.family: chart for chart in self.charts}
+
+    @cached_property
+    def table(self) -> Mapping[str, Table]:
+        """The tables by name."""
+        return {table.name: table for table in self.tables}

@@ -1,0 +1,273 @@
+"""What every emitted program begins with: views of charts, scaled sums, evidence.
+
+A cell of a chart is a vector of values whose greatest is 1, and one logarithmic scale, in
+float64. Sums and products of values are plain linear algebra; only scales are added, compared and
+exponentiated, one a cell. So nothing under- or overflows at any length, and no precision is lost
+in float32. A cell of zeros has the scale -inf. A chart without states is its scale alone.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+NEGATIVE = float("-inf")
+FLOOR = -1e300
+"""Below every scale but that of zero; finite, so that differences are numbers."""
+
+
+def view(chart: Tensor, start: tuple[int, ...], loops: tuple[tuple[int, ...], ...]) -> Tensor:
+    """The cells `chart[start + p * step_p + …]` for every loop (count, *step): no copy.
+
+    `start` has an entry for each index axis; the axes after them (batch, states) are kept.
+    """
+    rank = len(start)
+    strides = chart.stride()
+    offset = 0
+    for s, x in zip(strides, start):
+        offset += s * x
+    size = [loop[0] for loop in loops]
+    moved = []
+    for loop in loops:
+        step = 0
+        for s, m in zip(strides, loop[1:]):
+            step += s * m
+        moved.append(step)
+    return chart.as_strided(
+        (*size, *chart.shape[rank:]), (*moved, *strides[rank:]), chart.storage_offset() + offset
+    )
+
+
+def cells(chart: Tensor, index: tuple[Tensor, ...], rank: int) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Index tensors held inside a chart, the batch index with them, and where they were inside."""
+    inside = None
+    held = []
+    for i, x in enumerate(index):
+        last = chart.shape[i] - 1
+        here = (x >= 0) & (x <= last)
+        inside = here if inside is None else inside & here
+        held.append(x.clamp(0, max(last, 0)))
+    batch = torch.arange(chart.shape[rank], device=chart.device)
+    if inside is None:
+        inside = torch.ones_like(batch, dtype=torch.bool)
+    return (*held, batch), inside
+
+
+def spread(mask: Tensor, like: Tensor) -> Tensor:
+    """A mask over cells with an axis for each state axis of what it is applied to."""
+    return mask.reshape(mask.shape + (1,) * (like.dim() - mask.dim()))
+
+
+def take(chart: Tensor, index: tuple[Tensor, ...], zero: float = 0.0) -> Tensor:
+    """The cells at index tensors, `zero` outside the chart."""
+    held, inside = cells(chart, index, len(index))
+    found = chart[held]
+    return found.masked_fill(~spread(inside, found), zero)
+
+
+def give(chart: Tensor, index: tuple[Tensor, ...], gradient: Tensor) -> None:
+    """Add to the cells at index tensors; what falls outside the chart is dropped."""
+    held, inside = cells(chart, index, len(index))
+    shape = torch.broadcast_shapes(*(x.shape for x in held))
+    states = chart.shape[len(held) :]
+    gradient = gradient.expand(shape + states)
+    gradient = gradient.masked_fill(~spread(inside.expand(shape), gradient), 0.0)
+    chart.index_put_(tuple(x.expand(shape) for x in held), gradient, accumulate=True)
+
+
+def weights(scale: Tensor, top: Tensor, dtype: torch.dtype) -> Tensor:
+    """What scales are worth relative to a greatest one."""
+    return (scale - top.clamp_min(FLOOR)).exp().to(dtype)
+
+
+def tops(new: Tensor, rank: int) -> Tensor:
+    """The greatest value of each cell."""
+    if new.dim() == rank:
+        return new
+    return new.flatten(rank).amax(-1) if new.dim() > rank + 1 else new.amax(-1)
+
+
+def put(values: Tensor, scales: Tensor, new: Tensor, scale: Tensor | None) -> None:
+    """Write cells: the greatest value of each goes into its scale."""
+    rank = scales.dim()
+    top = tops(new, rank)
+    live = top >= torch.finfo(new.dtype).tiny
+    safe = torch.where(live, top, 1.0)
+    own = safe.to(scales.dtype).log()
+    if scale is not None:
+        own = own + scale
+    scales.copy_(own.masked_fill(~live, NEGATIVE))
+    values.copy_(new / spread(safe.masked_fill(~live, float("inf")), new))
+
+
+def put_more(values: Tensor, scales: Tensor, new: Tensor, scale: Tensor | None) -> None:
+    """Add to cells that other rules may have filled."""
+    if scale is None:
+        scale = torch.zeros_like(scales)
+    old = scales.clone()
+    top = torch.maximum(old, scale)
+    kept = values * spread(weights(old, top, new.dtype), new)
+    put(values, scales, kept + new * spread(weights(scale, top, new.dtype), new), top)
+
+
+def log_of(new: Tensor, scale: Tensor | None) -> Tensor:
+    """The logarithm of scaled numbers."""
+    found = new.to(torch.float64).log()
+    return found if scale is None else found + scale
+
+
+def tokens_of(tokens: Tensor, size: int, missing: bool) -> Tensor:
+    """Tokens as rows of an extended table, or held inside it where none is missing."""
+    return tokens.remainder(size + 2) if missing else tokens.clamp(min=0)
+
+
+def extended(source: Tensor, axis: int) -> Tensor:
+    """A factor with two more entries on an axis: for impossible (-2) and missing (-1) tokens."""
+    total = source.sum(axis, keepdim=True)
+    return torch.cat([source, torch.zeros_like(total), total], axis)
+
+
+def gather(source: Tensor, tokens: list[tuple[int, Tensor]], missing: bool) -> Tensor:
+    """The entries of a factor at tokens, `[*indices of all tokens, batch, *other axes]`.
+
+    Each token tensor is `[*indices, batch]`; -1 sums over an axis, -2 gives zero.
+    """
+    axes = [axis for axis, _ in tokens]
+    impossible = None
+    rows = None
+    for number, (axis, found) in enumerate(tokens):
+        size = source.shape[axis]
+        before = sum(t.dim() - 1 for _, t in tokens[:number])
+        after = sum(t.dim() - 1 for _, t in tokens[number + 1 :])
+        shape = (1,) * before + tuple(found.shape[:-1]) + (1,) * after + (found.shape[-1],)
+        own = tokens_of(found, size, missing).reshape(shape)
+        zero = (found == -2).reshape(shape)
+        impossible = zero if impossible is None else impossible | zero
+        rows = own if rows is None else rows * (size + 2 if missing else size) + own
+    if missing:
+        for axis in axes:
+            source = extended(source, axis)
+    assert rows is not None and impossible is not None
+    front = source.movedim(axes, list(range(len(axes))))
+    states = front.shape[len(axes) :]
+    flat = front.reshape(-1, max(states.numel(), 1))
+    found = torch.nn.functional.embedding(rows, flat).reshape(rows.shape + states)
+    return found if missing else found.masked_fill(spread(impossible, found), 0.0)
+
+
+def one_hot(tokens: Tensor, size: int, dtype: torch.dtype) -> Tensor:
+    """Evidence as weights: one for a token, all for a missing one, none for an impossible one."""
+    values = torch.arange(size, device=tokens.device)
+    known = tokens.unsqueeze(-1) == values
+    return (known | (tokens == -1).unsqueeze(-1)).to(dtype)
+
+
+def potentials(logs: Tensor, rank: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Log-potentials `[batch, *indices, *states]` as values and scales, indices first."""
+    logs = logs.movedim(0, rank)
+    scale = tops(logs, rank + 1).detach().to(torch.float64)
+    safe = scale.masked_fill(scale == NEGATIVE, 0.0).to(logs.dtype)
+    return (logs - spread(safe, logs)).exp().to(dtype), scale
+
+
+def inverse(scales: Tensor) -> Tensor:
+    """Scales to divide by: a cell of zeros passes nothing on."""
+    return scales.masked_fill(scales == NEGATIVE, float("inf"))
+
+
+def ratio(scale: Tensor | None, head: Tensor, dtype: torch.dtype) -> Tensor:
+    """What a term's scale is worth relative to its cell's."""
+    return (-head if scale is None else scale - head).exp().to(dtype)
+
+
+class Batch:
+    """What a batch is like: its size, its lengths, the tables that indices look up."""
+
+    def __init__(
+        self,
+        size: int,
+        lengths: dict[str, list[int]],
+        tables: dict[str, Tensor],
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        self.size = size
+        self.lengths = lengths
+        self.low = {name: min(values) for name, values in lengths.items()}
+        self.high = {name: max(values) for name, values in lengths.items()}
+        self.mixed = any(self.low[name] != self.high[name] for name in lengths)
+        # [batch], and tables as [*indices, batch].
+        self.item = {name: torch.tensor(v, device=device) for name, v in lengths.items()}
+        self.tables = {name: table.movedim(0, -1) for name, table in tables.items()}
+        self.dtype = dtype
+        self.device = device
+
+    def values(self, extents: tuple[int, ...], states: tuple[int, ...]) -> Tensor:
+        """A chart of zeros."""
+        shape = (*(max(x, 0) for x in extents), self.size, *states)
+        return torch.zeros(shape, dtype=self.dtype, device=self.device)
+
+    def scales(self, extents: tuple[int, ...]) -> Tensor:
+        """The scales of a chart of zeros."""
+        shape = (*(max(x, 0) for x in extents), self.size)
+        return torch.full(shape, NEGATIVE, dtype=torch.float64, device=self.device)
+
+    def arange(self, first: int, count: int, place: int, rank: int) -> Tensor:
+        """The values of a loop variable, as axis `place` of index tensors with `rank` axes."""
+        shape = [1] * rank
+        shape[place] = count
+        return torch.arange(first, first + count, device=self.device).view(shape)
+
+    def look_up(self, name: str, index: tuple[Tensor | int, ...]) -> Tensor:
+        """The entries of a table, `OUTSIDE` where there are none."""
+        table = self.tables[name]
+        found = tuple(
+            x if isinstance(x, Tensor) else torch.tensor(x, device=self.device) for x in index
+        )
+        return take(table, found, OUTSIDE)
+
+
+OUTSIDE = -(2**40)
+
+
+class Inside(torch.autograd.Function):
+    """log Z as a function of the leaves of a program; its derivative is the outside program."""
+
+    @staticmethod
+    def forward(ctx, program, names, scales, batch, *leaves):  # type: ignore[no-untyped-def]
+        found = dict(zip(names, leaves))
+        values, charts = program.inside(found, scales, batch)
+        result = program.result(charts, batch)
+        ctx.program, ctx.names, ctx.scales, ctx.batch = program, names, scales, batch
+        ctx.charts = charts
+        ctx.values = values
+        ctx.save_for_backward(*leaves)
+        return result
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        leaves = dict(zip(ctx.names, ctx.saved_tensors))
+        found, _ = ctx.program.outside(
+            leaves, ctx.scales, ctx.values, ctx.charts, ctx.batch, gradient
+        )
+        return None, None, None, None, *(found.get(name) for name in ctx.names)
+
+
+def undiagonal(values: Tensor, rank: int, order: tuple[int, ...]) -> Tensor:
+    """Values over distinct nodes as values over the places of an edge that repeats some.
+
+    `order` names the node at each place; what is off the diagonal is zero.
+    """
+    shape = tuple(values.shape[:rank]) + tuple(values.shape[rank + i] for i in order)
+    whole = values.new_zeros(shape)
+    place = whole
+    places = list(order)
+    while len(set(places)) < len(places):
+        first = next(i for i, a in enumerate(places) if a in places[i + 1 :])
+        second = places.index(places[first], first + 1)
+        place = place.diagonal(0, rank + first, rank + second)
+        places = [a for i, a in enumerate(places) if i not in (first, second)] + [places[first]]
+    back = [places.index(i) for i in range(len(places))]
+    place.permute(*range(rank), *(rank + i for i in back)).copy_(values)
+    return whole
