@@ -142,7 +142,7 @@ def check_slices(grammar: Grammar) -> list[Diagnostic]:
         found = slice_of(item)
         if found is None:
             continue
-        span = item.attributes[0].span or item.span
+        span = next(a.span for a in item.attributes if a.key == "slice") or item.span
         source = sources.get(found.source)
         if source is None:
             report.add(
