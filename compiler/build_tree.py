@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TypeVar
 
 from fgg.compiler import syntax
 from fgg.compiler.build_values import Parts, ValueBuilder
 from fgg.compiler.syntax import Name
 
 Clause = syntax.RankClause | syntax.WithClause
+AnyFactor = TypeVar("AnyFactor", syntax.FactorDecl, syntax.InputFactorDecl)
 
 
 class TreeBuilder(ValueBuilder):
@@ -25,8 +27,13 @@ class TreeBuilder(ValueBuilder):
         found: list[syntax.Statement] = []
         for item in listed:
             if isinstance(item, Clause):
-                if found and isinstance(found[-1], syntax.FactorDecl):
-                    found[-1] = self.attach(found[-1], item)
+                last = found[-1] if found else None
+                if isinstance(last, syntax.FactorDecl):
+                    found[-1] = self.attach(last, item)
+                elif isinstance(last, syntax.InputFactorDecl) and isinstance(
+                    item, syntax.WithClause
+                ):
+                    found[-1] = self.attach_attributes(last, item)
                 else:
                     kind = "rank" if isinstance(item, syntax.RankClause) else "with"
                     self.report.add(
@@ -38,17 +45,21 @@ class TreeBuilder(ValueBuilder):
 
     def attach(self, factor: syntax.FactorDecl, clause: Clause) -> syntax.FactorDecl:
         """The factor with one more `rank` or `with` clause."""
-        span = factor.span.to(clause.span)
         if isinstance(clause, syntax.RankClause):
             if factor.rank is not None:
                 self.report.add("F013", "a second `rank` for one factor", clause.span)
-            return replace(factor, rank=clause.rank, span=span)
+            return replace(factor, rank=clause.rank, span=factor.span.to(clause.span))
+        return self.attach_attributes(factor, clause)
+
+    def attach_attributes(self, factor: AnyFactor, clause: syntax.WithClause) -> AnyFactor:
+        """The factor, or input factor, with one more `with` clause."""
         known = {attribute.key.text for attribute in factor.attributes}
         for attribute in clause.attributes:
             key = attribute.key
             if key.text in known:
                 self.report.add("F013", f"a second `{key.text}` for one factor", key.span)
             known.add(key.text)
+        span = factor.span.to(clause.span)
         return replace(factor, attributes=factor.attributes + clause.attributes, span=span)
 
     def _size(self, parts: Parts, first: int, last: int) -> syntax.SizeDecl:
@@ -114,6 +125,7 @@ class TreeBuilder(ValueBuilder):
             tuple(variables),
             tuple(domains),
             tuple(conditions),
+            (),
             self.span(first, last),
         )
 
@@ -167,8 +179,10 @@ class TreeBuilder(ValueBuilder):
         return syntax.TypedSyntax(self.name(node), self.name(domain), self.span(first, last))
 
     def _clamp(self, parts: Parts, first: int, last: int) -> syntax.ClampSyntax:
-        path, _, name, indices = parts
-        return syntax.ClampSyntax(path, self.name(name), tuple(indices), self.span(first, last))
+        path, _, name, indices = parts[:4]
+        part = tuple(parts[5]) if len(parts) > 4 else ()
+        span = self.span(first, last)
+        return syntax.ClampSyntax(path, self.name(name), tuple(indices), part, span)
 
     def _typed(self, parts: Parts, first: int, last: int) -> syntax.TypedSyntax:
         node, _, domain = parts

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fgg.compiler import syntax
+from fgg.compiler.resolve_factors import resolve_attribute
 from fgg.compiler.scope import Scope, place_of
 from fgg.compiler.syntax import Name
 from fgg.diagnostics import Label, Report, did_you_mean
-from fgg.grammar import Input, InputFactor, InputTable, Nonterminal, Reference
+from fgg.grammar import Attribute, Input, InputFactor, InputTable, Nonterminal, Reference
 from fgg.spans import Span
 
 
@@ -77,10 +78,33 @@ def declare_input_factor(statement: syntax.InputFactorDecl, scope: Scope) -> Inp
         scope.broken.add(name.text)
         return None
     factor = InputFactor(
-        name=name.text, domains=domains, indices=variables, conditions=conditions, span=name.span
+        name=name.text,
+        domains=domains,
+        indices=variables,
+        conditions=conditions,
+        attributes=_attributes(statement, scope),
+        span=name.span,
     )
     scope.input_factors[name.text] = factor
     return factor
+
+
+def _attributes(statement: syntax.InputFactorDecl, scope: Scope) -> tuple[Attribute, ...]:
+    """The attributes of an input factor: it is not learned, so it can only be a slice."""
+    found = []
+    for node in statement.attributes:
+        if node.key.text != "slice":
+            scope.report.add(
+                "F133",
+                f"an input factor has no attribute `{node.key.text}`",
+                node.key.span,
+                help="its log-potentials are given at run time; the one attribute is `slice`",
+            )
+            continue
+        attribute = resolve_attribute(node, scope)
+        if attribute is not None:
+            found.append(attribute)
+    return tuple(found)
 
 
 def index_variables(names: Iterable[Name], scope: Scope) -> tuple[str, ...] | None:

@@ -47,7 +47,7 @@ def resolve_factor(statement: syntax.FactorDecl, scope: Scope) -> Factor | None:
         scope.broken.add(name.text)
         return None
     domains = given + over
-    attributes = [_attribute(a, scope) for a in statement.attributes]
+    attributes = [resolve_attribute(a, scope) for a in statement.attributes]
     return Factor(
         name=name.text,
         domains=domains,
@@ -227,7 +227,8 @@ def _sparse(node: syntax.MapLiteral, domains: Sequence[str], scope: Scope) -> Va
     return Sparse(tuple(sorted(entries.items()))) if good else None
 
 
-def _attribute(node: syntax.AttributeDecl, scope: Scope) -> Attribute | None:
+def resolve_attribute(node: syntax.AttributeDecl, scope: Scope) -> Attribute | None:
+    """An attribute, or None if there is no such attribute, or it cannot have this value."""
     value = _attribute_value(node.value, scope)
     if value is None:
         return None

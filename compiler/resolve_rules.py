@@ -9,7 +9,17 @@ from fgg.compiler import syntax
 from fgg.compiler.scope import Scope, count
 from fgg.compiler.syntax import Name
 from fgg.diagnostics import Label, did_you_mean
-from fgg.grammar import Attachment, Clamp, Edge, Factor, InputFactor, Nonterminal, Rule
+from fgg.grammar import (
+    Attachment,
+    Clamp,
+    Edge,
+    Factor,
+    InputFactor,
+    Nonterminal,
+    Product,
+    Rule,
+    Union,
+)
 from fgg.index import Expr
 from fgg.node_types import NodeTypes, Use, clamp_use, make_fragment
 from fgg.positions import position_name
@@ -272,11 +282,35 @@ class RuleResolver:
         indices = self.input_indices(item.input, item.indices)
         node, *path = [name.text for name in item.path.names]
         attachment = Attachment(node=node, path=tuple(path), span=item.path.span)
-        if indices is None:
+        if indices is None or not self.has_part(item):
             return
-        clamp = Clamp(attachment=attachment, input=item.input.text, indices=indices, span=item.span)
+        clamp = Clamp(
+            attachment=attachment,
+            input=item.input.text,
+            indices=indices,
+            path=tuple(name.text for name in item.part),
+            span=item.span,
+        )
         self.clamps.append(clamp)
         self.uses.append(clamp_use(clamp, self.scope.inputs[item.input.text].domain))
+
+    def has_part(self, item: syntax.ClampSyntax) -> bool:
+        """Whether an input's domain has the part `N` of `o = w[i].N`; a report if it has not."""
+        domain = self.scope.inputs[item.input.text].domain
+        for name in item.part:
+            shape = self.scope.domains[domain].shape
+            known = shape.parts if isinstance(shape, Union | Product) else ()
+            if name.text not in known:
+                self.good = False
+                self.scope.report.add(
+                    "F105",
+                    f"domain `{domain}` of input `{item.input.text}` has no part `{name.text}`",
+                    name.span,
+                    help=did_you_mean(name.text, known),
+                )
+                return False
+            domain = name.text
+        return True
 
     def typed(self, item: syntax.TypedSyntax) -> None:
         """Resolve `(u: T)`."""

@@ -246,6 +246,7 @@ class InputFactorDecl:
     variables: tuple[Name, ...]
     domains: tuple[Name, ...]
     conditions: tuple[Comparison, ...]
+    attributes: tuple[AttributeDecl, ...]
     span: Span
 
 
@@ -308,11 +309,12 @@ class EdgeSyntax:
 
 @dataclass(frozen=True, slots=True)
 class ClampSyntax:
-    """`o = w[i]`."""
+    """`o = w[i]`, or `o = w[i].N` for a part of what the input has there."""
 
     path: PathSyntax
     input: Name
     indices: tuple[Arithmetic, ...]
+    part: tuple[Name, ...]
     span: Span
 
 

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from fgg.diagnostics import Diagnostic, did_you_mean
 from fgg.grammar import Attribute
+from fgg.slices import read_slice
 from fgg.values import Call, Word
 
 KNOWN = {
@@ -16,6 +17,7 @@ KNOWN = {
     "frozen": "`yes` or `no`",
     "observed": "what says what the factor is, `w` or `factor(phi)`; grounding writes it",
     "tied": "what the factor follows from, `stationary(trans)`",
+    "slice": "the factor it is a part of, a variant for each node, `binary(N, C(N), C(P))`",
 }
 
 
@@ -44,6 +46,8 @@ def check_attribute(attribute: Attribute) -> Diagnostic | None:
             and len(value.arguments) == 1
             and isinstance(value.arguments[0], Word)
         )
+    elif key == "slice":
+        right = read_slice(value) is not None
     elif key == "frozen":
         right = isinstance(value, Word) and value.name in ("yes", "no")
     elif key == "blocks":

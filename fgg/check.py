@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fgg.check_indices import check_indices
 from fgg.check_values import Locate, check_values
 from fgg.conjoining import conjoin
 from fgg.diagnostics import Diagnostic, Label, Report, did_you_mean
-from fgg.grammar import Grammar
+from fgg.grammar import Factor, Grammar, InputFactor
+from fgg.slices import is_slice, slice_of
 from fgg.useful import productive, reachable
 from fgg.values import Call, Word
 
 
 def check_grammar(grammar: Grammar, locate: Locate | None = None) -> list[Diagnostic]:
     """All errors and warnings about a grammar and its queries."""
-    found = check_values(grammar, locate) + check_ties(grammar) + check_attributes(grammar)
+    found = check_values(grammar, locate) + check_ties(grammar) + check_slices(grammar)
+    found += check_attributes(grammar)
     found += check_useful(grammar) + check_indices(grammar)
     for query in grammar.queries:
         conjunction = conjoin(grammar, query)
@@ -76,6 +80,7 @@ def check_useful(grammar: Grammar) -> list[Diagnostic]:
         )
     used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
     used |= {edge.label for query in grammar.queries for r in query.rules for edge in r.edges}
+    used |= {found.source for f in grammar.factors if f.name in used and (found := slice_of(f))}
     for factor in grammar.factors:
         if factor.name not in used:
             report.add(
@@ -124,6 +129,38 @@ def check_ties(grammar: Grammar) -> list[Diagnostic]:
                     attribute.span,
                     help="drop one of them",
                 )
+    return report.diagnostics
+
+
+def check_slices(grammar: Grammar) -> list[Diagnostic]:
+    """Errors in attributes that say what a factor is a slice of."""
+    report = Report()
+    items: list[tuple[Factor | InputFactor, Mapping[str, Factor | InputFactor]]] = []
+    items += [(item, grammar.factor) for item in grammar.factors]
+    items += [(item, grammar.input_factor) for item in grammar.input_factors]
+    for item, sources in items:
+        found = slice_of(item)
+        if found is None:
+            continue
+        span = next(a.span for a in item.attributes if a.key == "slice") or item.span
+        source = sources.get(found.source)
+        if source is None:
+            report.add(
+                "F134",
+                f"there is no factor `{found.source}` that `{item.name}` could be a slice of",
+                span,
+                help=did_you_mean(found.source, sources),
+            )
+        elif slice_of(source) is not None:
+            report.add("F134", f"`{source.name}` is a slice itself, so it has none", span)
+        elif not is_slice(grammar, item, source):
+            report.add(
+                "F134",
+                f"`{item.name}` cannot be this slice of `{source.name}`",
+                span,
+                help="a variant `C(N)` decides a union, `L(N, P)` lists the components of a "
+                "product; the slice has the domains that are left, and no value of its own",
+            )
     return report.diagnostics
 
 

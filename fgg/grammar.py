@@ -137,12 +137,16 @@ class Input:
 
 @dataclass(frozen=True, kw_only=True)
 class InputFactor:
-    """A family of factors whose log-potentials are given at run time."""
+    """A family of factors whose log-potentials are given at run time.
+
+    The one attribute it may have is `slice`: then it follows from another input factor.
+    """
 
     name: str
     domains: tuple[str, ...]
     indices: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    attributes: tuple[Attribute, ...] = ()
     span: Span | None = _span()
 
 
@@ -185,11 +189,16 @@ class Edge:
 
 @dataclass(frozen=True, kw_only=True)
 class Clamp:
-    """A node (or a part of it) that is fixed to a position of an input, `o = w[i]`."""
+    """A node (or a part of it) that is fixed to a position of an input, `o = w[i]`.
+
+    With a path, `o = w[i].N`, it is fixed to a part or component of the input's value: a token
+    outside that part never matches, and where the token is missing the node is summed out.
+    """
 
     attachment: Attachment
     input: str
     indices: tuple[Expr, ...]
+    path: tuple[str, ...] = ()
     span: Span | None = _span()
 
 

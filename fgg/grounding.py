@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from fgg.check_indices import check_indices, rule_variables
 from fgg.conjoining import conjoin
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
-from fgg.domains import size_values, with_sizes
+from fgg.domains import path_domain, select, size_values, with_sizes
 from fgg.grammar import (
     Attribute,
     Clamp,
@@ -33,6 +33,7 @@ from fgg.linear import scan, scan_order
 from fgg.names import fresh
 from fgg.observe import IMPOSSIBLE, MISSING, Nest, Observation, observe
 from fgg.ranges import regions, rule_rows
+from fgg.slices import slice_of
 from fgg.useful import trim
 from fgg.values import Call, Constant, Sparse, Table, Value, Word
 
@@ -92,6 +93,7 @@ class _Grounder:
         self.known = {**size_values(grammar), **seen.lengths}
         self.extents = {item.name: self.values(item.shape, self.known) for item in grammar.inputs}
         self.labels: dict[tuple[str, tuple[int, ...]], str] = {}
+        self.evidences: dict[tuple[str, tuple[str, ...], tuple[int, ...]], str] = {}
         self.taken = {*grammar.factor}
         self.nonterminals: dict[str, Nonterminal] = {}
         self.factors: dict[str, Factor] = {f.name: f for f in grammar.factors}
@@ -224,10 +226,16 @@ class _Grounder:
             return name
         key = (name, indices)
         if key not in self.labels:
+            family = self.grammar.input_factor[name]
+            cut = slice_of(family)
+            if cut is not None:
+                cut = replace(cut, source=self.label(cut.source, indices))
             self.labels[key] = self.new_name(name, indices)
-            domains = self.grammar.input_factor[name].domains
+            domains = family.domains
             value = self.potential(name, indices)
             note = Attribute(key="observed", value=Call("factor", (Word(name),)))
+            if cut is not None:
+                note = cut.attribute()
             self.factors[self.labels[key]] = Factor(
                 name=self.labels[key],
                 domains=domains,
@@ -272,18 +280,14 @@ class _Grounder:
 
     def evidence(self, clamp: Clamp, position: tuple[int, ...]) -> str:
         """The unary factor that says what an input has at a position."""
-        key = (f"input {clamp.input}", position)
-        if key not in self.labels:
-            label = self.new_name(clamp.input, position)
-            self.labels[key] = label
-            tokens = self.seen.tokens.get(clamp.input)
-            value: Value | None = None
-            if tokens is not None:
-                token = tokens[position]
-                value = Sparse((((token,), 1.0),))
-                if token in (MISSING, IMPOSSIBLE):
-                    value = Constant(1.0 if token == MISSING else 0.0)
-            domain = self.grammar.input[clamp.input].domain
+        key = (clamp.input, clamp.path, position)
+        if key not in self.evidences:
+            label = self.new_name("_".join((clamp.input, *clamp.path)), position)
+            self.evidences[key] = label
+            whole = self.grammar.input[clamp.input].domain
+            domain = path_domain(self.grammar, whole, clamp.path)
+            assert domain is not None
+            value = self.observed(clamp, position)
             note = Attribute(key="observed", value=Word(clamp.input))
             self.factors[label] = Factor(
                 name=label,
@@ -291,7 +295,18 @@ class _Grounder:
                 value=value,
                 attributes=() if value is not None else (note,),
             )
-        return self.labels[key]
+        return self.evidences[key]
+
+    def observed(self, clamp: Clamp, position: tuple[int, ...]) -> Value | None:
+        """Which values agree with an input at a position; None if the input is not given."""
+        tokens = self.seen.tokens.get(clamp.input)
+        if tokens is None:
+            return None
+        token = tokens[position]
+        if token in (MISSING, IMPOSSIBLE):
+            return Constant(1.0 if token == MISSING else 0.0)
+        part = select(self.grammar, self.grammar.input[clamp.input].domain, clamp.path, token)
+        return Constant(0.0) if part is None else Sparse((((part,), 1.0),))
 
     def new_name(self, name: str, indices: tuple[int, ...]) -> str:
         label = fresh(_name(name, indices), self.taken)

@@ -16,6 +16,7 @@ from fgg.grammar import (
     Factor,
     Fragment,
     Grammar,
+    InputFactor,
     Node,
     Product,
     Query,
@@ -26,6 +27,7 @@ from fgg.grammar import (
 )
 from fgg.index import Expr
 from fgg.names import fresh
+from fgg.slices import slice_of
 from fgg.values import Sparse
 
 MAX_VALUES = 10_000
@@ -48,7 +50,8 @@ def plain(grammar: Grammar) -> Grammar:
 
     Requires that a query touches a part of a union only where the model's rule touches it too
     (GrammarError F303 otherwise: a query cannot add nodes, so conjoin it first); and that a
-    domain with parts that are touched has no more than `MAX_SELECTED` values (F302).
+    domain with parts that are touched has no more than `MAX_SELECTED` values (F302). Slices of
+    factors and parts of inputs, which splitting makes, are refused too (F303).
     Guarantees the same value Z, the same parameters, derivations and queries, and no paths.
     Sizes are fixed where unions and products were made of them. A grammar that is plain already
     is returned as it is.
@@ -59,6 +62,7 @@ def plain(grammar: Grammar) -> Grammar:
 def plain_with_parts(grammar: Grammar) -> tuple[Grammar, Mapping[str, tuple[str, Path]]]:
     """The plain grammar, and what its new factors select: a domain of the old one and a path."""
     work = _Plain(grammar)
+    work.check()
     rules = tuple(work.rule(rule) for rule in grammar.rules)
     queries = tuple(work.query(query) for query in grammar.queries)
     if work.problems:
@@ -106,6 +110,33 @@ class _Plain:
     factors: dict[tuple[str, Path], Factor] = field(default_factory=dict)
     nodes: dict[str, dict[tuple[str, Path], Node]] = field(default_factory=dict)
     problems: list[Diagnostic] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Report what speaks of parts of domains in other ways than by nodes."""
+        items: list[Factor | InputFactor] = [*self.grammar.factors, *self.grammar.input_factors]
+        for item in items:
+            if slice_of(item) is not None:
+                self.problems.append(
+                    Diagnostic(
+                        code="F303",
+                        message=f"factor `{item.name}` is a slice by parts of domains",
+                        span=item.span,
+                        help="take the grammar that it was made from",
+                    )
+                )
+        clamps = [(rule.name, c) for rule in self.grammar.rules for c in rule.rhs.clamps]
+        queries = self.grammar.queries
+        clamps += [(rule.name, c) for query in queries for rule in query.rules for c in rule.clamps]
+        for name, clamp in clamps:
+            if clamp.path:
+                self.problems.append(
+                    Diagnostic(
+                        code="F303",
+                        message=f"rule `{name}` looks at a part of input `{clamp.input}`",
+                        span=clamp.span,
+                        help="ground the grammar first",
+                    )
+                )
 
     def rule(self, rule: Rule) -> Rule:
         """The rule with a node for each part that it, or a query, touches."""

@@ -140,7 +140,9 @@ def edge_uses(edge: Edge, signature: Sequence[str]) -> Iterable[Use]:
 
 
 def clamp_use(clamp: Clamp, domain: str) -> Use:
-    """The use of a node that is fixed to an input of the given domain."""
+    """The use of a node that is fixed to an input of the given domain, or to a part of it."""
+    # A path consists of names of domains.
+    domain = clamp.path[-1] if clamp.path else domain
     return Use(clamp.attachment, domain, f"input `{clamp.input}`", clamp.input)
 
 

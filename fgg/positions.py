@@ -43,6 +43,7 @@ def _is_plain(fragment: Fragment, clamp: Clamp) -> bool:
     touching += [c.attachment for c in fragment.clamps if c is not clamp]
     return (
         not clamp.attachment.path
+        and not clamp.path
         and node not in fragment.externals
         and any(a.node == node for edge in fragment.edges for a in edge.attachments)
         and all(not a.path for a in touching if a.node == node)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from fgg.domains import domain_values
 from fgg.grammar import (
     Attachment,
+    Attribute,
     Clamp,
     Domain,
     Edge,
@@ -90,7 +91,8 @@ def print_table(item: InputTable) -> str:
 def print_input_factor(item: InputFactor, indent: int = 0) -> str:
     """An input factor's declaration."""
     start = f"input factor {_family(item.name, item.indices)}({_names(item.domains)})"
-    return fill([start, *_conditions(item.conditions)], indent + HANG, indent)
+    clauses = [*_conditions(item.conditions), *_attributes(item.attributes)]
+    return fill([start, *clauses], indent + HANG, indent)
 
 
 def print_factor(grammar: Grammar, factor: Factor) -> str:
@@ -108,8 +110,12 @@ def print_factor(grammar: Grammar, factor: Factor) -> str:
         text += " = "
         text += lay_out(value_piece(factor.value, axes), 0, len(text))
     clauses = [f"rank {factor.rank}"] if factor.rank is not None else []
-    attributes = [f"{quote_name(a.key)} = {print_attribute(a.value)}" for a in factor.attributes]
-    return fill([text, *clauses, *_listed("with", attributes)], HANG, 0)
+    return fill([text, *clauses, *_attributes(factor.attributes)], HANG, 0)
+
+
+def _attributes(attributes: Iterable[Attribute]) -> list[str]:
+    shown = [f"{quote_name(a.key)} = {print_attribute(a.value)}" for a in attributes]
+    return _listed("with", shown)
 
 
 def print_nonterminal(item: Nonterminal) -> str:
@@ -196,7 +202,8 @@ def _attachment(attachment: Attachment) -> str:
 
 
 def _clamp(clamp: Clamp) -> str:
-    return f"{_attachment(clamp.attachment)} = {_position(clamp)}"
+    path = "".join(f".{quote_name(name)}" for name in clamp.path)
+    return f"{_attachment(clamp.attachment)} = {_position(clamp)}{path}"
 
 
 def _position(clamp: Clamp) -> str:

@@ -28,7 +28,7 @@ from fgg.grammar import (
     Union,
 )
 from fgg.index import Condition, Expr
-from fgg.values import Call, Word
+from fgg.values import AttributeValue, Call, Word
 
 Names = Mapping[str, str]
 
@@ -114,8 +114,12 @@ class Renaming:
         )
 
     def attribute(self, attribute: Attribute) -> Attribute:
-        """An attribute; `tied` names another factor."""
+        """An attribute; `tied` and `slice` name another factor, and `slice` domains."""
         value = attribute.value
+        if attribute.key == "slice" and isinstance(value, Call):
+            source = self.labels.get(value.name, value.name)
+            axes = tuple(map(self.variant, value.arguments))
+            return replace(attribute, value=replace(value, name=source, arguments=axes))
         if attribute.key != "tied" or not isinstance(value, Call):
             return attribute
         arguments = tuple(
@@ -123,6 +127,14 @@ class Renaming:
             for item in value.arguments
         )
         return replace(attribute, value=replace(value, arguments=arguments))
+
+    def variant(self, value: AttributeValue) -> AttributeValue:
+        """A variant of a domain, as `slice` writes it."""
+        if isinstance(value, Word):
+            return Word(self.domains.get(value.name, value.name))
+        assert isinstance(value, Call)
+        name = self.domains.get(value.name, value.name)
+        return replace(value, name=name, arguments=tuple(map(self.variant, value.arguments)))
 
     def family(self, item: Nonterminal) -> Nonterminal:
         """A nonterminal with new names."""
@@ -142,6 +154,7 @@ class Renaming:
             name=self.labels.get(item.name, item.name),
             domains=self.signature(item.domains),
             conditions=self.conditions(item.conditions),
+            attributes=tuple(map(self.attribute, item.attributes)),
         )
 
     def input(self, item: Input) -> Input:
@@ -174,7 +187,8 @@ class Renaming:
     def clamp(self, clamp: Clamp) -> Clamp:
         """A clamp with new names."""
         attachment = self.attachment(clamp.attachment)
-        return replace(clamp, attachment=attachment, indices=self.exprs(clamp.indices))
+        path = self.signature(clamp.path)
+        return replace(clamp, attachment=attachment, indices=self.exprs(clamp.indices), path=path)
 
     def rule(self, rule: Rule) -> Rule:
         """A rule with new names."""

@@ -18,6 +18,7 @@ from typing import Any
 from fgg.domains import size_values
 from fgg.grammar import Factor, Grammar, Product, Rule, Sized, Union
 from fgg.memo import per_grammar
+from fgg.slices import Slice, Variant, slice_of
 from fgg.values import Constant, Eye, Load, Sparse, Table, Uniform
 
 DomainValue = int | str | tuple["DomainValue", ...]
@@ -175,9 +176,13 @@ def brute_force(
     array over the external nodes of the start symbol.
     """
     arrays = dict(weights)
+    slices = {f.name: found for f in grammar.factors if (found := slice_of(f)) is not None}
     for factor in grammar.factors:
-        if factor.name not in weights:
+        if factor.name not in weights and factor.name not in slices:
             arrays[factor.name] = _array(grammar, factor)
+    for name, found in slices.items():
+        if name not in weights:
+            arrays[name] = _sliced(grammar, found, arrays[found.source])
     totals: dict[tuple[int, ...], Any] = {}
     for derivation in derivations(grammar, max_depth=max_depth):
         graph = glue(grammar, derivation)
@@ -291,6 +296,28 @@ def _array(grammar: Grammar, factor: Factor) -> Any:
 
             return numpy.load(Path(folder) / path, allow_pickle=False)
     raise KeyError(f"no weights for factor {factor.name}")
+
+
+def _sliced(grammar: Grammar, found: Slice, array: Any) -> Any:
+    """The array of a slice: the source's entries at the values that the variants stand for."""
+    domains = [leaf for axis in found.axes for _, leaf in axis.leaves()]
+
+    def whole(variant: Variant, values: Iterator[DomainValue]) -> DomainValue:
+        if not variant.inner:
+            return next(values)
+        inner = tuple(whole(item, values) for item in variant.inner)
+        if isinstance(grammar.domain[variant.domain].shape, Product):
+            return inner
+        return (variant.inner[0].domain, inner[0])
+
+    def entry(index: tuple[int, ...]) -> Any:
+        values = iter([_values(grammar, d)[i] for d, i in zip(domains, index, strict=True)])
+        result = array
+        for axis in found.axes:
+            result = result[_values(grammar, axis.domain).index(whole(axis, values))]
+        return result
+
+    return _nested(tuple(len(_values(grammar, domain)) for domain in domains), entry)
 
 
 def _nested(sizes: tuple[int, ...], entry: Any, index: tuple[int, ...] = ()) -> Any:

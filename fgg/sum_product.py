@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fgg.grammar import Attachment, Edge, Grammar, Rule
+from fgg.grammar import Attachment, Clamp, Edge, Grammar, Rule
 from fgg.index import Expr
 
 
@@ -19,7 +19,7 @@ def equation(grammar: Grammar, rule: Rule) -> str:
     if inner:
         sums.append("Σ_{" + ", ".join(inner) + "}")
     positions = {
-        c.attachment.node: f"{c.input}{_indices(c.indices)}"
+        c.attachment.node: _position(c)
         for c in rule.rhs.clamps
         if not c.attachment.path and c.attachment.node not in rule.rhs.externals
     }
@@ -29,7 +29,7 @@ def equation(grammar: Grammar, rule: Rule) -> str:
         touched = any(a.node == name for e in rule.rhs.edges for a in e.attachments)
         if clamp.attachment.path or name in rule.rhs.externals or not touched:
             written = ".".join((name, *clamp.attachment.path))
-            factors.append(f"[{written} = {clamp.input}{_indices(clamp.indices)}]")
+            factors.append(f"[{written} = {_position(clamp)}]")
     body = " · ".join(factors) or "1"
     head = Edge(
         label=rule.lhs,
@@ -62,6 +62,11 @@ def _edge(edge: Edge, positions: dict[str, str]) -> str:
     ]
     arguments = f"({', '.join(nodes)})" if nodes else ""
     return f"{edge.label}{_indices(edge.indices)}{arguments}"
+
+
+def _position(clamp: Clamp) -> str:
+    path = "".join(f".{name}" for name in clamp.path)
+    return f"{clamp.input}{_indices(clamp.indices)}{path}"
 
 
 def _indices(indices: Sequence[Expr]) -> str:

@@ -36,6 +36,7 @@ from fgg.runtime.semirings.torch_base import TensorSemiring
 from fgg.runtime.solution import Method, Solution
 from fgg.runtime.system import Component, system_of
 from fgg.runtime.weights import bind
+from fgg.slices import slice_of, steps, take
 
 MAX_CELLS = 5000
 """The largest recursive component, in cells: its derivative is a square matrix of that size."""
@@ -87,6 +88,10 @@ class _Solver:
         for name, given in supplied.items():
             if isinstance(given, Tensor) and isinstance(semiring, TensorSemiring):
                 real[name] = given
+        for factor in grammar.factors:
+            cut = slice_of(factor)
+            if cut is not None and factor.name in real and factor.name not in supplied:
+                real[factor.name] = take(real[cut.source], steps(grammar, cut.axes))
         system = system_of(grammar)
         self.solution = Solution(
             grammar, system, semiring, Weights(grammar, semiring, real), Chart(semiring)

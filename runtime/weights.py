@@ -20,6 +20,7 @@ from fgg.domains import domain_size, size_values
 from fgg.grammar import Factor, Grammar
 from fgg.memo import per_grammar
 from fgg.runtime.exact_linear import Singular, solve_fractions
+from fgg.slices import slice_of, steps, take
 from fgg.values import Call, Constant, Eye, Load, Sparse, Table, Uniform, Word, exact
 
 Array = NDArray[Any]
@@ -63,22 +64,23 @@ class _Binder:
                     f"weights are given for `{name}`, which is not a factor",
                     did_you_mean(name, grammar.factor),
                 )
-        used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
-        tied = [f for f in grammar.factors if f.attribute("tied") is not None]
+        needed = self.needed()
         missing = []
         for factor in grammar.factors:
-            if factor.name not in used and factor.name not in self.supplied:
-                continue
-            if factor in tied and factor.name not in self.supplied:
-                continue
+            if factor.name not in self.supplied:
+                if _source(factor) is not None:
+                    continue
+                if factor.name not in needed:
+                    self.skip(factor)
+                    continue
             weights = self.weights(factor)
             if weights is None:
                 missing.append(factor.name)
             else:
                 self.found[factor.name] = weights
-        for factor in tied:
-            if factor.name in used and factor.name not in self.found:
-                self.tie(factor, missing)
+        for factor in grammar.factors:
+            if factor.name in needed:
+                self.follow(factor)
         if missing:
             names = ", ".join(f"`{name}`" for name in dict.fromkeys(missing))
             self.fail(
@@ -89,6 +91,45 @@ class _Binder:
         if self.problems:
             raise GrammarError(self.problems)
         return self.found
+
+    def needed(self) -> set[str]:
+        """The factors that rules use, and those that these follow from."""
+        found = {edge.label for rule in self.grammar.rules for edge in rule.rhs.edges}
+        agenda = [factor for factor in self.grammar.factors if factor.name in found]
+        while agenda:
+            factor = agenda.pop()
+            source = _source(factor)
+            if source is not None and factor.name not in self.supplied and source not in found:
+                found.add(source)
+                agenda.append(self.grammar.factor[source])
+        return found
+
+    def skip(self, factor: Factor) -> None:
+        """Leave out the random numbers of a factor that is not needed.
+
+        So a factor's parameters do not depend on which other factors the rules use, and are the
+        same after a pass that drops rules.
+        """
+        shape = self.shape(factor)
+        if self.generator is None or factor.value is not None or prod(shape) > MAX_ENTRIES:
+            return
+        if not isinstance(factor.attribute("observed"), Word):
+            self.random(factor, shape)
+
+    def follow(self, factor: Factor) -> None:
+        """The weights of a factor that follows from another one: a tie or a slice."""
+        name = _source(factor)
+        if name is None or factor.name in self.found:
+            return
+        self.follow(self.grammar.factor[name])
+        if name not in self.found:
+            return  # it is missing, or cannot be known
+        cut = slice_of(factor)
+        if cut is None:
+            self.tie(factor, name)
+        else:
+            wanted = steps(self.grammar, cut.axes)
+            self.found[factor.name] = take(self.found[name], wanted)
 
     def fail(self, code: str, message: str, help: str = "") -> None:
         self.problems.append(Diagnostic(code=code, message=message, help=help))
@@ -198,17 +239,8 @@ class _Binder:
         axes = tuple(range(given, len(shape)))
         return np.asarray(numbers / numbers.sum(axis=axes, keepdims=True))
 
-    def tie(self, factor: Factor, missing: list[str]) -> None:
+    def tie(self, factor: Factor, name: str) -> None:
         """The stationary distribution of a transition factor: pi = pi A, sum one."""
-        value = factor.attribute("tied")
-        assert isinstance(value, Call) and isinstance(value.arguments[0], Word)
-        name = value.arguments[0].name
-        if name not in self.found:
-            other = self.weights(self.grammar.factor[name])
-            if other is None:
-                missing.append(name)
-                return
-            self.found[name] = other
         try:
             self.found[factor.name] = stationary(self.found[name])
         except (np.linalg.LinAlgError, Singular):
@@ -218,6 +250,18 @@ class _Binder:
                 "which has several",
             )
             self.found[factor.name] = self.zeros(self.shape(factor))
+
+
+def _source(factor: Factor) -> str | None:
+    """The factor that another one follows from, or None if it stands on its own."""
+    cut = slice_of(factor)
+    if cut is not None:
+        return cut.source
+    value = factor.attribute("tied")
+    if value is None:
+        return None
+    assert isinstance(value, Call) and isinstance(value.arguments[0], Word)
+    return value.arguments[0].name
 
 
 @per_grammar

@@ -147,6 +147,7 @@ def _node(grammar: Grammar, fragment: Fragment, node: Node, key: str) -> Vertex:
 
 def _clamp_text(clamp: Clamp) -> str:
     value = clean(clamp.input) + indices_text(clamp.indices)
+    value += clean("".join(f".{name}" for name in clamp.path))
     node = clean(".".join((clamp.attachment.node, *clamp.attachment.path)))
     # `emit(u, w[i])` makes a node that is named after what it is fixed to.
     rest = node.removeprefix(clean(clamp.input))

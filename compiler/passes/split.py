@@ -1,0 +1,294 @@
+"""Splitting: a grammar whose nodes have atomic domains only, for engines that know no others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from math import prod
+
+from fgg.grammar import (
+    Attachment,
+    Factor,
+    Fragment,
+    Grammar,
+    InputFactor,
+    Node,
+    Nonterminal,
+    Origin,
+    Product,
+    Rule,
+    Union,
+)
+from fgg.names import fresh
+from fgg.slices import Path, Slice, SplitNode, SplitRule, Variant, extent, variants
+from fgg.useful import trim
+
+MAX_VARIANTS = 256
+"""How many rules one rule may become, and how many nodes one node."""
+
+
+class SplitImpossible(Exception):
+    """The grammar cannot be split, for the reason given; the reference engine takes it whole."""
+
+
+def split(grammar: Grammar) -> Grammar:
+    """The grammar with atomic nodes: a variant of a rule for each choice of parts of its nodes.
+
+    A node of a union lies in one of the parts, so the sum over its values is a sum over parts of
+    sums over their values: with `C = N + P`,
+
+        Σ_{b ∈ C} f(a, b) X(b)  =  Σ_{b ∈ N} f_N(a, b) X_N(b)  +  Σ_{b ∈ P} f_P(a, b) X_P(b),
+
+    and a node of a product is a node for each of its components. A nonterminal becomes one for
+    each choice of parts of its external nodes; a factor becomes one with the attribute `slice`;
+    a clamp says which part of the input's value it means. A variant in which an edge or a clamp
+    touches another part than the chosen one has weight 0 and is left out.
+
+    Requires a grammar without queries. Guarantees the same value Z, with the weights of the source
+    factors (which stay, for their slices to follow from); that no rule has a node of a union or
+    product, or a path; no useless nonterminals. A grammar whose nodes are all atomic is returned
+    as it is. Raises SplitImpossible if the start symbol has an external node that would become
+    several, or a rule would become more than `MAX_VARIANTS`.
+    """
+    return split_with_origin(grammar)[0]
+
+
+def split_with_origin(grammar: Grammar) -> tuple[Grammar, Mapping[str, SplitRule]]:
+    """The split grammar, and where each of its rules comes from, by name."""
+    assert not grammar.queries, "conjoin the grammar with a query first"
+    for domain in grammar.nonterminal[grammar.start.label].domains:
+        if extent(grammar, domain) != (1, 1):
+            raise SplitImpossible(
+                f"the start symbol `{grammar.start.label}` has an external node of `{domain}`, "
+                "which is not atomic"
+            )
+    nodes = {node.domain for rule in grammar.rules for node in rule.rhs.nodes}
+    if not any(isinstance(grammar.domain[name].shape, Union | Product) for name in nodes):
+        return grammar, {rule.name: _whole(rule) for rule in grammar.rules}
+    return _Splitter(grammar).run()
+
+
+def _whole(rule: Rule) -> SplitRule:
+    nodes = {n.name: SplitNode(Variant(n.domain), (n.name,)) for n in rule.rhs.nodes}
+    return SplitRule(rule.name, nodes)
+
+
+class _Splitter:
+    """Writes out the variants of one grammar's rules, and names what they refer to."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self.labels = {*grammar.factor, *grammar.nonterminal, *grammar.input_factor}
+        self.rule_names = {rule.name for rule in grammar.rules}
+        self.names: dict[tuple[str, tuple[Variant, ...]], str] = {}
+        self.nonterminals: dict[str, list[Nonterminal]] = {}
+        self.factors: list[Factor] = []
+        self.input_factors: list[InputFactor] = []
+        self.rules: list[Rule] = []
+        self.origins: dict[str, SplitRule] = {}
+
+    def run(self) -> tuple[Grammar, Mapping[str, SplitRule]]:
+        grammar = self.grammar
+        start = grammar.nonterminal[grammar.start.label]
+        self.label(start.name, [variants(grammar, domain)[0] for domain in start.domains])
+        for rule in grammar.rules:
+            self.split_rule(rule)
+        result = trim(
+            replace(
+                grammar,
+                nonterminals=tuple(
+                    item for x in grammar.nonterminals for item in self.nonterminals.get(x.name, ())
+                ),
+                rules=tuple(self.rules),
+            )
+        )
+        used = {edge.label for rule in result.rules for edge in rule.rhs.edges}
+        result = replace(
+            result,
+            factors=grammar.factors + tuple(f for f in self.factors if f.name in used),
+            input_factors=grammar.input_factors
+            + tuple(f for f in self.input_factors if f.name in used),
+        )
+        return result, {rule.name: self.origins[rule.name] for rule in result.rules}
+
+    def split_rule(self, rule: Rule) -> None:
+        """Add the variants of a rule."""
+        choices = {node.name: self.choices(rule, node) for node in rule.rhs.nodes}
+        count = prod(map(len, choices.values()))
+        if count > MAX_VARIANTS:
+            raise SplitImpossible(f"rule `{rule.name}` would become {count:,} rules")
+        for chosen in product(*choices.values()):
+            decided = dict(zip(choices, chosen, strict=True))
+            open_nodes = [name for name in choices if len(choices[name]) > 1]
+            name = rule.name
+            if open_nodes:
+                parts = [part for n in open_nodes for part in self.chosen(decided[n])]
+                name = fresh("_".join((name, *parts)), self.rule_names)
+                self.rule_names.add(name)
+            self.variant(rule, name, decided)
+
+    def choices(self, rule: Rule, node: Node) -> list[Variant]:
+        """The variants of a node in which every part that the rule touches exists."""
+        count, leaves = extent(self.grammar, node.domain)
+        if max(count, leaves) > MAX_VARIANTS:
+            raise SplitImpossible(
+                f"a node of `{node.domain}` in rule `{rule.name}` has {count:,} "
+                f"variants of up to {leaves:,} components"
+            )
+        touched = [a for edge in rule.rhs.edges for a in edge.attachments]
+        touched += [clamp.attachment for clamp in rule.rhs.clamps]
+        paths = {a.path for a in touched if a.node == node.name}
+        return [
+            variant
+            for variant in variants(self.grammar, node.domain)
+            if all(variant.at(path) is not None for path in paths)
+        ]
+
+    def variant(self, rule: Rule, name: str, decided: Mapping[str, Variant]) -> None:
+        """Add one variant of a rule."""
+        nodes = self.nodes(rule.rhs, decided)
+        edges = []
+        for edge in rule.rhs.edges:
+            touched = [(a, _at(decided, a)) for a in edge.attachments]
+            edges.append(
+                replace(
+                    edge,
+                    label=self.label(edge.label, [variant for _, variant in touched]),
+                    attachments=tuple(b for a, v in touched for b, _ in _spread(a, v, nodes)),
+                )
+            )
+        clamps = tuple(
+            replace(clamp, attachment=attachment, path=clamp.path + path)
+            for clamp in rule.rhs.clamps
+            for attachment, path in _spread(clamp.attachment, _at(decided, clamp.attachment), nodes)
+        )
+        externals = rule.rhs.externals
+        own = {
+            x: tuple(nodes[x, path].name for path, _ in variant.leaves())
+            for x, variant in decided.items()
+        }
+        self.rules.append(
+            replace(
+                rule,
+                name=name,
+                lhs=self.label(rule.lhs, [decided[x] for x in externals]),
+                rhs=Fragment.make(
+                    tuple(nodes.values()),
+                    tuple(edges),
+                    clamps,
+                    tuple(new for x in externals for new in own[x]),
+                ),
+                origin=rule.origin or Origin(rule=rule.name),
+            )
+        )
+        self.origins[name] = SplitRule(
+            rule.name, {x: SplitNode(decided[x], own[x]) for x in decided}
+        )
+
+    def nodes(
+        self, fragment: Fragment, decided: Mapping[str, Variant]
+    ) -> dict[tuple[str, Path], Node]:
+        """The nodes of a variant, by source node and path; a node that stays one keeps its name."""
+        taken = {node.name for node in fragment.nodes}
+        found: dict[tuple[str, Path], Node] = {}
+        for node in fragment.nodes:
+            leaves = decided[node.name].leaves()
+            for path, domain in leaves:
+                name = node.name
+                if len(leaves) > 1:
+                    name = fresh("_".join((name, *self.components(node.domain, path))), taken)
+                    taken.add(name)
+                found[node.name, path] = replace(node, name=name, domain=domain)
+        return found
+
+    def components(self, domain: str, path: Path) -> list[str]:
+        """The components of products that a path leads to, without the parts of unions."""
+        found = []
+        for name in path:
+            if isinstance(self.grammar.domain[domain].shape, Product):
+                found.append(name)
+            domain = name
+        return found
+
+    def chosen(self, variant: Variant) -> list[str]:
+        """The innermost parts that a variant chooses where it has a choice."""
+        found = [part for item in variant.inner for part in self.chosen(item)]
+        shape = self.grammar.domain[variant.domain].shape
+        if not found and isinstance(shape, Union) and len(shape.parts) > 1:
+            return [variant.inner[0].domain]
+        return found
+
+    def label(self, source: str, axes: Sequence[Variant]) -> str:
+        """The label of an edge whose nodes have the given variants."""
+        key = (source, tuple(axes))
+        if key not in self.names:
+            if source in self.grammar.nonterminal:
+                self.names[key] = self.nonterminal(*key)
+            elif any(axis.inner for axis in axes):
+                self.names[key] = self.derived(*key)
+            else:
+                self.names[key] = source
+        return self.names[key]
+
+    def nonterminal(self, source: str, axes: tuple[Variant, ...]) -> str:
+        """Declare a nonterminal for one choice of parts."""
+        parts = [part for axis in axes for part in self.chosen(axis)]
+        name = self.fresh_label(source, parts) if parts else source
+        domains = tuple(domain for axis in axes for _, domain in axis.leaves())
+        item = replace(self.grammar.nonterminal[source], name=name, domains=domains)
+        self.nonterminals.setdefault(source, []).append(item)
+        return name
+
+    def derived(self, source: str, axes: tuple[Variant, ...]) -> str:
+        """Declare a factor, or an input factor, that is a slice."""
+        parts = [part for axis in axes for part in self.chosen(axis) or [axis.domain]]
+        name = self.fresh_label(source, parts)
+        found = Slice(source, axes)
+        attributes = (found.attribute(),)
+        if source in self.grammar.input_factor:
+            family = self.grammar.input_factor[source]
+            self.input_factors.append(
+                replace(family, name=name, domains=found.domains, attributes=attributes)
+            )
+            return name
+        factor = self.grammar.factor[source]
+        given = factor.given
+        if given is not None:
+            # What is a part of a distribution does not sum to one.
+            whole = all(extent(self.grammar, axis.domain)[0] == 1 for axis in axes[given:])
+            given = sum(len(axis.leaves()) for axis in axes[:given]) if whole else None
+        self.factors.append(
+            Factor(
+                name=name,
+                domains=found.domains,
+                given=given,
+                attributes=attributes,
+                span=factor.span,
+            )
+        )
+        return name
+
+    def fresh_label(self, source: str, parts: Sequence[str]) -> str:
+        name = fresh("_".join((source, *parts)), self.labels)
+        self.labels.add(name)
+        return name
+
+
+def _at(decided: Mapping[str, Variant], attachment: Attachment) -> Variant:
+    variant = decided[attachment.node].at(attachment.path)
+    assert variant is not None, "variants without the part are left out"
+    return variant
+
+
+def _spread(
+    attachment: Attachment, variant: Variant, nodes: Mapping[tuple[str, Path], Node]
+) -> list[tuple[Attachment, Path]]:
+    """The attachments that stand for one, with the paths from what it touches to their nodes."""
+    return [
+        (
+            replace(attachment, node=nodes[attachment.node, attachment.path + path].name, path=()),
+            path,
+        )
+        for path, _ in variant.leaves()
+    ]
