@@ -248,9 +248,7 @@ def _is_triangular(change: Mapping[str, Expr], names: Sequence[str]) -> bool:
     pending = list(names)
     while pending:
         ready = [
-            n
-            for n in pending
-            if all(o == n or o in order for o in change[n].names() if o in names)
+            n for n in pending if all(o == n or o in order for o in change[n].names() if o in names)
         ]
         if not ready:
             return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from fgg.compiler.boxes import batch_rows, box_rows, row_of, uniform
 from fgg.compiler.emit_code import (
     Names,
     affine_code,
@@ -17,18 +18,15 @@ from fgg.compiler.emit_code import (
     lookups_in,
 )
 from fgg.compiler.emit_step import StepWriter
-from fgg.compiler.boxes import batch_rows, box_rows, row_of, uniform
 from fgg.domains import domain_size, size_values
-from fgg.grammar import Grammar
-from fgg.index import Expr
 from fgg.linear import implies
 from fgg.plan import (
     HIGH,
     LOW,
     Chart,
     Contract,
+    Cut,
     Gather,
-    Loop,
     OneHot,
     Plan,
     PlanStage,
@@ -36,6 +34,7 @@ from fgg.plan import (
     Step,
 )
 from fgg.printer import print_rule
+from fgg.slices import Narrow, Unfold
 
 INDENT = "    "
 
@@ -90,14 +89,23 @@ class _Emitter:
             for name in plan.parameters
         }
         inputs = {
-            item.name: tuple(affine_code(e.substitute(dict(size_values(grammar))), {n: n for n in plan.lengths}) for e in item.shape)
+            item.name: tuple(
+                affine_code(e.substitute(dict(size_values(grammar))), {n: n for n in plan.lengths})
+                for e in item.shape
+            )
             for item in grammar.observed
         }
-        lines = [f"LENGTHS = {tuple(plan.lengths)!r}", "", "# The factors and their shapes.", "PARAMETERS = {"]
+        lines = [
+            f"LENGTHS = {tuple(plan.lengths)!r}",
+            "",
+            "# The factors and their shapes.",
+            "PARAMETERS = {",
+        ]
         lines += [f"    {name!r}: {shape!r}," for name, shape in shapes.items()]
         lines += ["}", "", "# The shape of each input, after the batch.", "INPUTS = {"]
         lines += [f"    {name!r}: {shape!r}," for name, shape in inputs.items()]
         lines += ["}"]
+        lines.append(f"TABLES = {tuple(t.name for t in grammar.tables)!r}")
         return lines
 
     # preparation
@@ -183,9 +191,14 @@ class _Emitter:
             target = names.get("t_" if step.tables else "p_", step.name)
             spec = f"{','.join(specs)}->{''.join(letters[a] for a in kept)}"
             yield f'{target} = torch.einsum("{spec}", {", ".join(codes)})'
+        elif isinstance(step, Cut):
+            code = names.get("p_", step.source) + cut_code(step.steps, 0)
+            yield f"{names.get('p_', step.name)} = {code}"
         elif isinstance(step, Gather):
             target = names.get("t_", step.name)
-            tokens = ", ".join(f"({axis}, {self.input_tokens(name, path)})" for axis, name, path in step.tokens)
+            tokens = ", ".join(
+                f"({axis}, {self.input_tokens(name, path)})" for axis, name, path in step.tokens
+            )
             yield f"{target} = gather({names.get('p_', step.source)}, [{tokens}], missing)"
         elif isinstance(step, OneHot):
             target = names.get("t_", step.name)
@@ -214,10 +227,12 @@ class _Emitter:
         table = plan.table[step.name]
         rank = len(factor.indices)
         logs = names.get("w_", step.factor)
-        yield f"{logs} = inputs[{step.factor!r}]"
+        yield f"{logs} = inputs[{step.source!r}]{cut_code(step.steps, rank + 1)}"
         sizes = size_values(plan.grammar)
         box = [r for axis in table.axes for r in box_rows(axis)] + batch_rows(plan.lengths)
-        for expr in (e.substitute(dict(sizes)) for c in factor.conditions for e in c.inequalities()):
+        for expr in (
+            e.substitute(dict(sizes)) for c in factor.conditions for e in c.inequalities()
+        ):
             if implies(box, row_of(expr)):
                 continue
             mixed = implies(uniform(box, plan.lengths), row_of(expr))
@@ -288,11 +303,11 @@ class _Emitter:
         for stage in plan.stages:
             lines += [f"    {line}" for line in self.stage(stage, reverse=False)]
         values = ", ".join(
-            f"{c.family!r}: {self.names.get('v_', c.family)}" for c in plan.charts if not c.is_scalar
+            f"{c.family!r}: {self.names.get('v_', c.family)}"
+            for c in plan.charts
+            if not c.is_scalar
         )
-        scales = ", ".join(
-            f"{c.family!r}: {self.names.get('e_', c.scale_of)}" for c in plan.charts
-        )
+        scales = ", ".join(f"{c.family!r}: {self.names.get('e_', c.scale_of)}" for c in plan.charts)
         lines.append(f"    return {{{values}}}, {{{scales}}}")
         return lines
 
@@ -313,9 +328,7 @@ class _Emitter:
             return
         first = extreme_code(stage.first, self.scope, low=True)
         last = extreme_code(stage.last, self.scope, low=False)
-        forms = ", ".join(
-            f"{name} at {stage.level[name]}" for name in stage.families
-        )
+        forms = ", ".join(f"{name} at {stage.level[name]}" for name in stage.families)
         yield f"# Levels: {_plain(forms)}"
         if reverse:
             yield f"for level in range({last}, {first} - 1, -1):"
@@ -327,7 +340,7 @@ class _Emitter:
 
     def step(self, step: Step, *, reverse: bool) -> Iterator[str]:
         writer = StepWriter(self.plan, step, self.names, self.scope)
-        yield f"# {_plain(print_rule(step.rule))}"
+        yield f"# {_plain(print_rule(self.plan.grammar, step.rule))}"
         yield from writer.bounds()
         body = (
             writer.outside(charts=True, parameters=not step.linear) if reverse else writer.inside()
@@ -351,7 +364,9 @@ class _Emitter:
             )
             return lines
         lines += [f"    {line}" for line in self.length_lines(items=True)]
-        lines.append(f"    return take(charts[{start.name!r}], {self.start_index()}, NEGATIVE).to(batch.dtype)")
+        lines.append(
+            f"    return take(charts[{start.name!r}], {self.start_index()}, NEGATIVE).to(batch.dtype)"
+        )
         return lines
 
     def start_index(self) -> str:
@@ -379,14 +394,20 @@ class _Emitter:
         for name, kind in self.used_leaves().items():
             if name not in constants:
                 prefix = "p_" if kind == "parameter" else "t_"
-                lines.append(f"    {names.get('g_', name)} = torch.zeros_like({names.get(prefix, name)})")
+                lines.append(
+                    f"    {names.get('g_', name)} = torch.zeros_like({names.get(prefix, name)})"
+                )
         for chart in plan.charts:
             if not chart.is_scalar:
                 lines.append(f"    {names.get('v_', chart.family)} = values[{chart.family!r}]")
-                lines.append(f"    {names.get('a_', chart.family)} = torch.zeros_like({names.get('v_', chart.family)})")
+                lines.append(
+                    f"    {names.get('a_', chart.family)} = torch.zeros_like({names.get('v_', chart.family)})"
+                )
             if chart.scale_of == chart.family:
                 lines.append(f"    {names.get('e_', chart.family)} = charts[{chart.family!r}]")
-                lines.append(f"    {names.get('i_', chart.family)} = inverse({names.get('e_', chart.family)})")
+                lines.append(
+                    f"    {names.get('i_', chart.family)} = inverse({names.get('e_', chart.family)})"
+                )
             if chart.is_scalar:
                 lines.append(
                     f"    {names.get('a_', chart.family)} = torch.zeros_like("
@@ -406,7 +427,9 @@ class _Emitter:
                 if step.linear:
                     writer = StepWriter(plan, step, names, self.scope, whole=True)
                     body = writer.outside(charts=False, parameters=True)
-                    lines.append(f"    # {_plain(print_rule(step.rule))}: all cells at once")
+                    lines.append(
+                        f"    # {_plain(print_rule(self.plan.grammar, step.rule))}: all cells at once"
+                    )
                     lines += [f"    {line}" for line in body]
         grads = ", ".join(
             f"{name!r}: {names.get('g_', name)}"
@@ -418,6 +441,18 @@ class _Emitter:
         return lines
 
 
+def cut_code(steps: Sequence[Narrow | Unfold], before: int) -> str:
+    """A part of a tensor, by views; `before` axes come before those of the factor."""
+    code = ""
+    for step in steps:
+        axis = step.axis + before
+        if isinstance(step, Narrow):
+            code += f".narrow({axis}, {step.offset}, {step.size})"
+        else:
+            code += f".unflatten({axis}, {tuple(step.sizes)!r})"
+    return code
+
+
 def prelude_lines() -> list[str]:
     """The text of the helpers, without their module docstring."""
     import fgg
@@ -427,7 +462,9 @@ def prelude_lines() -> list[str]:
     start = next(i for i, line in enumerate(lines) if line.startswith("from __future__"))
     comment = [f"# {line}".rstrip() for line in lines[:start] if line.strip().strip('"')]
     del comment
-    return lines[start:]
+    body = lines[start:]
+    body.insert(body.index("import torch"), "import sys\n")
+    return body
 
 
 def _plain(text: str) -> str:
@@ -448,9 +485,7 @@ def batch_of(weights, inputs, lengths=None):
         for extent, axis in zip(INPUTS.get(name, ()), value.shape[1:]):
             if extent in LENGTHS:
                 known.setdefault(extent, [axis] * size)
-    sample = next(iter(weights.values()), None)
-    if sample is None:
-        sample = next(iter(inputs.values()))
+    sample = next(v for v in (*weights.values(), *inputs.values()) if v.is_floating_point())
     tables = {name: value for name, value in inputs.items() if name in TABLES}
     return Batch(size, known, tables, sample.dtype, sample.device)
 
@@ -469,4 +504,3 @@ def log_z(weights, inputs, lengths=None, missing=None):
     program = sys.modules[__name__]
     return Inside.apply(program, tuple(leaves), scales, batch, *leaves.values())
 '''.splitlines()
-_ = (Expr, Grammar, Loop, Sequence)

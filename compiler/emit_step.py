@@ -338,8 +338,7 @@ class StepWriter:
             loops = [
                 d
                 for d in self.point_dims
-                if (d in one.dims or d in two.dims)
-                and (d not in self.split_dims or d in others)
+                if (d in one.dims or d in two.dims) and (d not in self.split_dims or d in others)
             ]
             dims = (*loops, *axes)
             name = self.fresh("v")
@@ -356,8 +355,7 @@ class StepWriter:
             dims = tuple(
                 d
                 for d in dict.fromkeys((*self.point_dims, *one.dims, *two.dims))
-                if d in {*one.dims, *two.dims}
-                and (d in others or d in self.cell_dims)
+                if d in {*one.dims, *two.dims} and (d in others or d in self.cell_dims)
             )
             name = self.fresh("v")
             lines.append(f"{name} = {product_code(one, two, dims)}")
@@ -415,7 +413,9 @@ class StepWriter:
         if step.linear:
             result, _, _ = self.contract(lines, values)
             assert result is not None
-            lines.append(f"{self.head(self.names.get('v_', step.head))}.copy_({self.fitted(result)})")
+            lines.append(
+                f"{self.head(self.names.get('v_', step.head))}.copy_({self.fitted(result)})"
+            )
             return lines
         scale = self.scale(lines, scales)
         splits = [d for d in self.split_dims if scale is not None and d in scale.dims]
@@ -525,17 +525,13 @@ class StepWriter:
             if splits and scale is not None:
                 dims = tuple(d for d in self.point_dims if d in scale.dims or d in self.cell_dims)
             scale_code = "None" if scale is None else aligned(scale, dims)
-            lines.append(
-                f"{name} = ratio({scale_code}, {aligned(inverse, dims)}, batch.dtype)"
-            )
+            lines.append(f"{name} = ratio({scale_code}, {aligned(inverse, dims)}, batch.dtype)")
             weight = Value(name, dims)
             if splits:
                 carried = self.carry(lines, values, weight)
             else:
                 name = self.fresh("a")
-                lines.append(
-                    f"{name} = {product_code(gradient, weight, gradient.dims)}"
-                )
+                lines.append(f"{name} = {product_code(gradient, weight, gradient.dims)}")
                 gradient = Value(name, gradient.dims)
                 weight = None
         result, done, everything = self.contract(lines, values)
@@ -564,9 +560,7 @@ class StepWriter:
                     continue
                 together = set(upper.dims) | set(other.dims)
                 dims = tuple(d for d in value.dims if d in together)
-                grads[number] = Value(
-                    *_product(self, lines, upper, other, dims)
-                )
+                grads[number] = Value(*_product(self, lines, upper, other, dims))
         if weight is not None:
             number, before = carried
             if number is None:
@@ -574,7 +568,9 @@ class StepWriter:
                 number = len(step.operands)
                 if scalars and number in grads:
                     full = Value(
-                        *_product(self, lines, self.stretched(grads[number], weight), weight, weight.dims)
+                        *_product(
+                            self, lines, self.stretched(grads[number], weight), weight, weight.dims
+                        )
                     )
                     self.give_scalars(lines, full, scalars)
             elif number in grads:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from fgg.compiler.boxes import (
     Box,
     Unbounded,
-    batch_rows,
     boxed,
-    coefficient_of,
     expr_of,
     implicit_equalities,
     irredundant,
     is_distinct,
     is_view,
-    loosen,
     row_of,
     shape_of,
     shifts,
@@ -84,12 +81,10 @@ class _Lowering:
             if nonterminal.name in self.support:
                 self.charts[nonterminal.name] = self.new_chart(nonterminal.name)
         stages = tuple(
-            stage
-            for stage in (self.stage(s) for s in self.schedule.stages)
-            if stage is not None
+            stage for stage in (self.stage(s) for s in self.schedule.stages) if stage is not None
         )
         start = grammar.start
-        index = self.cell_index(start.label, [row_free(i, self.sizes) for i in start.indices])
+        index = self.cell_index(start.label, [with_numbers(i, self.sizes) for i in start.indices])
         return Plan(
             grammar=grammar,
             lengths=self.lengths,
@@ -123,9 +118,7 @@ class _Lowering:
                 raise Unbounded(f"`{name}[{family.indices[i]}]`")
             axes.append(Loop(family.indices[i], low, high))
         states = tuple(domain_size(self.grammar, d) for d in family.domains)
-        return Chart(
-            family=name, stored=stored, axes=tuple(axes), states=states, scale_of=name
-        )
+        return Chart(family=name, stored=stored, axes=tuple(axes), states=states, scale_of=name)
 
     def cell_index(self, name: str, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         """The stored part of a reference's indices."""
@@ -149,7 +142,7 @@ class _Lowering:
         last: list[Bound] = []
         level = {name: stage.level[name] for name in families} if stage.recursive else {}
         for name in level:
-            target = Expr.of(LEVEL) - row_free(level[name], self.sizes)
+            target = Expr.of(LEVEL) - with_numbers(level[name], self.sizes)
             rows = [row(c, self.sizes) for c in self.support[name].conditions]
             rows += [row_of(target), row_of(-target), *length_rows(self.grammar)]
             low, high = loop_bounds(rows, LEVEL, self.lengths)
@@ -210,10 +203,10 @@ class _Lowering:
     ) -> tuple[Box, list[Operand], tuple[Pair, ...]]:
         family = self.grammar.nonterminal[rule.lhs]
         head = {
-            name: row_free(expr, self.sizes)
+            name: with_numbers(expr, self.sizes)
             for name, expr in zip(family.indices, rule.indices, strict=True)
         }
-        level = row_free(stage.level[rule.lhs], self.sizes) if stage.recursive else None
+        level = with_numbers(stage.level[rule.lhs], self.sizes) if stage.recursive else None
         variables = [n for n in rule_variables(rule) if n not in self.lengths]
         variables = [n for n in variables if n not in self.sizes]
         region = [row(c, self.sizes) for c in self.support[rule.lhs].conditions]
@@ -235,7 +228,7 @@ class _Lowering:
             def place(
                 expr: Expr, values: dict[str, Expr] = values, known: dict[str, Expr] = known
             ) -> Expr:
-                return row_free(expr, self.sizes).substitute(values).substitute(known)
+                return with_numbers(expr, self.sizes).substitute(values).substitute(known)
 
             operands, path = self.prepare.operands(rule, parts, tree, place, self.charts)
             operands = [self.with_access(o, box) for o in operands]
@@ -349,12 +342,6 @@ def rule_lookups(rule: Rule) -> list[Lookup]:
     return list(dict.fromkeys(lookup for expr in exprs for lookup in expr.lookups()))
 
 
-def row_free(expr: Expr, sizes: dict[str, int] | object) -> Expr:
+def with_numbers(expr: Expr, sizes: Mapping[str, int]) -> Expr:
     """An index expression with sizes put in."""
-    from collections.abc import Mapping
-
-    assert isinstance(sizes, Mapping)
     return expr.substitute(dict(sizes))
-
-
-__all__ = ["CannotCompile", "batch_rows", "coefficient_of", "loosen", "plan"]

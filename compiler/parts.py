@@ -24,9 +24,7 @@ class RuleParts:
 
     def tree(self, length: int, batch: int) -> Tree:
         """The order of contraction that costs least."""
-        return Optimiser(
-            self.parts, self.output, self.head, Costs(self.sizes, length, batch)
-        ).run()
+        return Optimiser(self.parts, self.output, self.head, Costs(self.sizes, length, batch)).run()
 
 
 def rule_parts(grammar: Grammar, rule: Rule) -> RuleParts:

@@ -20,6 +20,7 @@ from fgg.plan import (
     Bound,
     Chart,
     Contract,
+    Cut,
     Gather,
     Loop,
     OneHot,
@@ -30,6 +31,7 @@ from fgg.plan import (
     Table,
 )
 from fgg.ranges import condition_rows, length_rows
+from fgg.slices import slice_of, steps
 
 Place = Callable[[Expr], Expr]
 
@@ -124,7 +126,7 @@ class Preparer:
         if not tree.children:
             edge = parts.sources[tree.leaf]
             assert isinstance(edge, Edge)
-            self.used[edge.label] = None
+            self.factor(edge.label)
             return edge.label, tuple(a.node for a in edge.attachments)
         left, right = (self.parameter(parts, child) for child in tree.children)
         operands, axes = _renumbered([left, right], tree.keep)
@@ -135,6 +137,14 @@ class Preparer:
                 name=name, operands=operands, axes=axes, path=(Pair(0, 1, axes),)
             )
         return self.done[key].name, tree.keep
+
+    def factor(self, label: str) -> None:
+        """Note that a factor is used; one that is part of another is cut out of it."""
+        cut = slice_of(self.grammar.factor[label])
+        self.used[cut.source if cut else label] = None
+        if cut is not None and label not in self.done:
+            found = steps(self.grammar, cut.axes)
+            self.done[label] = Cut(name=label, source=cut.source, steps=found)
 
     def evidence(self, parts: RuleParts, tree: Tree, place: Place) -> Operand | None:
         """Parameters at tokens, as a table over positions."""
@@ -173,9 +183,7 @@ class Preparer:
                 axes=self.tables[inner.name].axes,
                 states=tuple(parts.sizes[a] for a in tree.keep),
             )
-        return Operand(
-            kind="table", name=self.done[key].name, index=inner.index, axes=tree.keep
-        )
+        return Operand(kind="table", name=self.done[key].name, index=inner.index, axes=tree.keep)
 
     def gather(
         self, parts: RuleParts, tree: Tree, child: Tree, leaf: Tree, place: Place
@@ -205,7 +213,7 @@ class Preparer:
             clamp = parts.sources[number]
             assert isinstance(clamp, Clamp)
             axis = axes.index(clamp.attachment.node)
-            tokens.append((axis, clamp.input, _path(clamp)))
+            tokens.append((axis, clamp.input, clamp.path))
             index += [place(i) for i in clamp.indices]
             table_axes += self.input_axes(clamp.input)
         key = ("gather", source, tuple(tokens))
@@ -218,12 +226,10 @@ class Preparer:
                 axes=tuple(table_axes),
                 states=tuple(parts.sizes[a] for a in rest),
             )
-        return Operand(
-            kind="table", name=self.done[key].name, index=tuple(index), axes=rest
-        )
+        return Operand(kind="table", name=self.done[key].name, index=tuple(index), axes=rest)
 
     def one_hot(self, clamp: Clamp) -> str:
-        path = _path(clamp)
+        path = clamp.path
         key = ("one-hot", clamp.input, path)
         if key not in self.done:
             domain = path[-1] if path else self.grammar.input[clamp.input].domain
@@ -246,7 +252,13 @@ class Preparer:
                 _, high = bounds(rows, index, self.lengths)
                 axes.append(Loop(index, Bound(((Expr(), 1),)), high))
             name = self.name(f"{label}_weights")
-            self.done[key] = Potential(name=name, factor=label)
+            cut = slice_of(factor)
+            self.done[key] = Potential(
+                name=name,
+                factor=label,
+                source=cut.source if cut else label,
+                steps=steps(self.grammar, cut.axes) if cut else (),
+            )
             self.tables[name] = Table(
                 name=name,
                 axes=tuple(axes),
@@ -269,10 +281,6 @@ class Preparer:
         found = fresh(wanted, self.taken)
         self.taken.add(found)
         return found
-
-
-def _path(clamp: Clamp) -> tuple[str, ...]:
-    return tuple(getattr(clamp, "path", ()))
 
 
 def _renumbered(

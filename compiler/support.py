@@ -111,4 +111,3 @@ def _join(
             else:
                 bounds[form] = least
     return changed
-

@@ -16,6 +16,7 @@ from functools import cached_property
 
 from fgg.grammar import Grammar, Rule
 from fgg.index import Expr
+from fgg.slices import Narrow, Unfold
 
 LEVEL = "@level"
 LOW = ".lo"
@@ -146,6 +147,15 @@ class Contract:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cut:
+    """Prepare a derived factor: a part of another one, by steps of `fgg.slices`."""
+
+    name: str
+    source: str
+    steps: tuple[Narrow | Unfold, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Gather:
     """Prepare a table: a parameter's entries at the tokens of some inputs.
 
@@ -174,9 +184,11 @@ class Potential:
 
     name: str
     factor: str
+    source: str
+    steps: tuple[Narrow | Unfold, ...] = ()
 
 
-Preparation = Contract | Gather | OneHot | Potential
+Preparation = Contract | Cut | Gather | OneHot | Potential
 
 
 @dataclass(frozen=True, kw_only=True)

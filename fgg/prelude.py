@@ -155,6 +155,13 @@ def gather(source: Tensor, tokens: list[tuple[int, Tensor]], missing: bool) -> T
     return found if missing else found.masked_fill(spread(impossible, found), 0.0)
 
 
+def part_of(tokens: Tensor, offset: int, size: int, stride: int, period: int) -> Tensor:
+    """Tokens of a part of a union or a component of a product; impossible in another part."""
+    inner = tokens // stride % period - offset
+    inner = torch.where((inner >= 0) & (inner < size), inner, -2)
+    return torch.where(tokens < 0, tokens, inner)
+
+
 def one_hot(tokens: Tensor, size: int, dtype: torch.dtype) -> Tensor:
     """Evidence as weights: one for a token, all for a missing one, none for an impossible one."""
     values = torch.arange(size, device=tokens.device)

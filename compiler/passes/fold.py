@@ -225,9 +225,7 @@ def share(grammar: Grammar, *, length: int = 32, batch: int = 16) -> Grammar:
     )
 
 
-def _is_multiplied(
-    grammar: Grammar, rule: Rule, product: Product, length: int, batch: int
-) -> bool:
+def _is_multiplied(grammar: Grammar, rule: Rule, product: Product, length: int, batch: int) -> bool:
     """Whether the cheapest order of contraction multiplies these edges with each other first."""
     parts = rule_parts(grammar, rule)
     wanted = frozenset(i for i, s in enumerate(parts.sources) if s in product.edges)
@@ -244,17 +242,12 @@ def _holds_of(condition: Condition, rule: Rule) -> bool:
     """Whether a condition speaks of the head's indices only."""
     own = {name for index in rule.indices for name in index.names()}
     body = {
-        name
-        for edge in rule.rhs.edges
-        for index in edge.indices
-        for name in index.names()
+        name for edge in rule.rhs.edges for index in edge.indices for name in index.names()
     } - own
     return not any(name in body for term in condition.terms for name in term.names())
 
 
-def _shareable(
-    grammar: Grammar, rule: Rule
-) -> tuple[object, Product, tuple[str, ...]] | None:
+def _shareable(grammar: Grammar, rule: Rule) -> tuple[object, Product, tuple[str, ...]] | None:
     """The product of a rule's nonterminals, if something else is left of the rule."""
     heads = [index.names() for index in rule.indices]
     names = [name for found in heads for name in found]
