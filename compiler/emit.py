@@ -208,7 +208,7 @@ class _Emitter:
             yield f'{target} = torch.einsum("{spec}", {", ".join(codes)})'
         elif isinstance(step, Cut):
             code = names.get("p_", step.source) + cut_code(step.steps, 0)
-            yield f"{names.get('p_', step.name)} = {code}"
+            yield f"{names.get('p_', step.name)} = {code}.contiguous()"
         elif isinstance(step, Gather):
             target = names.get("t_", step.name)
             tokens = ", ".join(

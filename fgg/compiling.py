@@ -31,6 +31,7 @@ def compile(
     from fgg.compiler.emit import emit
     from fgg.compiler.lower import CannotCompile, plan
     from fgg.compiler.passes.fold import fold
+    from fgg.compiler.passes.narrow import narrow
     from fgg.compiler.passes.split import SplitImpossible, split_with_origin
     from fgg.runtime.program import Program
 
@@ -38,7 +39,7 @@ def compile(
     try:
         atomic, origins = split_with_origin(source)
         tree_plan = plan(atomic, length=length, batch=batch)
-        folded = fold(atomic, length=length, batch=batch)
+        folded = fold(narrow(atomic), length=length, batch=batch)
         main = tree_plan if folded is atomic else plan(folded, length=length, batch=batch)
     except (CannotCompile, SplitImpossible) as error:
         raise GrammarError(
