@@ -59,6 +59,7 @@ class StepWriter:
         self.cell_dims = (*self.position_dims, BATCH)
         self.point_dims = (*self.loop_dims, BATCH)
         self.counter = 0
+        self.terms = False
         self.arranged: dict[tuple[str, tuple[str, ...]], str] = {}
 
     # the box
@@ -423,14 +424,19 @@ class StepWriter:
         """The value of a rule without operands."""
         return Value("torch.ones((), dtype=batch.dtype, device=batch.device)", ())
 
-    def inside(self) -> list[str]:
-        """The lines that compute the step and put the result into the head's chart."""
+    def inside(self, *, terms: bool = False) -> list[str]:
+        """The lines that compute the step and put the result into the head's chart.
+
+        With `terms` the result is kept, to be added to others of its group.
+        """
+        self.terms = terms
         step, lines = self.step, list[str]()
         chart = self.plan.chart[step.head]
         values, scales = self.read(lines, scales=True)
         if step.linear:
             result, _, _ = self.contract(lines, values)
             assert result is not None
+            result = self.masked(lines, result)
             lines.append(
                 f"{self.head(self.names.get('v_', step.head))}.copy_({self.fitted(result)})"
             )
@@ -461,6 +467,22 @@ class StepWriter:
         lines += self.put(result or self.ones(), cell_scale)
         return lines
 
+    def masked(self, lines: list[str], value: Value) -> Value:
+        """A value that is zero at the cells which only some items of a batch have."""
+        if not self.step.masks or self.whole:
+            return value
+        for mask in self.step.masks:
+            inner, code = self.mask(mask.expr, self.cell_dims)
+            lines.append("if batch.mixed:")
+            keep = Value(f"({code})", self.cell_dims)
+            inner.append(f"{value.code} = {value.code}.masked_fill(~{aligned(keep, self.full(value))}, 0.0)")
+            lines += [f"    {line}" for line in inner]
+        return value
+
+    def full(self, value: Value) -> tuple[str, ...]:
+        """The axes of a value in the order of cells, then states."""
+        return (*self.cell_dims, *(d for d in value.dims if d not in self.cell_dims))
+
     def carry(
         self, lines: list[str], values: list[Value | None], weight: Value
     ) -> tuple[int | None, Value | None]:
@@ -489,8 +511,15 @@ class StepWriter:
 
     def put_scale(self, head: str, scale: Value) -> Iterator[str]:
         """Puts the logarithms of scalars into the head's cells."""
-        place = self.head(head)
         code = self.cell_scale_code(scale)
+        if self.terms:
+            yield f"terms.append({code})"
+            return
+        yield from self.write_scale(head, code)
+
+    def write_scale(self, head: str, code: str) -> Iterator[str]:
+        """Writes logarithms into the head's cells, or adds to what is there."""
+        place = self.head(head)
         if self.step.mode == "write":
             yield f"{place}.copy_({code})"
             return
@@ -511,11 +540,26 @@ class StepWriter:
             code = f"log_of({self.fitted(result)}, {scale_code})"
             yield from self.put_scale(scale_head, Value(f"({code})", self.cell_dims))
             return
+        if self.terms:
+            yield f"terms.append(({self.fitted(result)}, {scale_code}))"
+        else:
+            yield self.write(f"{self.fitted(result)}, {scale_code}")
+
+    def write(self, what: str) -> str:
+        """Writes values with scales into the head's cells, or adds to what is there."""
         function = {"write": "put", "add": "put_more"}.get(
             self.step.mode, "(put_more if batch.mixed else put)"
         )
         values = self.head(self.names.get("v_", self.step.head))
-        yield f"{function}({values}, {self.head(scale_head)}, {self.fitted(result)}, {scale_code})"
+        scales = self.head(self.names.get("e_", self.step.head))
+        return f"{function}({values}, {scales}, {what})"
+
+    def put_terms(self) -> Iterator[str]:
+        """Adds the results of a group and puts the sum into the head's cells."""
+        if self.plan.chart[self.step.head].is_scalar:
+            yield from self.write_scale(self.names.get("e_", self.step.head), "log_total(terms)")
+        else:
+            yield self.write(f"*total(terms, {len(self.cell_dims)})")
 
     # reverse
 
@@ -531,10 +575,17 @@ class StepWriter:
         name = self.fresh("a")
         lines.append(f"{name} = {gradient.code}")
         gradient = Value(name, gradient.dims)
+        if step.linear:
+            gradient = self.masked(lines, gradient)
+            if step.masks and not self.whole:
+                lines.append("if batch.mixed:")
+                place = self.head(self.names.get("a_", step.head))
+                lines.append(f"    {place}.copy_({gradient.code})")
         weight: Value | None = None
         carried: tuple[int | None, Value | None] = (None, None)
         scalars = [o for o in step.operands if self.is_scalar(o)]
-        if not step.linear:
+        alone = self.is_product(values)
+        if not step.linear and not alone:
             scale = self.scale(lines, scales)
             inverse = Value(self.head(self.names.get("i_", step.head)), self.cell_dims)
             splits = [d for d in self.split_dims if scale is not None and d in scale.dims]
@@ -610,6 +661,20 @@ class StepWriter:
                     continue
                 lines += self.give(number, operand, grads[number])
         return lines
+
+    def is_product(self, values: Sequence[Value | None]) -> bool:
+        """Whether the head's scale is just the sum of the operands': one term, no values.
+
+        Then each term is worth as much as its cell. (A cell of zeros has the gradient zero.)
+        """
+        return (
+            not self.step.masks
+            and not self.split_dims
+            and self.step.mode == "write"
+            and all(value is None for value in values)
+            and self.plan.chart[self.step.head].is_scalar
+            and sum(s.head == self.step.head for s in self.plan.steps) == 1
+        )
 
     def stretched(self, value: Value, like: Value) -> Value:
         """A value with at least one axis, so that a product has something to align."""

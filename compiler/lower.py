@@ -143,10 +143,8 @@ class _Lowering:
             return None
         steps: list[Step] = []
         for name in families:
-            for rule in self.grammar.rules_of.get(name, ()):
-                step = self.step(rule, stage)
-                if step is not None:
-                    steps.append(step)
+            found = [self.step(rule, stage) for rule in self.grammar.rules_of.get(name, ())]
+            steps += grouped([step for step in found if step is not None])
         first: list[Bound] = []
         last: list[Bound] = []
         level = {name: stage.level[name] for name in families} if stage.recursive else {}
@@ -184,6 +182,7 @@ class _Lowering:
             twin = self.charts[source.name]
             chart = replace(chart, axes=twin.axes, scale_of=scale)
             self.charts[rule.lhs] = chart
+        group, mode = self.meeting(rule.lhs, head_index, box)
         step = Step(
             rule=rule,
             head=rule.lhs,
@@ -195,7 +194,8 @@ class _Lowering:
             operands=tuple(operands),
             path=path,
             masks=box.masks,
-            mode=self.mode(rule.lhs, head_index, box),
+            mode=mode,
+            group=group,
             linear=linear,
         )
         self.boxes.setdefault(rule.lhs, []).append((step, box))
@@ -295,7 +295,7 @@ class _Lowering:
             and len(charts) == 1
             and all(o.kind != "table" for o in operands)
             and not box.splits
-            and not box.masks
+            and all(mask.mixed for mask in box.masks)
             and charts[0].view
             and charts[0].index == tuple(head)
             and bool(self.charts[rule.lhs].states)
@@ -304,20 +304,30 @@ class _Lowering:
             and len(rule.indices) == len(self.grammar.nonterminal[charts[0].name].indices)
         )
 
-    def mode(self, name: str, head_index: Sequence[Expr], box: Box) -> str:
-        """How a step's result meets what earlier steps wrote to the same cells."""
+    def meeting(self, name: str, head_index: tuple[Expr, ...], box: Box) -> tuple[int, str]:
+        """The group that a step joins, and how its result meets what earlier groups wrote."""
+        others = self.boxes.get(name, [])
+        for step, _ in others:
+            if (step.head_index, step.positions) == (head_index, box.positions):
+                return step.group, step.mode
         found = "write"
-        for step, other in self.boxes.get(name, ()):
+        for step, other in others:
             renamed = {loop.name: Expr.of(loop.name + "*") for loop in other.loops}
             rows = [*box.system, *(row_of(expr_of(r).substitute(renamed)) for r in other.system)]
             for one, two in zip(head_index, step.head_index, strict=True):
                 gap = one - two.substitute(renamed)
                 rows += [row_of(gap), row_of(-gap)]
             if is_feasible(uniform(rows, self.lengths)):
-                return "add"
-            if is_feasible(rows):
+                found = "add"
+            elif found == "write" and is_feasible(rows):
                 found = "mixed"
-        return found
+        return len({step.group for step, _ in others}), found
+
+
+def grouped(steps: Sequence[Step]) -> list[Step]:
+    """Steps with those of one group next to each other."""
+    order = list(dict.fromkeys(step.group for step in steps))
+    return sorted(steps, key=lambda step: order.index(step.group))
 
 
 def rule_variables(rule: Rule) -> list[str]:

@@ -98,9 +98,10 @@ class Pair:
 class Step:
     """A rule on one level: what is contracted, over which box, and where the result goes.
 
-    `mode` says how the result meets what the chart has: "write" (no other rule fills these
-    cells), "mixed" (other rules do if lengths differ) or "add". A `linear` step maps each cell of
-    one chart by parameters and keeps its scale.
+    Steps of the same `group` fill the same cells: their results are added, then put. `mode` says
+    how that meets what the chart has: "write" (no other group fills these cells), "mixed" (others
+    do if lengths differ) or "add". A `linear` step maps each cell of one chart by parameters and
+    keeps its scale.
     """
 
     rule: Rule
@@ -114,6 +115,7 @@ class Step:
     path: tuple[Pair, ...]
     masks: tuple[Mask, ...]
     mode: str
+    group: int
     linear: bool = False
 
 
@@ -225,3 +227,8 @@ class Plan:
     def table(self) -> Mapping[str, Table]:
         """The tables by name."""
         return {table.name: table for table in self.tables}
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of all stages."""
+        return tuple(step for stage in self.stages for step in stage.steps)

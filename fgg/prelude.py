@@ -88,6 +88,34 @@ def put_more(values: Tensor, scales: Tensor, new: Tensor, scale: Tensor | None) 
     put(values, scales, kept + new * spread(weights(scale, top, new.dtype), new), top)
 
 
+Term = tuple[Tensor, "Tensor | None"]
+
+
+def total(terms: list[Term], rank: int) -> Term:
+    """The sum of several values with scales."""
+    new, scale = terms[0]
+    if len(terms) == 1:
+        return new, scale
+    zero = new.new_zeros((1,) * rank, dtype=torch.float64)
+    scales = [zero if e is None else e for _, e in terms]
+    top = scales[0]
+    for e in scales[1:]:
+        top = torch.maximum(top, e)
+    parts = [v * spread(weights(e, top, v.dtype), v) for (v, _), e in zip(terms, scales)]
+    new = parts[0]
+    for part in parts[1:]:
+        new = new + part
+    return new, top
+
+
+def log_total(terms: list[Tensor]) -> Tensor:
+    """The logarithm of a sum, of logarithms."""
+    found = terms[0]
+    for e in terms[1:]:
+        found = torch.logaddexp(found, e)
+    return found
+
+
 def log_of(new: Tensor, scale: Tensor | None) -> Tensor:
     """The logarithm of scaled numbers."""
     found = new.to(torch.float64).log()
