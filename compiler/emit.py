@@ -16,6 +16,7 @@ from fgg.compiler.emit_code import (
     affine_code,
     bound_code,
     extreme_code,
+    fused,
     length_names,
     lookups_in,
     without_unused,
@@ -309,7 +310,10 @@ class _Emitter:
 
     def stride_lines(self, body: Sequence[str]) -> Iterator[str]:
         """Strides and inner shapes of the tensors that are viewed."""
-        used = set(re.findall(r"(\w+)\.as_strided\(", "\n".join(body)))
+        text = "\n".join(body)
+        for name in sorted(set(re.findall(r"\b(p_\w+)_T\b", text))):
+            yield f"{name}_T = {name}.mT"
+        used = set(re.findall(r"(\w+)\.as_strided\(", text))
         for tensor, rank in sorted(self.strided):
             if tensor not in used:
                 continue
@@ -397,7 +401,7 @@ class _Emitter:
             body = writer.outside(charts=True, parameters=not step.linear)
         else:
             body = writer.inside(terms=terms)
-        body = without_unused(body)
+        body = fused(without_unused(body), writer.matrices)
         self.strided |= writer.strided
         if not body:
             return

@@ -155,8 +155,39 @@ def _matrix_code(left: Value, right: Value, dims: Sequence[str]) -> str | None:
         return None
     if tuple(dims[:-1]) != left.dims[:-1]:
         return None
-    turned = right.code if right.dims == (inner, outer) else f"{right.code}.mT"
+    turned = right.code if right.dims == (inner, outer) else transposed(right.code)
     return f"{left.code} @ {turned}"
+
+
+def transposed(code: str) -> str:
+    """A matrix turned; a named one is turned once, where it is defined."""
+    return f"{code}_T" if code.isidentifier() and code.startswith("p_") else f"{code}.mT"
+
+
+_PRODUCT = re.compile(r"(\s*)(\w+) = ([^@]+) (\*|@) ([^*@]+)")
+
+
+def fused(lines: Sequence[str], matrices: set[str]) -> list[str]:
+    """Lines in which a product that is only added to something is one operation.
+
+    `matrices` are the results that have two axes.
+    """
+    text = "\n".join(lines)
+    kept: list[str] = []
+    for line in lines:
+        kept.append(line)
+        for number, earlier in enumerate(kept[:-1]):
+            found = _PRODUCT.fullmatch(earlier)
+            if found is None or len(re.findall(rf"\b{found[2]}\b", text)) != 2:
+                continue
+            suffix = f".add_({found[2]})"
+            if not line.endswith(suffix) or (found[4] == "@" and found[2] not in matrices):
+                continue
+            name = "addcmul_" if found[4] == "*" else "addmm_"
+            kept[-1] = f"{line[: -len(suffix)]}.{name}({found[3]}, {found[5]})"
+            del kept[number]
+            break
+    return kept
 
 
 _ASSIGNMENT = re.compile(r"\s*(\w+) = (.*)")

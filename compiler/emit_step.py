@@ -59,6 +59,7 @@ class StepWriter:
         self.cell_dims = (*self.position_dims, BATCH)
         self.point_dims = (*self.loop_dims, BATCH)
         self.counter = 0
+        self.matrices: set[str] = set()
         self.terms = False
         self.arranged: dict[tuple[str, tuple[str, ...]], str] = {}
 
@@ -201,9 +202,7 @@ class StepWriter:
             loop = next(loop for loop in self.loops if loop.name == d)
             low = single(loop.low)
             first = self.scope[d] if low is None else affine_code(low, self.scope)
-            lines.append(
-                f"{name} = batch.arange({first}, {self.counts[d]}, {place}, {len(dims)})"
-            )
+            lines.append(f"{name} = batch.arange({first}, {self.counts[d]}, {place}, {len(dims)})")
             local[d] = name
         for lookup in lookups_in(exprs):
             name = self.fresh("y")
@@ -437,9 +436,14 @@ class StepWriter:
             result, _, _ = self.contract(lines, values)
             assert result is not None
             result = self.masked(lines, result)
-            lines.append(
-                f"{self.head(self.names.get('v_', step.head))}.copy_({self.fitted(result)})"
-            )
+            place = self.head(self.names.get("v_", step.head))
+            code = self.fitted(result)
+            last = f"{code} = "
+            if lines and lines[-1].startswith(last) and " @ " in lines[-1]:
+                left, right = lines.pop()[len(last) :].split(" @ ")
+                lines.append(f"torch.matmul({left}, {right}, out={place})")
+            else:
+                lines.append(f"{place}.copy_({code})")
             return lines
         scale = self.scale(lines, scales)
         splits = [d for d in self.split_dims if scale is not None and d in scale.dims]
@@ -475,7 +479,9 @@ class StepWriter:
             inner, code = self.mask(mask.expr, self.cell_dims)
             lines.append("if batch.mixed:")
             keep = Value(f"({code})", self.cell_dims)
-            inner.append(f"{value.code} = {value.code}.masked_fill(~{aligned(keep, self.full(value))}, 0.0)")
+            inner.append(
+                f"{value.code} = {value.code}.masked_fill(~{aligned(keep, self.full(value))}, 0.0)"
+            )
             lines += [f"    {line}" for line in inner]
         return value
 
@@ -780,6 +786,8 @@ def _product(
     """Writes a product under a new name."""
     dims = tuple(d for d in dims if d in left.dims or d in right.dims)
     name = writer.fresh("a")
+    if len(dims) == 2:
+        writer.matrices.add(name)
     lines.append(f"{name} = {product_code(left, right, dims)}")
     return name, dims
 
