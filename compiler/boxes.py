@@ -23,10 +23,8 @@ PRIME = "'"
 
 def expr_of(row: Row) -> Expr:
     """The affine form of a row."""
-    total = Expr.of(row.constant)
-    for name, coefficient in row.coefficients:
-        total = total + Expr.of(name) * coefficient
-    return total
+    terms = tuple(((name,), coefficient) for name, coefficient in sorted(row.coefficients))
+    return Expr((*terms, ((), row.constant)) if row.constant else terms)
 
 
 def row_of(expr: Expr) -> Row:
