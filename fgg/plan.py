@@ -99,7 +99,8 @@ class Step:
 
     `mode` says how the result meets what the chart has: "write" (no other rule fills these
     cells), "mixed" (other rules do if lengths differ) or "add". A `linear` step maps each cell of
-    one chart by parameters and keeps its scale.
+    one chart by parameters and keeps its scale. `variables` are the rule's own index variables in
+    terms of the loops, the level and an item's lengths.
     """
 
     rule: Rule
@@ -114,6 +115,7 @@ class Step:
     masks: tuple[Mask, ...]
     mode: str
     linear: bool = False
+    variables: Mapping[str, Expr] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
