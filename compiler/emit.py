@@ -5,6 +5,7 @@ The text is deterministic, begins with the helpers of `fgg.prelude`, and needs t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from fgg.compiler.emit_code import (
     extreme_code,
     length_names,
     lookups_in,
+    without_unused,
 )
-from fgg.compiler.emit_step import StepWriter
+from fgg.compiler.emit_step import StepWriter, single
 from fgg.domains import domain_size, size_values
 from fgg.linear import implies
 from fgg.plan import (
@@ -53,6 +55,19 @@ class _Emitter:
             "e", "found", "view", "take", "give", "put", "put_more", "ratio", "weights", "inputs",
         }  # fmt: skip
         self.scope = length_names(plan.lengths, self.names)
+        self.strided: set[tuple[str, int]] = set()
+        self.origins: dict[str, list[Expr]] = {}
+        for chart in plan.charts:
+            found = []
+            for number, axis in enumerate(chart.axes):
+                low = single(axis.low)
+                if low is None:
+                    # A least index that is the greatest of several forms gets a name.
+                    name = f"@{chart.family} {number}"
+                    self.scope[name] = self.names.get("o_", f"{chart.family}_{number}")
+                    low = Expr.of(name)
+                found.append(low)
+            self.origins[chart.family] = found
 
     def run(self) -> str:
         plan = self.plan
@@ -193,7 +208,7 @@ class _Emitter:
             yield f'{target} = torch.einsum("{spec}", {", ".join(codes)})'
         elif isinstance(step, Cut):
             code = names.get("p_", step.source) + cut_code(step.steps, 0)
-            yield f"{names.get('p_', step.name)} = {code}"
+            yield f"{names.get('p_', step.name)} = {code}.contiguous()"
         elif isinstance(step, Gather):
             target = names.get("t_", step.name)
             tokens = ", ".join(
@@ -274,14 +289,32 @@ class _Emitter:
 
     def extents(self, chart: Chart) -> str:
         found = []
-        for axis in chart.axes:
-            high = bound_code(axis.high, self.scope, low=False)
-            low = bound_code(axis.low, self.scope, low=True)
-            if low == "0":
-                found.append(f"{high} + 1")
+        for axis, low in zip(chart.axes, self.origins[chart.family], strict=True):
+            high = single(axis.high)
+            if high is not None:
+                found.append(affine_code(high - low + 1, self.scope))
             else:
-                found.append(f"{high} - ({low}) + 1")
+                code = bound_code(axis.high, self.scope, low=False)
+                found.append(f"{code} + {affine_code(1 - low, self.scope)}")
         return "(" + "".join(f"{x}, " for x in found) + ")"
+
+    def origin_lines(self) -> Iterator[str]:
+        """The least indices of charts that are the greatest of several forms."""
+        for chart in self.plan.charts:
+            for axis, low in zip(chart.axes, self.origins[chart.family], strict=True):
+                if single(axis.low) is None:
+                    name = self.scope[str(low).strip("`")]
+                    yield f"{name} = {bound_code(axis.low, self.scope, low=True)}"
+
+    def stride_lines(self, body: Sequence[str]) -> Iterator[str]:
+        """Strides and inner shapes of the tensors that are viewed."""
+        used = set(re.findall(r"(\w+)\.as_strided\(", "\n".join(body)))
+        for tensor, rank in sorted(self.strided):
+            if tensor not in used:
+                continue
+            names = "".join(f"{tensor}_{i}, " for i in range(rank))
+            yield f"{names}*{tensor}_t = {tensor}.stride()"
+            yield f"{tensor}_s = {tensor}.shape[{rank}:]"
 
     def inside(self) -> list[str]:
         plan = self.plan
@@ -290,6 +323,7 @@ class _Emitter:
             '    """The charts: the values of every family, and their scales."""',
         ]
         lines += [f"    {line}" for line in (*self.length_lines(items=True), *self.leaf_lines())]
+        lines += [f"    {line}" for line in self.origin_lines()]
         for chart in plan.charts:
             lines.append(f"    # {_plain(self.chart_text(chart))}")
             extents = self.extents(chart)
@@ -300,8 +334,9 @@ class _Emitter:
                 )
             if chart.scale_of == chart.family:
                 lines.append(f"    {self.names.get('e_', chart.family)} = batch.scales({extents})")
-        for stage in plan.stages:
-            lines += [f"    {line}" for line in self.stage(stage, reverse=False)]
+        body = [line for stage in plan.stages for line in self.stage(stage, reverse=False)]
+        lines += [f"    {line}" for line in (*self.stride_lines(body), *body)]
+        self.strided.clear()
         values = ", ".join(
             f"{c.family!r}: {self.names.get('v_', c.family)}"
             for c in plan.charts
@@ -339,13 +374,14 @@ class _Emitter:
                 yield INDENT + line
 
     def step(self, step: Step, *, reverse: bool) -> Iterator[str]:
-        writer = StepWriter(self.plan, step, self.names, self.scope)
+        writer = StepWriter(self.plan, step, self.names, self.scope, self.origins)
         yield f"# {_plain(print_rule(self.plan.grammar, step.rule))}"
         yield from writer.bounds()
         body = (
             writer.outside(charts=True, parameters=not step.linear) if reverse else writer.inside()
         )
-        body = body or ["pass"]
+        self.strided |= writer.strided
+        body = without_unused(body) or ["pass"]
         condition = writer.condition()
         if condition:
             yield f"if {condition}:"
@@ -363,7 +399,7 @@ class _Emitter:
                 "device=batch.device)"
             )
             return lines
-        lines += [f"    {line}" for line in self.length_lines(items=True)]
+        lines += [f"    {line}" for line in (*self.length_lines(items=True), *self.origin_lines())]
         lines.append(
             f"    return take(charts[{start.name!r}], {self.start_index()}, NEGATIVE).to(batch.dtype)"
         )
@@ -373,11 +409,8 @@ class _Emitter:
         plan = self.plan
         chart = plan.chart[plan.start.name]
         found = []
-        for expr, axis in zip(plan.start.index, chart.axes, strict=True):
-            code = affine_code(expr, self.scope)
-            low = bound_code(axis.low, self.scope, low=True)
-            if low != "0":
-                code = f"{code} - ({low})"
+        for expr, low in zip(plan.start.index, self.origins[chart.family], strict=True):
+            code = affine_code(expr - low, self.scope)
             if not any(name in plan.lengths for name in expr.names()):
                 code = f"torch.tensor({code}, device=batch.device)"
             found.append(code)
@@ -390,6 +423,7 @@ class _Emitter:
             '    """Gradients of log Z: of the leaves, and of every cell relative to its scale."""',
         ]
         lines += [f"    {line}" for line in (*self.length_lines(items=True), *self.leaf_lines())]
+        lines += [f"    {line}" for line in self.origin_lines()]
         constants = {p.name for p in plan.preparations if isinstance(p, OneHot)}
         for name, kind in self.used_leaves().items():
             if name not in constants:
@@ -420,13 +454,15 @@ class _Emitter:
                 f"    give({names.get('a_', plan.start.name)}, {self.start_index()}, "
                 "torch.where(live, gradient, 0.0).to(batch.dtype))"
             )
-        for stage in reversed(plan.stages):
-            lines += [f"    {line}" for line in self.stage(stage, reverse=True)]
+        stages = reversed(plan.stages)
+        body = [line for stage in stages for line in self.stage(stage, reverse=True)]
+        lines += [f"    {line}" for line in (*self.stride_lines(body), *body)]
+        self.strided.clear()
         for stage in plan.stages:
             for step in stage.steps:
                 if step.linear:
-                    writer = StepWriter(plan, step, names, self.scope, whole=True)
-                    body = writer.outside(charts=False, parameters=True)
+                    writer = StepWriter(plan, step, names, self.scope, self.origins, whole=True)
+                    body = without_unused(writer.outside(charts=False, parameters=True))
                     lines.append(
                         f"    # {_plain(print_rule(self.plan.grammar, step.rule))}: all cells at once"
                     )

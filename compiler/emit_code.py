@@ -155,5 +155,24 @@ def _matrix_code(left: Value, right: Value, dims: Sequence[str]) -> str | None:
         return None
     if tuple(dims[:-1]) != left.dims[:-1]:
         return None
-    turned = right.code if right.dims == (inner, outer) else f"{right.code}.T"
+    turned = right.code if right.dims == (inner, outer) else f"{right.code}.mT"
     return f"{left.code} @ {turned}"
+
+
+_ASSIGNMENT = re.compile(r"\s*(\w+) = (.*)")
+
+
+def without_unused(lines: Sequence[str]) -> list[str]:
+    """Lines without assignments that nothing after them reads."""
+    used: set[str] = set()
+    kept: list[str] = []
+    for line in reversed(lines):
+        found = _ASSIGNMENT.fullmatch(line)
+        if found is not None and found[1] not in used:
+            continue
+        if line.endswith(":") and not (kept and kept[-1].startswith("    ")):
+            continue  # a block that has become empty
+        text = found[2] if found is not None else line
+        used.update(re.findall(r"\w+", text))
+        kept.append(line)
+    return kept[::-1]

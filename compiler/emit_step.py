@@ -16,7 +16,7 @@ from fgg.compiler.emit_code import (
     product_code,
 )
 from fgg.index import Expr, Lookup
-from fgg.plan import Operand, Plan, Step
+from fgg.plan import Bound, Operand, Plan, Step
 
 
 class StepWriter:
@@ -32,10 +32,13 @@ class StepWriter:
         step: Step,
         names: Names,
         scope: Mapping[str, str],
+        origins: Mapping[str, Sequence[Expr]],
         *,
         whole: bool = False,
     ) -> None:
         self.plan = plan
+        self.origins = origins
+        self.strided: set[tuple[str, int]] = set()
         self.step = step
         self.names = names
         self.whole = whole
@@ -63,10 +66,19 @@ class StepWriter:
     def bounds(self) -> Iterator[str]:
         """The ends of the loops, and the condition under which the step does anything."""
         for loop in self.loops:
-            low, count = self.scope[loop.name], self.counts[loop.name]
-            yield f"{low} = {bound_code(loop.low, self.scope, low=True)}"
-            high = bound_code(loop.high, self.scope, low=False)
-            yield f"{count} = {high} - {low} + 1" if low != "0" else f"{count} = {high} + 1"
+            count = self.counts[loop.name]
+            low, high = single(loop.low), single(loop.high)
+            if low is not None and high is not None:
+                yield f"{count} = {affine_code(high - low + 1, self.scope)}"
+                continue
+            name = self.scope[loop.name]
+            if low is None:
+                yield f"{name} = {bound_code(loop.low, self.scope, low=True)}"
+            else:
+                name = affine_code(low, self.scope)
+            high_code = bound_code(loop.high, self.scope, low=False)
+            less = "" if name == "0" else f" - {_bracketed(name)}"
+            yield f"{count} = {high_code}{less} + 1"
 
     def condition(self) -> str:
         """When the step has any points."""
@@ -128,37 +140,41 @@ class StepWriter:
             "",
         )
 
-    def start(self, operand: Operand, origin: str) -> list[str]:
-        """Where in storage an operand's first cell lies."""
-        found = []
-        for number, expr in enumerate(operand.index):
-            code = affine_code(expr, self.scope)
-            low = self.low(origin, number)
-            found.append(code if low == "0" else f"{code} - {_bracketed(low)}")
-        return found
+    def start(self, operand: Operand, origin: str) -> list[Expr]:
+        """Where in storage an operand's first cell lies, as far as that is one expression."""
+        first = {d: Expr.of(d) for d in self.loop_dims}
+        for loop in self.loops:
+            first[loop.name] = single(loop.low) or first[loop.name]
+        return [
+            expr.substitute(first) - self.low(origin, number)
+            for number, expr in enumerate(operand.index)
+        ]
 
-    def low(self, origin: str, number: int) -> str:
-        """The least index of a chart's axis."""
+    def low(self, origin: str, number: int) -> Expr:
+        """The least index of a chart's axis: an expression, or a name that stands for it."""
         if not origin:
-            return "0"
-        axis = self.plan.chart[origin].axes[number]
-        return bound_code(axis.low, self.scope, low=True)
+            return Expr()
+        return self.origins[origin][number]
 
     def place(self, tensor: str, operand: Operand, origin: str) -> str:
         """A view of an operand's cells in a tensor."""
-        if self.whole:
+        if self.whole or not operand.index:
             return tensor
-        start = self.start(operand, origin)
-        if not start:
-            return tensor
+        start = [affine_code(expr, self.scope) for expr in self.start(operand, origin)]
         loops = [d for d in self.index_dims(operand) if d != BATCH]
         if not loops:
             return f"{tensor}[{', '.join(start)}]"
-        steps = []
-        for d in loops:
-            moves = ", ".join(str(coefficient_of(expr, d)) for expr in operand.index)
-            steps.append(f"({self.counts[d]}, {moves})")
-        return f"view({tensor}, ({', '.join(start)},), ({', '.join(steps)},))"
+        strides = [f"{tensor}_{i}" for i in range(len(start))]
+        self.strided.add((tensor, len(start)))
+        sizes = [self.counts[d] for d in loops]
+        moves = [
+            scaled_sum([coefficient_of(expr, d) for expr in operand.index], strides) for d in loops
+        ]
+        offset = scaled_sum(start, strides)
+        return (
+            f"{tensor}.as_strided(({', '.join(sizes)}, *{tensor}_s), "
+            f"({', '.join(moves)}, *{tensor}_t), {offset})"
+        )
 
     def index_tensors(self, operand: Operand, origin: str) -> Iterator[tuple[str, list[str]]]:
         """Lines that make index tensors for a gathered operand, then their names."""
@@ -167,9 +183,7 @@ class StepWriter:
         yield from ((line, []) for line in lines)
         found = []
         for number, expr in enumerate(operand.index):
-            code = self.tensor_code(expr, local)
-            low = self.low(origin, number)
-            found.append(code if low == "0" else f"{code} - {_bracketed(low)}")
+            found.append(self.tensor_code(expr - self.low(origin, number), local))
         yield "", found
 
     def tensors(
@@ -183,8 +197,12 @@ class StepWriter:
             if d == BATCH or d not in used:
                 continue
             name = self.fresh("x")
-            low, count = self.scope[d], self.counts[d]
-            lines.append(f"{name} = batch.arange({low}, {count}, {place}, {len(dims)})")
+            loop = next(loop for loop in self.loops if loop.name == d)
+            low = single(loop.low)
+            first = self.scope[d] if low is None else affine_code(low, self.scope)
+            lines.append(
+                f"{name} = batch.arange({first}, {self.counts[d]}, {place}, {len(dims)})"
+            )
             local[d] = name
         for lookup in lookups_in(exprs):
             name = self.fresh("y")
@@ -699,6 +717,24 @@ def _product(
     name = writer.fresh("a")
     lines.append(f"{name} = {product_code(left, right, dims)}")
     return name, dims
+
+
+def single(bound: Bound) -> Expr | None:
+    """A bound that is one expression."""
+    if len(bound.terms) == 1 and bound.terms[0][1] == 1:
+        return bound.terms[0][0]
+    return None
+
+
+def scaled_sum(numbers: Sequence[int | str], names: Sequence[str]) -> str:
+    """The code of a sum of products; numbers that are code are bracketed where need be."""
+    parts = []
+    for number, name in zip(numbers, names, strict=True):
+        code = str(number)
+        if code == "0":
+            continue
+        parts.append(name if code == "1" else f"{_bracketed(code)} * {name}")
+    return " + ".join(parts).replace("+ -", "- ") or "0"
 
 
 def _bracketed(code: str) -> str:

@@ -118,7 +118,16 @@ class _Lowering:
                 raise Unbounded(f"`{name}[{family.indices[i]}]`")
             axes.append(Loop(family.indices[i], low, high))
         states = tuple(domain_size(self.grammar, d) for d in family.domains)
-        return Chart(family=name, stored=stored, axes=tuple(axes), states=states, scale_of=name)
+        return Chart(
+            family=name,
+            stored=stored,
+            axes=tuple(axes),
+            states=states,
+            scale_of=name,
+            followers={
+                index: values[index] for i, index in enumerate(family.indices) if i not in stored
+            },
+        )
 
     def cell_index(self, name: str, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         """The stored part of a reference's indices."""
@@ -173,13 +182,7 @@ class _Lowering:
             source = next(o for o in operands if o.kind == "chart")
             scale = self.charts[source.name].scale_of
             twin = self.charts[source.name]
-            chart = Chart(
-                family=rule.lhs,
-                stored=chart.stored,
-                axes=twin.axes,
-                states=chart.states,
-                scale_of=scale,
-            )
+            chart = replace(chart, axes=twin.axes, scale_of=scale)
             self.charts[rule.lhs] = chart
         step = Step(
             rule=rule,

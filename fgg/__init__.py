@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fgg.check import check_grammar
     from fgg.compiler.builder import Builder, fix, symbols
     from fgg.compiler.loading import load, loads
+    from fgg.compiling import compile
     from fgg.compose import rename, union
     from fgg.conjoining import conjoin, conjunction
     from fgg.diagnostics import Diagnostic, GrammarError
@@ -40,6 +41,7 @@ __all__ = [
     "GrammarError",
     "b_status",
     "check_grammar",
+    "compile",
     "conjoin",
     "conjunction",
     "equations",
@@ -73,6 +75,7 @@ _HOMES = {
     "GrammarError": "fgg.diagnostics",
     "b_status": "fgg.bfgg",
     "check_grammar": "fgg.check",
+    "compile": "fgg.compiling",
     "conjoin": "fgg.conjoining",
     "conjunction": "fgg.conjoining",
     "equations": "fgg.sum_product",

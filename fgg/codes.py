@@ -135,6 +135,7 @@ CODES: dict[str, Code] = {
         F422="a derivation that grows without end",
         F423="a gradient that is infinite",
         F424="nothing to draw from",
+        F425="a grammar that cannot be compiled",
     ),
     **_warnings(
         F431="a critical recursion",

@@ -43,8 +43,8 @@ class Loop:
 class Chart:
     """The tensor of a family: `[*axes, batch, *states]`, and a scale for each cell.
 
-    `stored` are the positions of those family indices that are axes; the others follow from them.
-    A chart may use another chart's scales (`scale_of`). A chart without states is its scale.
+    `stored` are the positions of those family indices that are axes; the others follow from them
+    (`followers`). A chart may use another chart's scales (`scale_of`). A chart without states is its scale.
     """
 
     family: str
@@ -52,6 +52,7 @@ class Chart:
     axes: tuple[Loop, ...]
     states: tuple[int, ...]
     scale_of: str
+    followers: Mapping[str, Expr] = field(default_factory=dict)
 
     @property
     def is_scalar(self) -> bool:

@@ -16,28 +16,6 @@ FLOOR = -1e300
 """Below every scale but that of zero; finite, so that differences are numbers."""
 
 
-def view(chart: Tensor, start: tuple[int, ...], loops: tuple[tuple[int, ...], ...]) -> Tensor:
-    """The cells `chart[start + p * step_p + …]` for every loop (count, *step): no copy.
-
-    `start` has an entry for each index axis; the axes after them (batch, states) are kept.
-    """
-    rank = len(start)
-    strides = chart.stride()
-    offset = 0
-    for s, x in zip(strides, start):
-        offset += s * x
-    size = [loop[0] for loop in loops]
-    moved = []
-    for loop in loops:
-        step = 0
-        for s, m in zip(strides, loop[1:]):
-            step += s * m
-        moved.append(step)
-    return chart.as_strided(
-        (*size, *chart.shape[rank:]), (*moved, *strides[rank:]), chart.storage_offset() + offset
-    )
-
-
 def cells(chart: Tensor, index: tuple[Tensor, ...], rank: int) -> tuple[tuple[Tensor, ...], Tensor]:
     """Index tensors held inside a chart, the batch index with them, and where they were inside."""
     inside = None
@@ -88,16 +66,16 @@ def tops(new: Tensor, rank: int) -> Tensor:
 
 
 def put(values: Tensor, scales: Tensor, new: Tensor, scale: Tensor | None) -> None:
-    """Write cells: the greatest value of each goes into its scale."""
-    rank = scales.dim()
-    top = tops(new, rank)
-    live = top >= torch.finfo(new.dtype).tiny
-    safe = torch.where(live, top, 1.0)
-    own = safe.to(scales.dtype).log()
-    if scale is not None:
-        own = own + scale
-    scales.copy_(own.masked_fill(~live, NEGATIVE))
-    values.copy_(new / spread(safe.masked_fill(~live, float("inf")), new))
+    """Write cells: the greatest value of each goes into its scale.
+
+    What is below the smallest normal number counts as zero; a cell of zeros has the scale -inf.
+    """
+    top = tops(new, scales.dim())
+    if scale is None:
+        torch.log(top, out=scales) if top.dtype == scales.dtype else scales.copy_(top.log())
+    else:
+        torch.add(top.log(), scale, out=scales)
+    torch.div(new, spread(top.clamp_min(torch.finfo(new.dtype).tiny), new), out=values)
 
 
 def put_more(values: Tensor, scales: Tensor, new: Tensor, scale: Tensor | None) -> None:
@@ -172,7 +150,10 @@ def one_hot(tokens: Tensor, size: int, dtype: torch.dtype) -> Tensor:
 def potentials(logs: Tensor, rank: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Log-potentials `[batch, *indices, *states]` as values and scales, indices first."""
     logs = logs.movedim(0, rank)
-    scale = tops(logs, rank + 1).detach().to(torch.float64)
+    # A copy of its own: views of it are taken from the beginning of its storage.
+    scale = tops(logs, rank + 1).detach().to(torch.float64).clone(
+        memory_format=torch.contiguous_format
+    )
     safe = scale.masked_fill(scale == NEGATIVE, 0.0).to(logs.dtype)
     return (logs - spread(safe, logs)).exp().to(dtype), scale
 

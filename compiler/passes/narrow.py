@@ -1,0 +1,80 @@
+"""Narrow: a variable that the supports of a rule's parts fix is replaced by its value.
+
+Where a preterminal spans one word, `X[i,j] -> P[i,k] Y[k,j]` holds for k = i + 1 only. Written so,
+the part `P[i,i+1]` has one free index and not two, which is what the search for messages counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fgg.compiler.boxes import expr_of, implicit_equalities, irredundant, solve_equalities
+from fgg.compiler.support import support, supported_rows
+from fgg.conjoining import lengths
+from fgg.grammar import Fragment, Grammar, Rule
+from fgg.index import Expr
+from fgg.linear import Row, TooManyRows, implies
+
+
+def narrow(grammar: Grammar) -> Grammar:
+    """The grammar with fewer variables in its rules; its value is the same."""
+    rules = tuple(narrowed(grammar, rule) for rule in grammar.rules)
+    return grammar if rules == grammar.rules else replace(grammar, rules=rules)
+
+
+def narrowed(grammar: Grammar, rule: Rule) -> Rule:
+    """A rule without the body's variables that follow from others."""
+    found = support(grammar)
+    own = {name for index in rule.indices for name in index.names()}
+    free = [
+        name
+        for name in body_variables(rule)
+        if name not in own and name not in lengths(grammar) and name not in grammar.size
+    ]
+    if not free or rule.lhs not in found:
+        return rule
+    rows = supported_rows(grammar, rule, found, found)
+    if rows is None:
+        return rule
+    try:
+        equalities = implicit_equalities(irredundant(rows)) + implied(rows, free)
+    except TooManyRows:
+        return rule
+    values, _ = solve_equalities(equalities, free)
+    values = {n: e for n, e in values.items() if not set(e.names()) & set(free)}
+    return with_values(rule, values) if values else rule
+
+
+def implied(rows: Sequence[Row], names: Sequence[str]) -> list[Expr]:
+    """Rows that can only hold with equality."""
+    found = []
+    for r in dict.fromkeys(rows):
+        if any(r.coefficient(name) for name in names):
+            negated = Row(tuple((n, -c) for n, c in r.coefficients), -r.constant)
+            if implies(rows, negated):
+                found.append(expr_of(r))
+    return found
+
+
+def body_variables(rule: Rule) -> list[str]:
+    """The names in the indices of a rule's body."""
+    edges = [name for e in rule.rhs.edges for i in e.indices for name in i.names()]
+    clamps = [name for c in rule.rhs.clamps for i in c.indices for name in i.names()]
+    return list(dict.fromkeys(edges + clamps))
+
+
+def with_values(rule: Rule, values: dict[str, Expr]) -> Rule:
+    """The rule with expressions for variables, conditions included."""
+    known = dict[str, int | Expr](values)
+    edges = tuple(
+        replace(e, indices=tuple(i.substitute(known) for i in e.indices)) for e in rule.rhs.edges
+    )
+    clamps = tuple(
+        replace(c, indices=tuple(i.substitute(known) for i in c.indices)) for c in rule.rhs.clamps
+    )
+    return replace(
+        rule,
+        rhs=Fragment.make(rule.rhs.nodes, edges, clamps, rule.rhs.externals),
+        conditions=tuple(c.substitute(known) for c in rule.conditions),
+    )

@@ -1,0 +1,312 @@
+"""Inputs of a batch as programs take them: padded tensors and a list of lengths.
+
+Users give tensors, arrays or lists; words or numbers; items of one length or of many. Whatever is
+wrong is reported with the input, the item and what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fgg.conjoining import lengths as length_names
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.domains import domain_size, size_values, value_index
+from fgg.grammar import Grammar, Input, InputFactor, InputTable
+from fgg.index import Expr
+from fgg.observe import IMPOSSIBLE, MISSING
+
+Lengths = Mapping[str, Any] | Sequence[int] | Tensor | int | None
+MAX_LENGTH = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Collated:
+    """A batch: tensors `[batch, …]` by input, the items' lengths, and whether tokens are missing."""
+
+    size: int
+    inputs: Mapping[str, Tensor]
+    lengths: Mapping[str, list[int]]
+    missing: bool
+
+
+def collate(
+    grammar: Grammar,
+    inputs: Mapping[str, Any],
+    lengths: Lengths = None,
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str | None = None,
+) -> Collated:
+    """The inputs checked and padded, the lengths found. Raises GrammarError."""
+    return _Collator(grammar, dict(inputs), lengths, dtype, device).run()
+
+
+class _Collator:
+    def __init__(
+        self,
+        grammar: Grammar,
+        inputs: dict[str, Any],
+        lengths: Lengths,
+        dtype: torch.dtype,
+        device: torch.device | str | None,
+    ) -> None:
+        self.grammar = grammar
+        self.given = inputs
+        self.dtype = dtype
+        self.device = device
+        self.sizes = size_values(grammar)
+        self.wanted = sorted(length_names(grammar))
+        self.count: int | None = None
+        self.lengths = self.read_lengths(lengths)
+        self.padded = {name for name in self.lengths}
+
+    def fail(self, message: str, help: str = "", code: str = "F411") -> GrammarError:
+        return GrammarError([Diagnostic(code=code, message=message, help=help)])
+
+    def run(self) -> Collated:
+        grammar = self.grammar
+        known = {*grammar.input, *grammar.table, *grammar.input_factor}
+        for name in self.given:
+            if name not in known:
+                raise self.fail(f"there is no input `{name}`", did_you_mean(name, known))
+        tensors: dict[str, Tensor] = {}
+        for item in (*grammar.inputs, *grammar.tables, *grammar.input_factors):
+            if item.name in self.given:
+                tensors[item.name] = self.tensor(item)
+        for item in grammar.input_factors:
+            if item.name not in tensors:
+                raise self.fail(f"log-potentials `{item.name}` are not given")
+        for item in grammar.tables:
+            if item.name not in tensors:
+                raise self.fail(
+                    f"table `{item.name}` is not given", "indices depend on its entries", "F301"
+                )
+        for name in self.wanted:
+            if name not in self.lengths:
+                raise self.fail(
+                    f"length `{name}` is not known",
+                    f"give it: `lengths={{'{name}': [3, 5]}}`, or an input that has it",
+                    "F301",
+                )
+        size = 1 if self.count is None else self.count
+        for item in grammar.inputs:
+            if item.name not in tensors:
+                # A position of an input that is not given is missing: it is summed out.
+                shape = [max(self.extents(e)) for e in item.shape]
+                tensors[item.name] = torch.full((size, *shape), MISSING, device=self.device)
+        for item in (*grammar.inputs, *grammar.tables):
+            tensors[item.name] = self.fit(item, tensors[item.name])
+        missing = any(bool((tensors[item.name] == MISSING).any()) for item in grammar.inputs)
+        return Collated(size, tensors, self.lengths, missing)
+
+    # lengths
+
+    def read_lengths(self, given: Lengths) -> dict[str, list[int]]:
+        if given is None:
+            return {}
+        if not isinstance(given, Mapping):
+            if len(self.wanted) != 1:
+                names = ", ".join(f"`{n}`" for n in self.wanted) or "none"
+                raise self.fail(f"lengths must be given by name; the lengths are {names}")
+            given = {self.wanted[0]: given}
+        found: dict[str, list[int]] = {}
+        for name, values in given.items():
+            if name not in self.wanted:
+                raise self.fail(f"there is no length `{name}`", did_you_mean(name, self.wanted))
+            if hasattr(values, "tolist"):
+                values = values.tolist()
+            if isinstance(values, int) and not isinstance(values, bool):
+                values = [values]
+            try:
+                numbers = [int(v) for v in values]
+            except (TypeError, ValueError):
+                raise self.fail(f"length `{name}` must be a list of whole numbers") from None
+            if any(not 0 <= v <= MAX_LENGTH for v in numbers) or list(values) != numbers:
+                raise self.fail(f"length `{name}` must be a list of whole numbers from 0 up")
+            if not numbers:
+                raise self.fail("a batch has at least one item")
+            found[name] = numbers
+            self.batch(f"length `{name}`", len(numbers))
+        return found
+
+    def batch(self, what: str, count: int) -> None:
+        """Check that something has as many items as the rest of the batch."""
+        if count < 1:
+            raise self.fail("a batch has at least one item")
+        if self.count is None:
+            self.count = count
+        elif self.count != count:
+            raise self.fail(f"{what} has {count} items, the rest of the batch {self.count}")
+
+    def extents(self, expr: Expr) -> list[int]:
+        """An extent for each item."""
+        size = 1 if self.count is None else self.count
+        found = []
+        for i in range(size):
+            values = {name: numbers[i] for name, numbers in self.lengths.items()}
+            value = expr.evaluate({**self.sizes, **values})
+            assert value is not None
+            found.append(value)
+        return found
+
+    def set_length(self, expr: Expr, found: Sequence[int]) -> None:
+        """Learn a length from the extents of the items, if it is the only unknown."""
+        unknown = [n for n in expr.names() if n not in self.sizes and n not in self.lengths]
+        if len(unknown) != 1:
+            return
+        name = unknown[0]
+        values = []
+        for i, extent in enumerate(found):
+            others = {n: numbers[i] for n, numbers in self.lengths.items()}
+            rest = expr.substitute({**self.sizes, **others, name: 0}).constant
+            one = expr.substitute({**self.sizes, **others, name: 1}).constant
+            if rest is None or one is None or one - rest != 1:
+                return
+            values.append(extent - rest)
+        if any(v < 0 for v in values):
+            return
+        self.lengths[name] = values
+
+    # tensors
+
+    def tensor(self, item: Input | InputTable | InputFactor) -> Tensor:
+        value = self.given[item.name]
+        if isinstance(item, InputFactor):
+            return self.potentials(item, value)
+        rank = len(item.shape)
+        if not isinstance(value, Tensor) and not _is_array(value):
+            value = self.listed(item, value)
+        tensor = torch.as_tensor(value, device=self.device)
+        if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+            raise self.fail(f"`{item.name}`: whole numbers (token ids) are expected")
+        if tensor.dim() != rank + 1:
+            raise self.fail(
+                f"`{item.name}` has {tensor.dim()} axes; {rank + 1} are expected",
+                "the first axis is the batch",
+            )
+        self.batch(f"`{item.name}`", tensor.shape[0])
+        for expr, extent in zip(item.shape, tensor.shape[1:], strict=True):
+            self.set_length(expr, [extent] * tensor.shape[0])
+        return tensor.long()
+
+    def listed(self, item: Input | InputTable, value: Any) -> Tensor:
+        """Nested lists, words or numbers, of one length or many, as a padded tensor."""
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            raise self.fail(f"`{item.name}`: a list of items is expected, one for each of a batch")
+        self.batch(f"`{item.name}`", len(value))
+        rank = len(item.shape)
+        rows = [self.row(item, entry, rank, number) for number, entry in enumerate(value)]
+        shapes = [_shape(row, rank) for row in rows]
+        for number, shape in enumerate(shapes):
+            if shape is None:
+                raise self.fail(f"`{item.name}`: item {number} is not a full array")
+        for axis, expr in enumerate(item.shape):
+            self.set_length(expr, [shape[axis] for shape in shapes if shape is not None])
+        widest = [max(s[axis] for s in shapes if s is not None) for axis in range(rank)]
+        found = torch.full((len(rows), *widest), IMPOSSIBLE)
+        for number, (row, shape) in enumerate(zip(rows, shapes, strict=True)):
+            assert shape is not None
+            if all(shape):
+                found[(number, *(slice(0, s) for s in shape))] = torch.tensor(row)
+            for axis, expr in enumerate(item.shape):
+                if all(n in self.sizes or n in self.lengths for n in expr.names()):
+                    wanted = self.extents(expr)[number]
+                    if wanted != shape[axis]:
+                        raise self.fail(
+                            f"`{item.name}`: item {number} has {shape[axis]} entries, "
+                            f"{wanted} are expected"
+                        )
+        return found
+
+    def row(self, item: Input | InputTable, entry: Any, depth: int, number: int) -> Any:
+        if depth:
+            if isinstance(entry, str) and depth == 1:
+                entry = entry.split()
+            if hasattr(entry, "tolist"):
+                entry = entry.tolist()
+            if isinstance(entry, str) or not isinstance(entry, Sequence):
+                raise self.fail(f"`{item.name}`: item {number} must be a list")
+            return [self.row(item, inner, depth - 1, number) for inner in entry]
+        if isinstance(entry, int) and not isinstance(entry, bool):
+            return entry
+        if isinstance(entry, str) and isinstance(item, Input):
+            index = value_index(self.grammar, item.domain)
+            if entry in index:
+                return index[entry]
+            raise self.fail(
+                f"`{item.name}`: `{entry}` in item {number} is not a value of `{item.domain}`",
+                did_you_mean(entry, list(index) if len(index) < 10_000 else ()),
+            )
+        raise self.fail(f"`{item.name}`: item {number} has an entry that is no token")
+
+    def potentials(self, item: InputFactor, value: Any) -> Tensor:
+        try:
+            tensor = torch.as_tensor(value, device=self.device)
+        except (TypeError, ValueError, RuntimeError):
+            raise self.fail(
+                f"`{item.name}`: a tensor of log-potentials is expected, the batch first"
+            ) from None
+        states = [domain_size(self.grammar, d) for d in item.domains]
+        rank = 1 + len(item.indices) + len(states)
+        if tensor.dim() != rank or list(tensor.shape[rank - len(states) :]) != states:
+            text = ", ".join(["batch", *item.indices, *map(str, states)])
+            raise self.fail(f"`{item.name}` has shape {tuple(tensor.shape)}; [{text}] is expected")
+        self.batch(f"`{item.name}`", tensor.shape[0])
+        bad = torch.isnan(tensor) | torch.isposinf(tensor) if tensor.is_floating_point() else None
+        if bad is not None and bool(bad.any()):
+            raise self.fail(f"`{item.name}` has log-potentials that are not numbers below infinity")
+        for position, index in enumerate(item.indices):
+            self.potential_length(item, index, tensor.shape[1 + position], tensor.shape[0])
+        return tensor.to(self.dtype)
+
+    def potential_length(self, item: InputFactor, index: str, extent: int, size: int) -> None:
+        """Learn a length from the last index that conditions like `i < n` allow."""
+        for condition in item.conditions:
+            for expr in condition.inequalities():
+                names = set(expr.names())
+                if index in names and not names & (set(item.indices) - {index}):
+                    high = (expr + Expr.of(index)).substitute(self.sizes)
+                    if index not in high.names() and high.constant is None:
+                        self.set_length(high + 1, [extent] * size)
+
+    def fit(self, item: Input | InputTable, tensor: Tensor) -> Tensor:
+        """A tensor of just the extents that the longest item has, its tokens in range."""
+        for axis, expr in enumerate(item.shape):
+            wanted = max(self.extents(expr))
+            have = tensor.shape[axis + 1]
+            if have < wanted:
+                raise self.fail(f"`{item.name}` has {have} positions; the lengths need {wanted}")
+            tensor = tensor.narrow(axis + 1, 0, max(wanted, 0))
+        if isinstance(item, Input) and tensor.numel():
+            size = domain_size(self.grammar, item.domain)
+            low, high = (int(x) for x in torch.aminmax(tensor))
+            if low < IMPOSSIBLE or high >= size:
+                bad = low if low < IMPOSSIBLE else high
+                raise self.fail(
+                    f"`{item.name}`: {bad} is not a value of `{item.domain}` (0 to {size - 1}, "
+                    "-1 for missing, -2 for impossible)"
+                )
+        return tensor
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "__array__") and hasattr(value, "dtype") and value.dtype != object
+
+
+def _shape(nest: Any, depth: int) -> tuple[int, ...] | None:
+    """The shape of nested lists, or None if they are not full."""
+    if not depth:
+        return ()
+    inner = {_shape(entry, depth - 1) for entry in nest}
+    if not inner:
+        return (0,) * depth
+    if len(inner) > 1 or None in inner:
+        return None
+    (shape,) = inner
+    assert shape is not None
+    return (len(nest), *shape)

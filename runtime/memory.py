@@ -1,0 +1,48 @@
+"""How much may be allocated, and refusing what would not fit before anything is tried."""
+
+from __future__ import annotations
+
+import torch
+
+from fgg.diagnostics import Diagnostic, GrammarError
+
+
+def available_bytes(device: torch.device) -> int | None:
+    """The bytes that are free on a device, or None where it does not say."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free)
+    if device.type != "cpu":
+        return None
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        return None
+    return None
+
+
+def require(needed: int, device: torch.device, what: str) -> None:
+    """Raise GrammarError if a computation needs more memory than there is."""
+    free = available_bytes(device)
+    if free is not None and needed > free:
+        raise GrammarError(
+            [
+                Diagnostic(
+                    code="F420",
+                    message=f"{what} needs about {in_units(needed)}; {in_units(free)} are free",
+                    help="use smaller batches, shorter inputs or smaller sizes",
+                )
+            ]
+        )
+
+
+def in_units(count: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("bytes", "KB", "MB", "GB", "TB", "PB"):
+        if count < 1000 or unit == "PB":
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.3g} {unit}"
+        count /= 1000
+    raise AssertionError

@@ -1,0 +1,159 @@
+"""Models: a torch module that holds the parameters of a program.
+
+Each factor that is to be learned has logits; distributions are their softmax over the right side
+of the arrow, potentials their exponential. A factor of declared rank is the product of its pieces,
+each normalised so that the whole is a distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from fgg.domains import size_values
+from fgg.grammar import Factor
+from fgg.runtime.batching import Lengths
+from fgg.runtime.weights import bind
+from fgg.values import Call, Word
+
+if TYPE_CHECKING:
+    from fgg.runtime.program import Program
+
+
+class Model(nn.Module):
+    """The parameters of a program, as a differentiable layer.
+
+    `model(w=tokens, lengths=lengths)` is log Z of every item. Inputs are given by name.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+        weights: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.program = program
+        self.logits = nn.ParameterDict()
+        generator = torch.Generator().manual_seed(seed)
+        given = dict(weights or {})
+        constants = {
+            name: value
+            for name, value in bind(program.grammar, given, seed=0).items()
+            if name in program.plan.parameters
+        }
+        for factor in program.parameters:
+            if factor.name in given or factor.value is not None:
+                tensor = torch.as_tensor(constants[factor.name]).to(dtype)
+                if factor.name in given and factor.value is None:
+                    self.logits[factor.name] = nn.Parameter(tensor.log())
+                else:
+                    self.register_buffer(_buffer(factor.name), tensor)
+            elif factor.attribute("tied") is None:
+                for key, shape in self.pieces(factor).items():
+                    start = torch.randn(shape, generator=generator, dtype=torch.float64)
+                    self.logits[key] = nn.Parameter(start.to(dtype))
+        for factor in program.parameters:
+            source = _tied(factor)
+            if source is not None and source not in self.logits:
+                self.add_tied(source, generator, dtype)
+
+    def add_tied(self, name: str, generator: torch.Generator, dtype: torch.dtype) -> None:
+        """Parameters of a factor that another one follows from, if no rule uses it itself."""
+        factor = self.program.grammar.factor[name]
+        if factor.value is None and _buffer(name) not in self._buffers:
+            for key, shape in self.pieces(factor).items():
+                start = torch.randn(shape, generator=generator, dtype=torch.float64)
+                self.logits[key] = nn.Parameter(start.to(dtype))
+
+    def pieces(self, factor: Factor) -> dict[str, tuple[int, ...]]:
+        """The shapes of the logits of a factor: one tensor, or one for each piece."""
+        shape = self.program.shape(factor.name)
+        if factor.rank is None:
+            return {factor.name: shape}
+        rank = factor.rank.evaluate(size_values(self.program.grammar))
+        assert rank is not None
+        given = factor.given or 0
+        found = {f"{factor.name}:0": (*shape[:given], rank)}
+        for number, size in enumerate(shape[given:]):
+            found[f"{factor.name}:{number + 1}"] = (rank, size)
+        return found
+
+    def weight(self, name: str) -> Tensor:
+        """The weights of a factor."""
+        factor = self.program.grammar.factor[name]
+        buffer = self._buffers.get(_buffer(name))
+        if buffer is not None:
+            return buffer
+        source = _tied(factor)
+        if source is not None:
+            return stationary(self.weight(source))
+        if name in self.logits:
+            return _normalised(self.logits[name], factor.given)
+        keys = [key for key in self.pieces(factor)]
+        given = factor.given or 0
+        normal = factor.given is not None
+        left = _normalised(self.logits[keys[0]], given if normal else None)
+        operands: list[Any] = [left, [*range(given), 50]]
+        for number, key in enumerate(keys[1:]):
+            operands += [_normalised(self.logits[key], 1 if normal else None), [50, given + number]]
+        result: Tensor = torch.einsum(*operands, list(range(given + len(keys) - 1)))
+        return result
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights of every factor that the program needs, differentiable."""
+        return {name: self.weight(name) for name in self.program.plan.parameters}
+
+    def forward(self, *, lengths: Lengths = None, **inputs: Any) -> Tensor:
+        """log Z of every item, `[batch]`."""
+        return self.program.log_z(self.weights(), inputs, lengths)
+
+    def marginals(self, *, lengths: Lengths = None, **inputs: Any) -> dict[str, Tensor]:
+        """For every family, how often a derivation is expected to use each cell and state."""
+        return self.program.marginals(self.detached(), inputs, lengths)
+
+    def expected_counts(self, *, lengths: Lengths = None, **inputs: Any) -> dict[str, Tensor]:
+        """How often each entry of each factor is expected to be used, over the whole batch."""
+        return self.program.expected_counts(self.detached(), inputs, lengths)
+
+    def detached(self) -> dict[str, Tensor]:
+        """The weights as plain numbers."""
+        with torch.no_grad():
+            return self.weights()
+
+
+def _normalised(logits: Tensor, given: int | None) -> Tensor:
+    """A distribution over the axes from `given` on; a potential if there is no arrow."""
+    if given is None:
+        return logits.exp()
+    if logits.dim() == given + 1:
+        return logits.softmax(-1)
+    return logits.flatten(given).softmax(-1).reshape(logits.shape)
+
+
+def stationary(transition: Tensor) -> Tensor:
+    """The distribution pi with pi = pi A, by a linear solve; differentiable."""
+    size = transition.shape[0]
+    wide = transition.to(torch.float64)
+    eye = torch.eye(size, dtype=wide.dtype, device=wide.device)
+    # The last equation is replaced by: the entries sum to one.
+    system = torch.cat([(wide.T - eye)[:-1], torch.ones_like(wide[:1])])
+    return torch.linalg.solve(system, eye[-1]).to(transition.dtype)
+
+
+def _tied(factor: Factor) -> str | None:
+    """The factor that this one is the stationary distribution of."""
+    value = factor.attribute("tied")
+    if isinstance(value, Call) and value.arguments and isinstance(value.arguments[0], Word):
+        return value.arguments[0].name
+    return None
+
+
+def _buffer(name: str) -> str:
+    """A buffer's name: torch allows no dots in it."""
+    return "value_" + name.replace(".", "_")

@@ -1,0 +1,280 @@
+"""Programs: a compiled grammar that can be asked for log Z, marginals, expected counts.
+
+A program holds no numbers. Weights are given with each call (`log_z`), or kept by a model
+(`program.model()`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.domains import domain_size
+from fgg.grammar import Factor, Grammar
+from fgg.plan import Plan
+from fgg.plan_sizes import chart_bytes, environment, extents, table_bytes
+from fgg.runtime.batching import Collated, Lengths, collate
+from fgg.runtime.families import Refinement, refinements
+from fgg.runtime.memory import require
+from fgg.slices import SplitRule
+
+if TYPE_CHECKING:
+    from fgg.runtime.model import Model
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A grammar with its query, the plan of its inference, and the plan as Python.
+
+    `grammar` is the user's; `plan` speaks of a rewritten one, `origins` tells where its rules
+    come from. `tree_plan` is a plan without messages: derivations are read from it.
+    """
+
+    grammar: Grammar
+    plan: Plan
+    tree_plan: Plan
+    origins: Mapping[str, SplitRule]
+    source: str = field(repr=False)
+    notes: tuple[Diagnostic, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "module", load_module(self.source))
+
+    module: ModuleType = field(init=False, repr=False)
+
+    # weights
+
+    @property
+    def parameters(self) -> tuple[Factor, ...]:
+        """The factors that a computation needs weights of."""
+        return tuple(self.grammar.factor[name] for name in self.plan.parameters)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a factor's weights."""
+        return tuple(domain_size(self.grammar, d) for d in self.grammar.factor[name].domains)
+
+    def weights(
+        self,
+        given: Mapping[str, Any] | None = None,
+        *,
+        seed: int | None = None,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str | None = None,
+    ) -> dict[str, Tensor]:
+        """Weights for every factor: given ones, values of the grammar, random ones by seed.
+
+        Tensors that are given stay in the graph of derivatives.
+        """
+        from fgg.runtime.weights import bind
+
+        given = dict(given or {})
+        tensors = {n: w for n, w in given.items() if isinstance(w, Tensor)}
+        found = bind(self.grammar, given, seed=seed)
+        result: dict[str, Tensor] = {}
+        for name in self.plan.parameters:
+            weights = tensors[name] if name in tensors else torch.as_tensor(found[name])
+            result[name] = weights.to(dtype=dtype, device=device)
+        return result
+
+    def check_weights(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The weights that the plan needs, of the right shapes. Raises GrammarError."""
+        problems = []
+        for name in weights:
+            if name not in self.grammar.factor:
+                help = did_you_mean(name, self.grammar.factor)
+                message = f"weights are given for `{name}`, which is not a factor"
+                problems.append(Diagnostic(code="F417", message=message, help=help))
+        for name in self.plan.parameters:
+            if name not in weights:
+                problems.append(Diagnostic(code="F416", message=f"no weights for `{name}`"))
+            elif tuple(weights[name].shape) != self.shape(name):
+                message = (
+                    f"weights for `{name}` have shape {tuple(weights[name].shape)}, "
+                    f"not {self.shape(name)}"
+                )
+                problems.append(Diagnostic(code="F417", message=message))
+        if problems:
+            raise GrammarError(problems)
+        return {name: weights[name] for name in self.plan.parameters}
+
+    # computing
+
+    def collate(
+        self, inputs: Mapping[str, Any], lengths: Lengths = None, **options: Any
+    ) -> Collated:
+        """The inputs as padded tensors, checked, with their lengths."""
+        batch = collate(self.grammar, inputs, lengths, **options)
+        values = environment(batch.lengths)
+        for table in self.plan.tables:
+            if table.scaled:
+                self.check_extents(table.name, extents(table, values), batch)
+        return batch
+
+    def check_extents(self, table: str, wanted: tuple[int, ...], batch: Collated) -> None:
+        from fgg.plan import Potential
+
+        step = next(p for p in self.plan.preparations if p.name == table)
+        assert isinstance(step, Potential)
+        have = tuple(batch.inputs[step.source].shape[1 : 1 + len(wanted)])
+        if any(h < w for h, w in zip(have, wanted, strict=True)):
+            message = f"`{step.source}` has {have} positions; the lengths need {wanted}"
+            raise GrammarError([Diagnostic(code="F411", message=message)])
+
+    def log_z(
+        self,
+        weights: Mapping[str, Tensor],
+        inputs: Mapping[str, Any] | None = None,
+        lengths: Lengths = None,
+    ) -> Tensor:
+        """log Z of every item, `[batch]`, differentiable in weights and log-potentials.
+
+        Weights are values, not logarithms. An item without any derivation has log Z = -inf and
+        gradient zero.
+        """
+        run = self.start(weights, inputs or {}, lengths)
+        names = tuple(run.leaves)
+        result: Tensor = self.module.Inside.apply(
+            self.module, names, run.scales, run.batch, *run.leaves.values()
+        )
+        return result
+
+    def start(
+        self, weights: Mapping[str, Tensor], inputs: Mapping[str, Any], lengths: Lengths
+    ) -> Run:
+        """Weights and inputs checked, and everything prepared that comes before the charts."""
+        weights = self.check_weights(weights)
+        sample = next(iter(weights.values()), None)
+        dtype, device = torch.float32, None
+        if sample is not None:
+            dtype, device = sample.dtype, sample.device
+        else:
+            potentials = [v for v in inputs.values() if isinstance(v, Tensor)]
+            floats = [v for v in potentials if v.is_floating_point()]
+            if floats:
+                dtype, device = floats[0].dtype, floats[0].device
+        collated = self.collate(inputs, lengths, dtype=dtype, device=device)
+        return self.prepared(weights, collated, dtype, device)
+
+    def prepared(
+        self,
+        weights: Mapping[str, Tensor],
+        collated: Collated,
+        dtype: torch.dtype,
+        device: torch.device | None,
+    ) -> Run:
+        """A batch with everything that comes before the charts."""
+        place = device or torch.device("cpu")
+        values = environment(collated.lengths)
+        width = torch.finfo(dtype).bits // 8
+        needed = chart_bytes(self.plan, values, collated.size, width)
+        needed += table_bytes(self.plan, values, collated.size, width)
+        require(2 * needed, place, "this batch")
+        tables = {t.name: collated.inputs[t.name] for t in self.grammar.tables}
+        batch = self.module.Batch(collated.size, dict(collated.lengths), tables, dtype, place)
+        leaves, scales = self.module.prepare(weights, collated.inputs, batch, collated.missing)
+        return Run(self, dict(weights), collated, batch, leaves, scales)
+
+    def marginals(
+        self,
+        weights: Mapping[str, Tensor],
+        inputs: Mapping[str, Any] | None = None,
+        lengths: Lengths = None,
+    ) -> dict[str, Tensor]:
+        """For every family, how often a derivation is expected to use each cell and state.
+
+        `[batch, *indices, *states]`; an index counts from 0. Items without derivations have 0.
+        """
+        with torch.no_grad():
+            return self.start(weights, inputs or {}, lengths).marginals()
+
+    def expected_counts(
+        self,
+        weights: Mapping[str, Tensor],
+        inputs: Mapping[str, Any] | None = None,
+        lengths: Lengths = None,
+    ) -> dict[str, Tensor]:
+        """How often each entry of each factor is expected to be used, over the whole batch.
+
+        Input factors too, item by item. It is the gradient of log Z in log-weights.
+        """
+        leaves = {n: w.detach().requires_grad_() for n, w in weights.items()}
+        potentials = {
+            name: torch.as_tensor(value).detach().requires_grad_()
+            if name in self.grammar.input_factor
+            else value
+            for name, value in (inputs or {}).items()
+        }
+        log_z = self.log_z(leaves, potentials, lengths)
+        log_z[torch.isfinite(log_z)].sum().backward()
+        found = {
+            name: torch.zeros_like(w) if w.grad is None else w.grad * w.detach()
+            for name, w in leaves.items()
+        }
+        for name in self.grammar.input_factor:
+            value = potentials[name]
+            found[name] = torch.zeros_like(value) if value.grad is None else value.grad
+        return found
+
+    def model(self, *, seed: int = 0, **options: Any) -> Model:
+        """A torch module that holds the program's parameters."""
+        from fgg.runtime.model import Model
+
+        return Model(self, seed=seed, **options)
+
+    @property
+    def refinements(self) -> tuple[Refinement, ...]:
+        """The charts of the plan as parts of the user's families."""
+        return refinements(self.grammar, self.plan, self.origins)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A batch ready for its charts."""
+
+    program: Program
+    weights: Mapping[str, Tensor]
+    collated: Collated
+    batch: Any
+    leaves: Mapping[str, Tensor]
+    scales: Mapping[str, Tensor]
+
+    def marginals(self) -> dict[str, Tensor]:
+        """Value times gradient, cell by cell, put together by the user's families."""
+        module, plan = self.program.module, self.program.plan
+        values, charts = module.inside(self.leaves, self.scales, self.batch)
+        log_z = module.result(charts, self.batch)
+        _, gradients = module.outside(
+            self.leaves, self.scales, values, charts, self.batch, torch.ones_like(log_z)
+        )
+        found = {
+            name: gradients[name] * values[name] if name in values else gradients[name]
+            for name in gradients
+        }
+        ends = environment(self.collated.lengths)
+        result: dict[str, Tensor] = {}
+        for part in self.program.refinements:
+            part.add_to(result, found[part.family], plan, ends)
+        return result
+
+
+_modules: dict[str, ModuleType] = {}
+
+
+def load_module(source: str) -> ModuleType:
+    """The module of an emitted program; the same text gives the same module."""
+    name = "fgg_program_" + sha256(source.encode()).hexdigest()[:16]
+    if name not in _modules:
+        module = ModuleType(name)
+        sys.modules[name] = module
+        # The text was written by our own emitter: user's names in it are identifiers or quoted.
+        exec(compile(source, f"<{name}>", "exec"), module.__dict__)
+        _modules[name] = module
+    return _modules[name]
