@@ -171,7 +171,7 @@ class _Lowering:
         rows = supported_rows(self.grammar, rule, self.support, self.support)
         if rows is None or not is_feasible(rows):
             return None
-        box, operands, path = self.best_box(rule, rows, stage)
+        box, operands, path, variables = self.best_box(rule, rows, stage)
         chart = self.charts[rule.lhs]
         family = self.grammar.nonterminal[rule.lhs]
         head_index = tuple(box.values[family.indices[i]] for i in chart.stored)
@@ -197,13 +197,14 @@ class _Lowering:
             mode=mode,
             group=group,
             linear=linear,
+            variables=variables,
         )
         self.boxes.setdefault(rule.lhs, []).append((step, box))
         return step
 
     def best_box(
         self, rule: Rule, rows: list[Row], stage: Stage
-    ) -> tuple[Box, list[Operand], tuple[Pair, ...]]:
+    ) -> tuple[Box, list[Operand], tuple[Pair, ...], dict[str, Expr]]:
         family = self.grammar.nonterminal[rule.lhs]
         head = {
             name: with_numbers(expr, self.sizes)
@@ -222,7 +223,9 @@ class _Lowering:
         parts = rule_parts(self.grammar, rule)
         tree = parts.tree(self.length, self.batch) if parts.parts else None
         looked_up = {str(x): x for x in rule_lookups(rule)}
-        best: tuple[tuple[int, ...], Box, list[Operand], tuple[Pair, ...]] | None = None
+        best: (
+            tuple[tuple[int, ...], Box, list[Operand], tuple[Pair, ...], dict[str, Expr]] | None
+        ) = None
         for change in shifts(shape):
             box = boxed(shape, change, self.lengths, zeros)
             values = {name: box.values[name + "'"] for name in variables}
@@ -251,7 +254,7 @@ class _Lowering:
                     )
                     for mask in box.masks
                 )
-                best = (score, replace(box, masks=masks), operands, path)
+                best = (score, replace(box, masks=masks), operands, path, values)
             if score[:3] == (0, 0, 0):
                 break
         assert best is not None

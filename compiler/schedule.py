@@ -137,13 +137,6 @@ class _Levels:
 
     def find(self) -> Stage | Conflict:
         """The stage, or why there is none."""
-        looked_up = [
-            call.rule.name
-            for call in self.calls
-            if any(True for index in call.edge.indices for _ in index.lookups())
-        ]
-        if looked_up:
-            return self.conflict(looked_up, "an index is looked up in a table")
         simple = self.simple()
         if simple is not None:
             return simple

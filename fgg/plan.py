@@ -101,7 +101,8 @@ class Step:
     Steps of the same `group` fill the same cells: their results are added, then put. `mode` says
     how that meets what the chart has: "write" (no other group fills these cells), "mixed" (others
     do if lengths differ) or "add". A `linear` step maps each cell of one chart by parameters and
-    keeps its scale.
+    keeps its scale. `variables` are the rule's own index variables in terms of the loops, the
+    level and an item's lengths.
     """
 
     rule: Rule
@@ -117,6 +118,7 @@ class Step:
     mode: str
     group: int
     linear: bool = False
+    variables: Mapping[str, Expr] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -43,7 +44,10 @@ class Log(TensorSemiring):
         lost = real < 1e-200
         scale = _align(x_scale, xs, out) + _align(y_scale, ys, out)
         if gone and bool((lost & torch.isfinite(scale)).any()):
-            return self._slow(x, xs, y, ys, out)
+            # What is really zero is not lost.
+            live = [(a.detach() != self.zero).to(real.dtype) for a in (x, y)]
+            if bool((lost & (einsum(live[0], xs, live[1], ys, out) > 0)).any()):
+                return self._slow(x, xs, y, ys, out)
         return torch.where(lost, self.zero, torch.where(lost, 1.0, real).log() + scale)
 
     def contract_all(
@@ -115,7 +119,7 @@ class Log(TensorSemiring):
     ) -> Tensor:
         """An array of the given shape whose row r is the log-sum-exp of all entries for row r."""
         scale = self.full(shape, one=False)
-        indices = [torch.as_tensor(list(rows), device=self.device) for rows, _ in parts]
+        indices = [torch.as_tensor(np.asarray(rows), device=self.device) for rows, _ in parts]
         for rows, (_, values) in zip(indices, parts, strict=True):
             places = rows.reshape(-1, *(1,) * (values.ndim - 1)).expand(values.shape)
             scale = scale.scatter_reduce(0, places, values.detach(), "amax")
