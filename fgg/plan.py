@@ -100,7 +100,8 @@ class Step:
 
     `mode` says how the result meets what the chart has: "write" (no other rule fills these
     cells), "mixed" (other rules do if lengths differ) or "add". A `linear` step maps each cell of
-    one chart by parameters and keeps its scale.
+    one chart by parameters and keeps its scale. `free` is the number of values that nodes have
+    which nothing touches: each term counts that often.
     """
 
     rule: Rule
@@ -115,6 +116,7 @@ class Step:
     masks: tuple[Mask, ...]
     mode: str
     linear: bool = False
+    free: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
