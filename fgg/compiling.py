@@ -30,6 +30,7 @@ def compile(
     """
     from fgg.compiler.emit import emit
     from fgg.compiler.lower import CannotCompile, plan
+    from fgg.compiler.passes.close import close
     from fgg.compiler.passes.fold import fold
     from fgg.compiler.passes.narrow import narrow
     from fgg.compiler.passes.split import SplitImpossible, split_with_origin
@@ -37,7 +38,9 @@ def compile(
 
     source = selected(with_sizes(grammar, sizes or {}), query)
     try:
-        atomic, origins = split_with_origin(source)
+        closed, summing = close(source)
+        atomic, origins = split_with_origin(closed)
+        origins = {name: rule for name, rule in origins.items() if rule.source != summing}
         tree_plan = plan(atomic, length=length, batch=batch)
         folded = fold(narrow(atomic), length=length, batch=batch)
         main = tree_plan if folded is atomic else plan(folded, length=length, batch=batch)
