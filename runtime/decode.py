@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.plan import Plan
+from fgg.runtime.batching import Lengths
 from fgg.runtime.cells import Cell, Cells, Choice, Floats
 from fgg.runtime.derivation import Derivation
 from fgg.runtime.interpret import Charts, interpret
@@ -26,7 +27,7 @@ MAX_TIES = 4096
 """Up to how many choices of equal weight are put into the reference engine's order."""
 
 Inputs = Mapping[str, Any]
-Lengths = Mapping[str, Sequence[int]] | None
+
 
 
 def items(charts: Charts) -> Iterator[Cells]:
