@@ -72,6 +72,11 @@ class Choices:
         return np.concatenate([part.scores.reshape(-1) for part in self.parts])
 
     @cached_property
+    def sums(self) -> Floats:
+        """Running sums of the weights, relative to the greatest one."""
+        return np.cumsum(np.exp(self.scores - self.scores.max()))
+
+    @cached_property
     def offsets(self) -> Sequence[int]:
         """Where the choices of each part begin."""
         return [0, *np.cumsum([part.scores.size for part in self.parts])]
@@ -225,8 +230,7 @@ class Cells:
         loops = [self.spread(inner, Expr.of(name))[0].tolist() for name in ranges]
         count = prod(length for _, length in ranges.values())
         return {
-            tuple(head[i] for head in heads): tuple(loop[i] for loop in loops)
-            for i in range(count)
+            tuple(head[i] for head in heads): tuple(loop[i] for loop in loops) for i in range(count)
         }
 
     def spread(self, frame: Frame, expr: Expr) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
