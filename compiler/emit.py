@@ -23,6 +23,7 @@ from fgg.compiler.emit_code import (
 )
 from fgg.compiler.emit_step import StepWriter, single
 from fgg.domains import domain_size, size_values
+from fgg.index import Expr
 from fgg.linear import implies
 from fgg.plan import (
     HIGH,

@@ -225,8 +225,7 @@ class Cells:
         loops = [self.spread(inner, Expr.of(name))[0].tolist() for name in ranges]
         count = prod(length for _, length in ranges.values())
         return {
-            tuple(head[i] for head in heads): tuple(loop[i] for loop in loops)
-            for i in range(count)
+            tuple(head[i] for head in heads): tuple(loop[i] for loop in loops) for i in range(count)
         }
 
     def spread(self, frame: Frame, expr: Expr) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

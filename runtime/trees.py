@@ -164,9 +164,7 @@ class Writer:
         )
 
 
-def build(
-    cells: Cells, start: Cell, choose: Callable[[Cell], int]
-) -> list[tuple[Cell, Choice]]:
+def build(cells: Cells, start: Cell, choose: Callable[[Cell], int]) -> list[tuple[Cell, Choice]]:
     """The choices of a derivation in preorder; `choose` gives a place among a cell's choices."""
     agenda = [start]
     made: list[tuple[Cell, Choice]] = []
