@@ -106,7 +106,7 @@ class Order:
                 forms.append(expr)
         ranges = [(extent_of(self.plan, self.step.rule, self.system, f), f) for f in forms]
         # The forms are a matroid: taking the shortest range first is best.
-        ranges.sort(key=lambda item: (item[0].degree, len(item[0].terms), str(item[1])))
+        ranges.sort(key=lambda item: (*_growth(self.plan, item[0]), str(item[1])))
         chosen: list[Expr] = []
         found = ONE
         for extent, form in ranges:
@@ -127,9 +127,15 @@ def extent_of(plan: Plan, rule: Rule | None, system: Sequence[Row], form: Expr) 
     for low in (r for r in found if r.coefficient(_FORM) > 0):
         for high in (r for r in found if r.coefficient(_FORM) < 0):
             extent = _difference(plan, rule, low, high)
-            if best is None or (extent.degree, len(extent.terms)) < (best.degree, len(best.terms)):
+            if best is None or _growth(plan, extent) < _growth(plan, best):
                 best = extent
     return best or Polynomial({((length, 1),): 1 for length in plan.lengths})
+
+
+def _growth(plan: Plan, extent: Polynomial) -> tuple[int, int, int]:
+    """What makes a range long: lengths above all, then sizes."""
+    names = [name for powers in extent.terms for name, _ in powers]
+    return sum(name in plan.lengths for name in names), extent.degree, len(names)
 
 
 def axis_extent(plan: Plan, axis: Loop) -> Polynomial:
