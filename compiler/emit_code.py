@@ -13,6 +13,9 @@ from fgg.plan import HIGH, LEVEL, LOW, Bound
 BATCH = "@b"
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
+# What intermediate results are called: `v1`, `e2`, …
+_TEMPORARY = re.compile(r"(a|at|e|top|v|w|x|y)[1-9][0-9]*")
+
 
 class Names:
     """Python identifiers for the names of a grammar, each its own."""
@@ -29,6 +32,8 @@ class Names:
             wanted = f"{prefix}{plain}"
             if keyword.iskeyword(wanted) or not wanted.isidentifier():
                 wanted = f"{prefix}_{plain}"
+            if _TEMPORARY.fullmatch(wanted):
+                wanted += "_"
             found, number = wanted, 2
             while found in self.taken:
                 found, number = f"{wanted}_{number}", number + 1

@@ -214,7 +214,7 @@ class StepWriter:
         for lookup in lookups_in(exprs):
             name = self.fresh("y")
             index = ", ".join(self.tensor_code(i, local) for i in lookup.indices)
-            lines.append(f'{name} = batch.look_up("{lookup.table}", ({index},))')
+            lines.append(f"{name} = batch.look_up({lookup.table!r}, ({index},))")
             local[str(lookup)] = name
         return lines, local
 
