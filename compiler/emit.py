@@ -311,7 +311,7 @@ class _Emitter:
 
     def stride_lines(self, body: Sequence[str]) -> Iterator[str]:
         """Strides and inner shapes of the tensors that are viewed."""
-        text = "\n".join(body)
+        text = "\n".join(line for line in body if not line.lstrip().startswith("#"))
         for name in sorted(set(re.findall(r"\b(p_\w+)_T\b", text))):
             yield f"{name}_T = {name}.mT"
         used = set(re.findall(r"(\w+)\.as_strided\(", text))

@@ -15,6 +15,8 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 # What intermediate results are called: `v1`, `e2`, …
 _TEMPORARY = re.compile(r"(a|at|e|top|v|w|x|y)[1-9][0-9]*")
+# What is derived from a name: strides and shape of a tensor, its transpose, ends of a length.
+_DERIVED = re.compile(r"._([0-9]+|t|s|T|lo|hi|item)$")
 
 
 class Names:
@@ -32,11 +34,11 @@ class Names:
             wanted = f"{prefix}{plain}"
             if keyword.iskeyword(wanted) or not wanted.isidentifier():
                 wanted = f"{prefix}_{plain}"
-            if _TEMPORARY.fullmatch(wanted):
+            if _TEMPORARY.fullmatch(wanted) or _DERIVED.search(plain):
                 wanted += "_"
             found, number = wanted, 2
             while found in self.taken:
-                found, number = f"{wanted}_{number}", number + 1
+                found, number = f"{wanted}_{number}_", number + 1
             self.taken.add(found)
             self.known[key] = found
         return self.known[key]
