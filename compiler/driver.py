@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from fgg.compiler.lower import plan
+from fgg.compiler.passes.close import close
 from fgg.compiler.passes.fold import fold
 from fgg.compiler.passes.narrow import narrow
 from fgg.compiler.passes.split import split
@@ -30,6 +31,8 @@ class Pass:
 
 
 PASSES = (
+    # log Z is a number for each item: a start symbol with nodes is summed over them.
+    Pass("close", lambda grammar, _: close(grammar)[0]),
     # Charts are dense tensors over atomic domains, so unions and products go first.
     Pass("split", lambda grammar, _: split(grammar)),
     # Splitting shows which variables are fixed (a preterminal spans one word), and folding counts

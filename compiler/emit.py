@@ -20,6 +20,7 @@ from fgg.compiler.emit_code import (
     length_names,
     lookups_in,
     without_unused,
+    written,
 )
 from fgg.compiler.emit_step import StepWriter, single
 from fgg.domains import domain_size, size_values
@@ -402,7 +403,7 @@ class _Emitter:
             body = writer.outside(charts=True, parameters=not step.linear)
         else:
             body = writer.inside(terms=terms)
-        body = fused(without_unused(body), writer.matrices)
+        body = written(fused(without_unused(body), writer.matrices))
         self.strided |= writer.strided
         if not body:
             return

@@ -197,6 +197,24 @@ def fused(lines: Sequence[str], matrices: set[str]) -> list[str]:
     return kept
 
 
+_SUM = re.compile(r"\s*(e\w*) = (\w+) \+ (\w+)")
+_LOG_SUM = re.compile(r"\s*(e) = torch\.logsumexp\((.*)\)")
+
+
+def written(lines: Sequence[str]) -> list[str]:
+    """Lines in which a result that is only copied to its place is computed there."""
+    kept = list(lines)
+    if len(kept) < 2:
+        return kept
+    for pattern, call in ((_SUM, "torch.add({}, {}, out={})"), (_LOG_SUM, "torch.logsumexp({}, out={})")):
+        found = pattern.fullmatch(kept[-2])
+        if found is not None and kept[-1].endswith(f".copy_({found[1]})"):
+            place = kept[-1][: -len(f".copy_({found[1]})")]
+            kept[-2:] = [call.format(*found.groups()[1:], place)]
+            break
+    return kept
+
+
 _ASSIGNMENT = re.compile(r"\s*(\w+) = (.*)")
 
 

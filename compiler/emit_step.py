@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import log
 
 from fgg.compiler.boxes import coefficient_of
 from fgg.compiler.emit_code import (
@@ -101,6 +102,12 @@ class StepWriter:
             table = self.plan.table[operand.name]
             return table.scaled and not table.states
         return False
+
+    def states(self, operand: Operand) -> tuple[int, ...]:
+        """The sizes of a chart's or a table's state axes."""
+        if operand.kind == "chart":
+            return self.plan.chart[operand.name].states
+        return self.plan.table[operand.name].states
 
     def has_scale(self, operand: Operand) -> bool:
         if self.step.linear:
@@ -277,8 +284,12 @@ class StepWriter:
 
     def scale(self, lines: list[str], scales: Sequence[Value]) -> Value | None:
         """The sum of the operands' scales at each point, -inf where a mask says so."""
+        extra = f" + {log(self.step.free)!r}" if self.step.free > 1 else ""
         if not scales and not self.step.masks:
-            return None
+            if not extra:
+                return None
+            plain = f"torch.tensor({log(self.step.free)!r}, dtype=torch.float64"
+            return Value(f"{plain}, device=batch.device)", ())
         full = bool(self.step.masks)
         if full:
             dims: tuple[str, ...] = self.point_dims
@@ -287,9 +298,9 @@ class StepWriter:
         name = self.fresh("e")
         if scales:
             total = " + ".join(aligned(s, dims) for s in scales)
-            if len(scales) == 1 and scales[0].dims == dims and not full:
+            if len(scales) == 1 and scales[0].dims == dims and not (full or extra):
                 return scales[0]
-            lines.append(f"{name} = {total}")
+            lines.append(f"{name} = {total}{extra}")
         if full:
             sizes = ", ".join([*(self.counts[d] for d in self.loop_dims), "batch.size"])
             if scales:
@@ -297,6 +308,7 @@ class StepWriter:
             else:
                 lines.append(
                     f"{name} = torch.zeros(({sizes},), dtype=torch.float64, device=batch.device)"
+                    f"{extra}"
                 )
             for mask in self.step.masks:
                 inner, code = self.mask(mask.expr, dims)
@@ -624,6 +636,8 @@ class StepWriter:
         keep = tuple(d for d in gradient.dims if d in result.dims)
         grads[last] = self.summed(lines, gradient, keep)
         for left, right, target in reversed(done):
+            if target not in grads:
+                continue  # nothing in it depends on a parameter or a chart
             upper = grads[target]
             if right == -1:
                 grads[left] = upper  # a sum over axes: broadcast when it is used
@@ -775,6 +789,11 @@ class StepWriter:
         if len(set(operand.axes)) < len(operand.axes):
             axes = tuple(dict.fromkeys(operand.axes))
             order = tuple(axes.index(a) for a in operand.axes)
+            # A diagonal has every entry, also where all are the same.
+            states = self.states(operand)
+            sizes = [self.counts.get(d, "batch.size") for d in self.index_dims(operand)]
+            sizes += [str(states[operand.axes.index(a)]) for a in axes]
+            code = f"{code}.expand({', '.join(sizes)})"
             code = f"undiagonal({code}, {len(self.index_dims(operand))}, {order})"
         lines.append(f"give({tensor}, {index}, {code})")
         return lines

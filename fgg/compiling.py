@@ -32,12 +32,15 @@ def compile(
     from fgg.compiler.driver import PASSES, Expected, after
     from fgg.compiler.emit import emit
     from fgg.compiler.lower import plan
+    from fgg.compiler.passes.close import close
     from fgg.compiler.passes.split import split_with_origin
     from fgg.runtime.program import Program
 
     source = selected(with_sizes(grammar, sizes or {}), query)
     with compilable(grammar.name):
-        atomic, origins = split_with_origin(source)
+        closed, summing = close(source)
+        atomic, origins = split_with_origin(closed)
+        origins = {name: rule for name, rule in origins.items() if rule.source != summing}
         tree_plan = plan(atomic, length=length, batch=batch)
         folded = after(atomic, PASSES[-1].name, Expected(length, batch))
         main = tree_plan if folded is atomic else plan(folded, length=length, batch=batch)

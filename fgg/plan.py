@@ -102,7 +102,8 @@ class Step:
     how that meets what the chart has: "write" (no other group fills these cells), "mixed" (others
     do if lengths differ) or "add". A `linear` step maps each cell of one chart by parameters and
     keeps its scale. `variables` are the rule's own index variables in terms of the loops, the
-    level and an item's lengths.
+    level and an item's lengths. `free` is the number of values that nodes have which nothing
+    touches: each term counts that often.
     """
 
     rule: Rule
@@ -119,6 +120,7 @@ class Step:
     group: int
     linear: bool = False
     variables: Mapping[str, Expr] = field(default_factory=dict)
+    free: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

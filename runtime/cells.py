@@ -72,6 +72,11 @@ class Choices:
         return np.concatenate([part.scores.reshape(-1) for part in self.parts])
 
     @cached_property
+    def sums(self) -> Floats:
+        """Running sums of the weights, relative to the greatest one."""
+        return np.cumsum(np.exp(self.scores - self.scores.max()))
+
+    @cached_property
     def offsets(self) -> Sequence[int]:
         """Where the choices of each part begin."""
         return [0, *np.cumsum([part.scores.size for part in self.parts])]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -17,16 +18,16 @@ from numpy.typing import NDArray
 
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.plan import Plan
+from fgg.runtime.batching import Lengths
 from fgg.runtime.cells import Cell, Cells, Choice, Floats
 from fgg.runtime.derivation import Derivation
 from fgg.runtime.interpret import Charts, interpret
 from fgg.runtime.trees import Source, Writer, build
 
-MAX_TIES = 4096
+MAX_TIES = 512
 """Up to how many choices of equal weight are put into the reference engine's order."""
 
 Inputs = Mapping[str, Any]
-Lengths = Mapping[str, Sequence[int]] | None
 
 
 def items(charts: Charts) -> Iterator[Cells]:
@@ -77,12 +78,7 @@ def viterbi(
     charts = interpret(plan, weights, inputs, lengths, "max")
     found = []
     for cells in items(charts):
-        own = source
-
-        def choose(cell: Cell, cells: Cells = cells) -> int:
-            return best_choice(cells, own, cell)
-
-        made = build(cells, start_of(cells), choose)
+        made = build(cells, start_of(cells), partial(best_choice, cells, source))
         found.append(Writer(source, cells).derivation(made, weight_of(cells, made)))
     return found
 
@@ -202,16 +198,16 @@ def _draws(
     start_of(cells)
     writer = Writer(source, cells)
 
-    def place(scores: Floats) -> int:
-        sums = np.cumsum(np.exp(scores - scores.max()))
+    def place(sums: Floats) -> int:
         drawn = torch.rand((), dtype=torch.float64, generator=generator).item() * sums[-1]
         return min(int(np.searchsorted(sums, drawn, side="right")), len(sums) - 1)
 
     starts = cells.start
     values = np.array([cells.inside(cell) for cell in starts])
+    first_sums = np.cumsum(np.exp(values - values.max()))
     found = []
     for _ in range(number):
-        first = starts[place(values)]
-        made = build(cells, first, lambda cell: place(cells.choices(cell).scores))
+        first = starts[place(first_sums)]
+        made = build(cells, first, lambda cell: place(cells.choices(cell).sums))
         found.append(writer.derivation(made, weight_of(cells, made)))
     return found

@@ -19,6 +19,7 @@ from fgg.domains import domain_size
 from fgg.index import Expr
 from fgg.plan import Operand, Pair, Plan, PlanStage, Step
 from fgg.runtime.batch import Batch, batch_of
+from fgg.runtime.batching import Lengths
 from fgg.runtime.frames import BATCH, Frame, Place, Scope
 from fgg.runtime.named import Algebra, Named
 from fgg.runtime.preparing import Prepared, checked_weights
@@ -78,7 +79,7 @@ def interpret(
     plan: Plan,
     weights: Mapping[str, Any],
     inputs: Mapping[str, Any],
-    lengths: Mapping[str, Sequence[int]] | None = None,
+    lengths: Lengths = None,
     semiring: str | Semiring = "log",
     *,
     scores: Mapping[str, Any] | None = None,

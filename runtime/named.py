@@ -118,7 +118,7 @@ class Algebra:
             rows, inverse = np.unique(flat, return_inverse=True)
             if len(rows) < len(flat):
                 states = tuple(chosen.shape[1:])
-                parts = [(inverse, chosen)]
+                parts: list[tuple[Any, Any]] = [(inverse, chosen)]
                 chosen = self.semiring.accumulate(parts, (len(rows), *states))
                 flat = rows
         whole = chart.reshape((-1, *shape[rank:]))

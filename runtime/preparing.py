@@ -93,7 +93,8 @@ class Prepared:
         if self.semiring.name == "max":
             return plain(logs).astype(float)
         if self.semiring.name == "real":
-            return self.semiring.convert(logs.to(torch.float64).exp())
+            real: Any = logs.to(torch.float64).exp()
+            return self.semiring.convert(real)
         # As the reference engine has them: the exponential of each number in double precision.
         found = np.frompyfunc(exp, 1, 1)(plain(logs).astype(float))
         return self.converted(np.asarray(found, dtype=float))
