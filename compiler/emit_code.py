@@ -206,7 +206,10 @@ def written(lines: Sequence[str]) -> list[str]:
     kept = list(lines)
     if len(kept) < 2:
         return kept
-    for pattern, call in ((_SUM, "torch.add({}, {}, out={})"), (_LOG_SUM, "torch.logsumexp({}, out={})")):
+    for pattern, call in (
+        (_SUM, "torch.add({}, {}, out={})"),
+        (_LOG_SUM, "torch.logsumexp({}, out={})"),
+    ):
         found = pattern.fullmatch(kept[-2])
         if found is not None and kept[-1].endswith(f".copy_({found[1]})"):
             place = kept[-1][: -len(f".copy_({found[1]})")]

@@ -87,10 +87,7 @@ def test_program_stays_on_the_device(name: str, lengths: list[int]) -> None:
     by_name = {length: lengths for length in program.plan.lengths}
     module = program.module
     with FakeTensorMode(allow_non_fake_inputs=False), WithoutGuards():
-        weights = {
-            n: torch.ones(program.shape(n), device=CUDA)
-            for n in program.plan.parameters
-        }
+        weights = {n: torch.ones(program.shape(n), device=CUDA) for n in program.plan.parameters}
         inputs = inputs_of(program, by_name)
         tables = {t.name: inputs[t.name] for t in program.grammar.tables}
         batch = module.Batch(len(lengths), by_name, tables, torch.float32, CUDA)
@@ -99,9 +96,7 @@ def test_program_stays_on_the_device(name: str, lengths: list[int]) -> None:
         # outside program is called as the engine would call it.
         values, charts = module.inside(leaves, scales, batch)
         log_z = module.result(charts, batch)
-        found, cells = module.outside(
-            leaves, scales, values, charts, batch, torch.ones_like(log_z)
-        )
+        found, cells = module.outside(leaves, scales, values, charts, batch, torch.ones_like(log_z))
         tensors = [log_z, *values.values(), *charts.values(), *found.values(), *cells.values()]
         assert {tensor.device.type for tensor in tensors} == {"cuda"}
         for leaf, gradient in found.items():
