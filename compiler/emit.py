@@ -313,15 +313,15 @@ class _Emitter:
     def stride_lines(self, body: Sequence[str]) -> Iterator[str]:
         """Strides and inner shapes of the tensors that are viewed."""
         text = "\n".join(body)
-        for name in sorted(set(re.findall(r"\b(p_\w+)_T\b", text))):
-            yield f"{name}_T = {name}.mT"
+        for name in sorted(set(re.findall(r"\bT_(p_\w+)", text))):
+            yield f"T_{name} = {name}.mT"
         used = set(re.findall(r"(\w+)\.as_strided\(", text))
         for tensor, rank in sorted(self.strided):
             if tensor not in used:
                 continue
-            names = "".join(f"{tensor}_{i}, " for i in range(rank))
-            yield f"{names}*{tensor}_t = {tensor}.stride()"
-            yield f"{tensor}_s = {tensor}.shape[{rank}:]"
+            names = "".join(f"d{i}_{tensor}, " for i in range(rank))
+            yield f"{names}*inner_{tensor} = {tensor}.stride()"
+            yield f"shape_{tensor} = {tensor}.shape[{rank}:]"
 
     def inside(self) -> list[str]:
         plan = self.plan
@@ -367,12 +367,15 @@ class _Emitter:
         first = extreme_code(stage.first, self.scope, low=True)
         last = extreme_code(stage.last, self.scope, low=False)
         forms = ", ".join(f"{name} at {stage.level[name]}" for name in stage.families)
+        body = list(self.steps(stage.steps, reverse=reverse))
+        if not body:
+            return  # nothing that a gradient could go to
         yield f"# Levels: {_plain(forms)}"
         if reverse:
             yield f"for level in range({last}, {first} - 1, -1):"
         else:
             yield f"for level in range({first}, {last} + 1):"
-        yield from (INDENT + line for line in self.steps(stage.steps, reverse=reverse))
+        yield from (INDENT + line for line in body)
 
     def steps(self, steps: Sequence[Step], *, reverse: bool) -> Iterator[str]:
         """Steps in order, or in reverse; those of one group are added before they are put."""

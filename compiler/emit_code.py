@@ -166,7 +166,8 @@ def _matrix_code(left: Value, right: Value, dims: Sequence[str]) -> str | None:
 
 def transposed(code: str) -> str:
     """A matrix turned; a named one is turned once, where it is defined."""
-    return f"{code}_T" if code.isidentifier() and code.startswith("p_") else f"{code}.mT"
+    # By prefix: names of factors may end in anything.
+    return f"T_{code}" if code.isidentifier() and code.startswith("p_") else f"{code}.mT"
 
 
 _PRODUCT = re.compile(r"(\s*)(\w+) = ([^@]+) (\*|@) ([^*@]+)")

@@ -173,7 +173,7 @@ class StepWriter:
         loops = [d for d in self.index_dims(operand) if d != BATCH]
         if not loops:
             return f"{tensor}[{', '.join(start)}]"
-        strides = [f"{tensor}_{i}" for i in range(len(start))]
+        strides = [f"d{i}_{tensor}" for i in range(len(start))]
         self.strided.add((tensor, len(start)))
         sizes = [self.counts[d] for d in loops]
         moves = [
@@ -181,8 +181,8 @@ class StepWriter:
         ]
         offset = scaled_sum(start, strides)
         return (
-            f"{tensor}.as_strided(({', '.join(sizes)}, *{tensor}_s), "
-            f"({', '.join(moves)}, *{tensor}_t), {offset})"
+            f"{tensor}.as_strided(({', '.join(sizes)}, *shape_{tensor}), "
+            f"({', '.join(moves)}, *inner_{tensor}), {offset})"
         )
 
     def index_tensors(self, operand: Operand, origin: str) -> Iterator[tuple[str, list[str]]]:
