@@ -71,8 +71,15 @@ class Charts:
             raise GrammarError([Diagnostic(code="F415", message=message)])
         if family not in self.plan.chart:
             return self.at(family, [])
-        stored = self.plan.chart[family].stored
-        return self.at(family, [Expr.of(int(indices[i])) for i in stored])
+        chart = self.plan.chart[family]
+        own = dict(zip(known[family].indices, map(int, indices), strict=True))
+        found = self.at(family, [Expr.of(int(indices[i])) for i in chart.stored])
+        # An index that is not stored follows from the others: there are no other cells.
+        if any(
+            e.evaluate({**self.scope.known, **own}) != own[n] for n, e in chart.followers.items()
+        ):
+            return self.algebra.semiring.full(found.shape, one=False)
+        return found
 
 
 def interpret(
