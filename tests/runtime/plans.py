@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -80,6 +80,7 @@ class Case:
     plan: Plan
     folded: Plan
     source: Source
+    grounded: dict[int, Grammar] = field(default_factory=dict)
 
     def weights(self, *, seed: int = 1, exactly: bool = False) -> dict[str, Any]:
         return bind(self.grammar, seed=seed, exactly=exactly)
@@ -108,8 +109,12 @@ class Case:
         return own, inputs
 
     def ground(self, n: int) -> Grammar:
-        own, inputs = self.item(n)
-        return ground(self.grammar, lengths=own, inputs={k: v.tolist() for k, v in inputs.items()})
+        """The ground grammar of one item, made once."""
+        if n not in self.grounded:
+            own, inputs = self.item(n)
+            listed = {name: value.tolist() for name, value in inputs.items()}
+            self.grounded[n] = ground(self.grammar, lengths=own, inputs=listed)
+        return self.grounded[n]
 
     def batch(self, sizes: Sequence[int]) -> tuple[dict[str, Any], dict[str, list[int]]]:
         """Inputs and lengths of several items."""
@@ -123,7 +128,8 @@ def padded(arrays: Sequence[NDArray[Any]]) -> torch.Tensor:
     shape = [max(a.shape[axis] for a in arrays) for axis in range(arrays[0].ndim)]
     found = np.zeros((len(arrays), *shape), dtype=arrays[0].dtype)
     for number, array in enumerate(arrays):
-        found[(number, *(slice(0, extent) for extent in array.shape))] = array
+        place: Any = (number, *(slice(0, extent) for extent in array.shape))
+        found[place] = array
     return torch.from_numpy(found)
 
 

@@ -101,7 +101,7 @@ def test_all_derivations_make_up_the_sum(name: str, query: str | None) -> None:
     given = case(name, query)
     arguments = called(given, derivable(given, (2, 3)))
     z = interpret(*arguments).z
-    numbers = interpret(*arguments, "counting").z
+    numbers = interpret(*arguments, semiring="counting").z
     for found, own, number in zip(everything(name, query), z, numbers, strict=True):
         assert len(found) == number
         assert chances(found)[1] == pytest.approx(float(own), abs=1e-9)
@@ -232,15 +232,15 @@ def test_marginals_of_rules_are_those_of_the_list_of_derivations(
 
 def test_best_derivations_through_cells_are_max_marginals() -> None:
     given = case("pcfg_dense", "string")
-    charts = interpret(*called(given, derivable(given, (2, 3))), "max")
+    charts = interpret(*called(given, derivable(given, (2, 3))), semiring="max")
     above = outside(charts)
     for item, found in enumerate(everything("pcfg_dense", "string")):
-        best: dict[object, float] = {}
+        best: dict[tuple[int, ...], float] = {}
         for derivation in found:
             for family, indices, values in derivation.spans():
                 if family == "X" and indices[1] - indices[0] > 1:
                     best.setdefault((*indices, *values), derivation.log_weight)
-        for (i, j, a), value in best.items():  # type: ignore[misc]
+        for (i, j, a), value in best.items():
             through = charts.value("X_N", i, j) + above.value("X_N", i, j)
             assert through[item][a] == pytest.approx(value)
 
