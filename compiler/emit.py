@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from fgg.compiler.boxes import batch_rows, box_rows, row_of, uniform
@@ -15,12 +16,15 @@ from fgg.compiler.emit_code import (
     affine_code,
     bound_code,
     extreme_code,
+    fused,
     length_names,
     lookups_in,
     without_unused,
+    written,
 )
 from fgg.compiler.emit_step import StepWriter, single
 from fgg.domains import domain_size, size_values
+from fgg.index import Expr
 from fgg.linear import implies
 from fgg.plan import (
     HIGH,
@@ -52,7 +56,7 @@ class _Emitter:
         self.names = Names()
         self.names.taken |= {
             "batch", "leaves", "scales", "values", "charts", "level", "gradient", "torch", "out",
-            "e", "found", "view", "take", "give", "put", "put_more", "ratio", "weights", "inputs",
+            "e", "found", "terms", "total", "log_total", "view", "take", "give", "put", "put_more", "ratio", "weights", "inputs",
         }  # fmt: skip
         self.scope = length_names(plan.lengths, self.names)
         self.strided: set[tuple[str, int]] = set()
@@ -308,7 +312,10 @@ class _Emitter:
 
     def stride_lines(self, body: Sequence[str]) -> Iterator[str]:
         """Strides and inner shapes of the tensors that are viewed."""
-        used = set(re.findall(r"(\w+)\.as_strided\(", "\n".join(body)))
+        text = "\n".join(body)
+        for name in sorted(set(re.findall(r"\b(p_\w+)_T\b", text))):
+            yield f"{name}_T = {name}.mT"
+        used = set(re.findall(r"(\w+)\.as_strided\(", text))
         for tensor, rank in sorted(self.strided):
             if tensor not in used:
                 continue
@@ -354,12 +361,8 @@ class _Emitter:
         return text
 
     def stage(self, stage: PlanStage, *, reverse: bool) -> Iterator[str]:
-        steps = [s for s in stage.steps]
-        if reverse:
-            steps.reverse()
         if not stage.has_levels:
-            for step in steps:
-                yield from self.step(step, reverse=reverse)
+            yield from self.steps(stage.steps, reverse=reverse)
             return
         first = extreme_code(stage.first, self.scope, low=True)
         last = extreme_code(stage.last, self.scope, low=False)
@@ -369,19 +372,43 @@ class _Emitter:
             yield f"for level in range({last}, {first} - 1, -1):"
         else:
             yield f"for level in range({first}, {last} + 1):"
-        for step in steps:
-            for line in self.step(step, reverse=reverse):
-                yield INDENT + line
+        yield from (INDENT + line for line in self.steps(stage.steps, reverse=reverse))
 
-    def step(self, step: Step, *, reverse: bool) -> Iterator[str]:
-        writer = StepWriter(self.plan, step, self.names, self.scope, self.origins)
+    def steps(self, steps: Sequence[Step], *, reverse: bool) -> Iterator[str]:
+        """Steps in order, or in reverse; those of one group are added before they are put."""
+        if reverse:
+            for step in reversed(steps):
+                yield from self.step(step, self.writer(step), reverse=True)
+            return
+        for _, members in groupby(steps, key=lambda step: (step.head, step.group)):
+            group = list(members)
+            if len(group) == 1:
+                yield from self.step(group[0], self.writer(group[0]), reverse=False)
+                continue
+            yield "terms = []"
+            for step in group:
+                writer = self.writer(step)
+                yield from self.step(step, writer, reverse=False, terms=True)
+            yield "if terms:"
+            yield from (INDENT + line for line in writer.put_terms())
+            self.strided |= writer.strided
+
+    def writer(self, step: Step) -> StepWriter:
+        return StepWriter(self.plan, step, self.names, self.scope, self.origins)
+
+    def step(
+        self, step: Step, writer: StepWriter, *, reverse: bool, terms: bool = False
+    ) -> Iterator[str]:
+        if reverse:
+            body = writer.outside(charts=True, parameters=not step.linear)
+        else:
+            body = writer.inside(terms=terms)
+        body = written(fused(without_unused(body), writer.matrices))
+        self.strided |= writer.strided
+        if not body:
+            return
         yield f"# {_plain(print_rule(self.plan.grammar, step.rule))}"
         yield from writer.bounds()
-        body = (
-            writer.outside(charts=True, parameters=not step.linear) if reverse else writer.inside()
-        )
-        self.strided |= writer.strided
-        body = without_unused(body) or ["pass"]
         condition = writer.condition()
         if condition:
             yield f"if {condition}:"

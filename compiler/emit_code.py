@@ -13,6 +13,9 @@ from fgg.plan import HIGH, LEVEL, LOW, Bound
 BATCH = "@b"
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
+# What intermediate results are called: `v1`, `e2`, …
+_TEMPORARY = re.compile(r"(a|at|e|top|v|w|x|y)[1-9][0-9]*")
+
 
 class Names:
     """Python identifiers for the names of a grammar, each its own."""
@@ -29,6 +32,8 @@ class Names:
             wanted = f"{prefix}{plain}"
             if keyword.iskeyword(wanted) or not wanted.isidentifier():
                 wanted = f"{prefix}_{plain}"
+            if _TEMPORARY.fullmatch(wanted):
+                wanted += "_"
             found, number = wanted, 2
             while found in self.taken:
                 found, number = f"{wanted}_{number}", number + 1
@@ -155,8 +160,57 @@ def _matrix_code(left: Value, right: Value, dims: Sequence[str]) -> str | None:
         return None
     if tuple(dims[:-1]) != left.dims[:-1]:
         return None
-    turned = right.code if right.dims == (inner, outer) else f"{right.code}.mT"
+    turned = right.code if right.dims == (inner, outer) else transposed(right.code)
     return f"{left.code} @ {turned}"
+
+
+def transposed(code: str) -> str:
+    """A matrix turned; a named one is turned once, where it is defined."""
+    return f"{code}_T" if code.isidentifier() and code.startswith("p_") else f"{code}.mT"
+
+
+_PRODUCT = re.compile(r"(\s*)(\w+) = ([^@]+) (\*|@) ([^*@]+)")
+
+
+def fused(lines: Sequence[str], matrices: set[str]) -> list[str]:
+    """Lines in which a product that is only added to something is one operation.
+
+    `matrices` are the results that have two axes.
+    """
+    text = "\n".join(lines)
+    kept: list[str] = []
+    for line in lines:
+        kept.append(line)
+        for number, earlier in enumerate(kept[:-1]):
+            found = _PRODUCT.fullmatch(earlier)
+            if found is None or len(re.findall(rf"\b{found[2]}\b", text)) != 2:
+                continue
+            suffix = f".add_({found[2]})"
+            if not line.endswith(suffix) or (found[4] == "@" and found[2] not in matrices):
+                continue
+            name = "addcmul_" if found[4] == "*" else "addmm_"
+            kept[-1] = f"{line[: -len(suffix)]}.{name}({found[3]}, {found[5]})"
+            del kept[number]
+            break
+    return kept
+
+
+_SUM = re.compile(r"\s*(e\w*) = (\w+) \+ (\w+)")
+_LOG_SUM = re.compile(r"\s*(e) = torch\.logsumexp\((.*)\)")
+
+
+def written(lines: Sequence[str]) -> list[str]:
+    """Lines in which a result that is only copied to its place is computed there."""
+    kept = list(lines)
+    if len(kept) < 2:
+        return kept
+    for pattern, call in ((_SUM, "torch.add({}, {}, out={})"), (_LOG_SUM, "torch.logsumexp({}, out={})")):
+        found = pattern.fullmatch(kept[-2])
+        if found is not None and kept[-1].endswith(f".copy_({found[1]})"):
+            place = kept[-1][: -len(f".copy_({found[1]})")]
+            kept[-2:] = [call.format(*found.groups()[1:], place)]
+            break
+    return kept
 
 
 _ASSIGNMENT = re.compile(r"\s*(\w+) = (.*)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import log
 
 from fgg.compiler.boxes import coefficient_of
 from fgg.compiler.emit_code import (
@@ -59,6 +60,8 @@ class StepWriter:
         self.cell_dims = (*self.position_dims, BATCH)
         self.point_dims = (*self.loop_dims, BATCH)
         self.counter = 0
+        self.matrices: set[str] = set()
+        self.terms = False
         self.arranged: dict[tuple[str, tuple[str, ...]], str] = {}
 
     # the box
@@ -99,6 +102,12 @@ class StepWriter:
             table = self.plan.table[operand.name]
             return table.scaled and not table.states
         return False
+
+    def states(self, operand: Operand) -> tuple[int, ...]:
+        """The sizes of a chart's or a table's state axes."""
+        if operand.kind == "chart":
+            return self.plan.chart[operand.name].states
+        return self.plan.table[operand.name].states
 
     def has_scale(self, operand: Operand) -> bool:
         if self.step.linear:
@@ -200,14 +209,12 @@ class StepWriter:
             loop = next(loop for loop in self.loops if loop.name == d)
             low = single(loop.low)
             first = self.scope[d] if low is None else affine_code(low, self.scope)
-            lines.append(
-                f"{name} = batch.arange({first}, {self.counts[d]}, {place}, {len(dims)})"
-            )
+            lines.append(f"{name} = batch.arange({first}, {self.counts[d]}, {place}, {len(dims)})")
             local[d] = name
         for lookup in lookups_in(exprs):
             name = self.fresh("y")
             index = ", ".join(self.tensor_code(i, local) for i in lookup.indices)
-            lines.append(f'{name} = batch.look_up("{lookup.table}", ({index},))')
+            lines.append(f"{name} = batch.look_up({lookup.table!r}, ({index},))")
             local[str(lookup)] = name
         return lines, local
 
@@ -277,8 +284,12 @@ class StepWriter:
 
     def scale(self, lines: list[str], scales: Sequence[Value]) -> Value | None:
         """The sum of the operands' scales at each point, -inf where a mask says so."""
+        extra = f" + {log(self.step.free)!r}" if self.step.free > 1 else ""
         if not scales and not self.step.masks:
-            return None
+            if not extra:
+                return None
+            plain = f"torch.tensor({log(self.step.free)!r}, dtype=torch.float64"
+            return Value(f"{plain}, device=batch.device)", ())
         full = bool(self.step.masks)
         if full:
             dims: tuple[str, ...] = self.point_dims
@@ -287,9 +298,9 @@ class StepWriter:
         name = self.fresh("e")
         if scales:
             total = " + ".join(aligned(s, dims) for s in scales)
-            if len(scales) == 1 and scales[0].dims == dims and not full:
+            if len(scales) == 1 and scales[0].dims == dims and not (full or extra):
                 return scales[0]
-            lines.append(f"{name} = {total}")
+            lines.append(f"{name} = {total}{extra}")
         if full:
             sizes = ", ".join([*(self.counts[d] for d in self.loop_dims), "batch.size"])
             if scales:
@@ -297,6 +308,7 @@ class StepWriter:
             else:
                 lines.append(
                     f"{name} = torch.zeros(({sizes},), dtype=torch.float64, device=batch.device)"
+                    f"{extra}"
                 )
             for mask in self.step.masks:
                 inner, code = self.mask(mask.expr, dims)
@@ -423,17 +435,27 @@ class StepWriter:
         """The value of a rule without operands."""
         return Value("torch.ones((), dtype=batch.dtype, device=batch.device)", ())
 
-    def inside(self) -> list[str]:
-        """The lines that compute the step and put the result into the head's chart."""
+    def inside(self, *, terms: bool = False) -> list[str]:
+        """The lines that compute the step and put the result into the head's chart.
+
+        With `terms` the result is kept, to be added to others of its group.
+        """
+        self.terms = terms
         step, lines = self.step, list[str]()
         chart = self.plan.chart[step.head]
         values, scales = self.read(lines, scales=True)
         if step.linear:
             result, _, _ = self.contract(lines, values)
             assert result is not None
-            lines.append(
-                f"{self.head(self.names.get('v_', step.head))}.copy_({self.fitted(result)})"
-            )
+            result = self.masked(lines, result)
+            place = self.head(self.names.get("v_", step.head))
+            code = self.fitted(result)
+            last = f"{code} = "
+            if lines and lines[-1].startswith(last) and " @ " in lines[-1]:
+                left, right = lines.pop()[len(last) :].split(" @ ")
+                lines.append(f"torch.matmul({left}, {right}, out={place})")
+            else:
+                lines.append(f"{place}.copy_({code})")
             return lines
         scale = self.scale(lines, scales)
         splits = [d for d in self.split_dims if scale is not None and d in scale.dims]
@@ -460,6 +482,24 @@ class StepWriter:
             return lines
         lines += self.put(result or self.ones(), cell_scale)
         return lines
+
+    def masked(self, lines: list[str], value: Value) -> Value:
+        """A value that is zero at the cells which only some items of a batch have."""
+        if not self.step.masks or self.whole:
+            return value
+        for mask in self.step.masks:
+            inner, code = self.mask(mask.expr, self.cell_dims)
+            lines.append("if batch.mixed:")
+            keep = Value(f"({code})", self.cell_dims)
+            inner.append(
+                f"{value.code} = {value.code}.masked_fill(~{aligned(keep, self.full(value))}, 0.0)"
+            )
+            lines += [f"    {line}" for line in inner]
+        return value
+
+    def full(self, value: Value) -> tuple[str, ...]:
+        """The axes of a value in the order of cells, then states."""
+        return (*self.cell_dims, *(d for d in value.dims if d not in self.cell_dims))
 
     def carry(
         self, lines: list[str], values: list[Value | None], weight: Value
@@ -489,8 +529,15 @@ class StepWriter:
 
     def put_scale(self, head: str, scale: Value) -> Iterator[str]:
         """Puts the logarithms of scalars into the head's cells."""
-        place = self.head(head)
         code = self.cell_scale_code(scale)
+        if self.terms:
+            yield f"terms.append({code})"
+            return
+        yield from self.write_scale(head, code)
+
+    def write_scale(self, head: str, code: str) -> Iterator[str]:
+        """Writes logarithms into the head's cells, or adds to what is there."""
+        place = self.head(head)
         if self.step.mode == "write":
             yield f"{place}.copy_({code})"
             return
@@ -511,11 +558,26 @@ class StepWriter:
             code = f"log_of({self.fitted(result)}, {scale_code})"
             yield from self.put_scale(scale_head, Value(f"({code})", self.cell_dims))
             return
+        if self.terms:
+            yield f"terms.append(({self.fitted(result)}, {scale_code}))"
+        else:
+            yield self.write(f"{self.fitted(result)}, {scale_code}")
+
+    def write(self, what: str) -> str:
+        """Writes values with scales into the head's cells, or adds to what is there."""
         function = {"write": "put", "add": "put_more"}.get(
             self.step.mode, "(put_more if batch.mixed else put)"
         )
         values = self.head(self.names.get("v_", self.step.head))
-        yield f"{function}({values}, {self.head(scale_head)}, {self.fitted(result)}, {scale_code})"
+        scales = self.head(self.names.get("e_", self.step.head))
+        return f"{function}({values}, {scales}, {what})"
+
+    def put_terms(self) -> Iterator[str]:
+        """Adds the results of a group and puts the sum into the head's cells."""
+        if self.plan.chart[self.step.head].is_scalar:
+            yield from self.write_scale(self.names.get("e_", self.step.head), "log_total(terms)")
+        else:
+            yield self.write(f"*total(terms, {len(self.cell_dims)})")
 
     # reverse
 
@@ -531,10 +593,17 @@ class StepWriter:
         name = self.fresh("a")
         lines.append(f"{name} = {gradient.code}")
         gradient = Value(name, gradient.dims)
+        if step.linear:
+            gradient = self.masked(lines, gradient)
+            if step.masks and not self.whole:
+                lines.append("if batch.mixed:")
+                place = self.head(self.names.get("a_", step.head))
+                lines.append(f"    {place}.copy_({gradient.code})")
         weight: Value | None = None
         carried: tuple[int | None, Value | None] = (None, None)
         scalars = [o for o in step.operands if self.is_scalar(o)]
-        if not step.linear:
+        alone = self.is_product(values)
+        if not step.linear and not alone:
             scale = self.scale(lines, scales)
             inverse = Value(self.head(self.names.get("i_", step.head)), self.cell_dims)
             splits = [d for d in self.split_dims if scale is not None and d in scale.dims]
@@ -567,6 +636,8 @@ class StepWriter:
         keep = tuple(d for d in gradient.dims if d in result.dims)
         grads[last] = self.summed(lines, gradient, keep)
         for left, right, target in reversed(done):
+            if target not in grads:
+                continue  # nothing in it depends on a parameter or a chart
             upper = grads[target]
             if right == -1:
                 grads[left] = upper  # a sum over axes: broadcast when it is used
@@ -610,6 +681,20 @@ class StepWriter:
                     continue
                 lines += self.give(number, operand, grads[number])
         return lines
+
+    def is_product(self, values: Sequence[Value | None]) -> bool:
+        """Whether the head's scale is just the sum of the operands': one term, no values.
+
+        Then each term is worth as much as its cell. (A cell of zeros has the gradient zero.)
+        """
+        return (
+            not self.step.masks
+            and not self.split_dims
+            and self.step.mode == "write"
+            and all(value is None for value in values)
+            and self.plan.chart[self.step.head].is_scalar
+            and sum(s.head == self.step.head for s in self.plan.steps) == 1
+        )
 
     def stretched(self, value: Value, like: Value) -> Value:
         """A value with at least one axis, so that a product has something to align."""
@@ -704,6 +789,11 @@ class StepWriter:
         if len(set(operand.axes)) < len(operand.axes):
             axes = tuple(dict.fromkeys(operand.axes))
             order = tuple(axes.index(a) for a in operand.axes)
+            # A diagonal has every entry, also where all are the same.
+            states = self.states(operand)
+            sizes = [self.counts.get(d, "batch.size") for d in self.index_dims(operand)]
+            sizes += [str(states[operand.axes.index(a)]) for a in axes]
+            code = f"{code}.expand({', '.join(sizes)})"
             code = f"undiagonal({code}, {len(self.index_dims(operand))}, {order})"
         lines.append(f"give({tensor}, {index}, {code})")
         return lines
@@ -715,6 +805,8 @@ def _product(
     """Writes a product under a new name."""
     dims = tuple(d for d in dims if d in left.dims or d in right.dims)
     name = writer.fresh("a")
+    if len(dims) == 2:
+        writer.matrices.add(name)
     lines.append(f"{name} = {product_code(left, right, dims)}")
     return name, dims
 

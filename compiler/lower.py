@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 from fgg.compiler.boxes import (
     Box,
@@ -104,6 +105,8 @@ class _Lowering:
         rows += length_rows(self.grammar)
         rows = irredundant(rows)
         values, _ = solve_equalities(implicit_equalities(rows), list(reversed(family.indices)))
+        if name == self.grammar.start.label:
+            values = {}  # every index is stored: the result is read wherever lengths say
         # An index that follows from lengths alone is an axis: it differs from item to item.
         known = set(self.lengths)
         stored = tuple(
@@ -143,10 +146,8 @@ class _Lowering:
             return None
         steps: list[Step] = []
         for name in families:
-            for rule in self.grammar.rules_of.get(name, ()):
-                step = self.step(rule, stage)
-                if step is not None:
-                    steps.append(step)
+            found = [self.step(rule, stage) for rule in self.grammar.rules_of.get(name, ())]
+            steps += grouped([step for step in found if step is not None])
         first: list[Bound] = []
         last: list[Bound] = []
         level = {name: stage.level[name] for name in families} if stage.recursive else {}
@@ -184,6 +185,7 @@ class _Lowering:
             twin = self.charts[source.name]
             chart = replace(chart, axes=twin.axes, scale_of=scale)
             self.charts[rule.lhs] = chart
+        group, mode = self.meeting(rule.lhs, head_index, box)
         step = Step(
             rule=rule,
             head=rule.lhs,
@@ -195,9 +197,11 @@ class _Lowering:
             operands=tuple(operands),
             path=path,
             masks=box.masks,
-            mode=self.mode(rule.lhs, head_index, box),
+            mode=mode,
+            group=group,
             linear=linear,
             variables=variables,
+            free=self.free_values(rule),
         )
         self.boxes.setdefault(rule.lhs, []).append((step, box))
         return step
@@ -216,8 +220,11 @@ class _Lowering:
         region = [row(c, self.sizes) for c in self.support[rule.lhs].conditions]
         shape = shape_of(rows, region, head, level, variables, self.lengths)
         primed = {name: Expr.of(name + "'") for name in variables}
+        # References are to cells in which lengths have been put in, so what is zero there is too.
         zeros = [
-            row_of(expr_of(r).substitute(primed).substitute(shape.values))
+            row_of(
+                expr_of(r).substitute(primed).substitute(shape.values).substitute(shape.lengths)
+            )
             for r in self.zero_rows(rule)
         ]
         parts = rule_parts(self.grammar, rule)
@@ -228,6 +235,8 @@ class _Lowering:
         ) = None
         for change in shifts(shape):
             box = boxed(shape, change, self.lengths, zeros)
+            if not self.writes_in_place(rule.lhs, box):
+                continue
             values = {name: box.values[name + "'"] for name in variables}
             known = {n: e.substitute(box.values) for n, e in shape.lengths.items()}
 
@@ -257,8 +266,16 @@ class _Lowering:
                 best = (score, replace(box, masks=masks), operands, path, values)
             if score[:3] == (0, 0, 0):
                 break
-        assert best is not None
+        if best is None:
+            raise Unbounded(f"`{rule.name}`")
         return best[1:]
+
+    def writes_in_place(self, name: str, box: Box) -> bool:
+        """Whether all points of a box, masked ones too, are cells of the head's chart."""
+        chart = self.charts[name]
+        indices = self.grammar.nonterminal[name].indices
+        head = tuple(box.values[indices[i]] for i in chart.stored)
+        return is_view(head, chart.axes, box.loops, box.system)
 
     def with_access(self, operand: Operand, box: Box) -> Operand:
         if operand.kind == "parameter":
@@ -278,10 +295,22 @@ class _Lowering:
         found = input_rows(self.grammar, rule)
         for edge in rule.rhs.edges:
             if edge.label in self.grammar.nonterminal:
-                found += self.support[edge.label].rows(edge.indices, self.sizes)
+                found += self.stored_rows(edge)
             elif edge.label in self.grammar.input_factor:
                 found += self.factor_rows(edge)
         return found
+
+    def stored_rows(self, edge: Edge) -> list[Row]:
+        """What holds of a reference to a cell that is stored and not zero.
+
+        An index that follows from others is not stored: a chart cannot tell when it is wrong.
+        """
+        values = dict(zip(self.grammar.nonterminal[edge.label].indices, edge.indices, strict=True))
+        followers = self.charts[edge.label].followers
+        return [
+            row(c.substitute(followers).substitute(values), self.sizes)
+            for c in self.support[edge.label].conditions
+        ]
 
     def factor_rows(self, edge: Edge) -> list[Row]:
         factor = self.grammar.input_factor[edge.label]
@@ -298,7 +327,8 @@ class _Lowering:
             and len(charts) == 1
             and all(o.kind != "table" for o in operands)
             and not box.splits
-            and not box.masks
+            and all(mask.mixed for mask in box.masks)
+            and self.free_values(rule) == 1
             and charts[0].view
             and charts[0].index == tuple(head)
             and bool(self.charts[rule.lhs].states)
@@ -307,20 +337,39 @@ class _Lowering:
             and len(rule.indices) == len(self.grammar.nonterminal[charts[0].name].indices)
         )
 
-    def mode(self, name: str, head_index: Sequence[Expr], box: Box) -> str:
-        """How a step's result meets what earlier steps wrote to the same cells."""
+    def free_values(self, rule: Rule) -> int:
+        """How many values the nodes that nothing touches have together."""
+        touched = {a.node for edge in rule.rhs.edges for a in edge.attachments}
+        touched |= {clamp.attachment.node for clamp in rule.rhs.clamps}
+        touched |= set(rule.rhs.externals)
+        return prod(
+            domain_size(self.grammar, n.domain) for n in rule.rhs.nodes if n.name not in touched
+        )
+
+    def meeting(self, name: str, head_index: tuple[Expr, ...], box: Box) -> tuple[int, str]:
+        """The group that a step joins, and how its result meets what earlier groups wrote."""
+        others = self.boxes.get(name, [])
+        for step, _ in others:
+            if (step.head_index, step.positions) == (head_index, box.positions):
+                return step.group, step.mode
         found = "write"
-        for step, other in self.boxes.get(name, ()):
+        for step, other in others:
             renamed = {loop.name: Expr.of(loop.name + "*") for loop in other.loops}
             rows = [*box.system, *(row_of(expr_of(r).substitute(renamed)) for r in other.system)]
             for one, two in zip(head_index, step.head_index, strict=True):
                 gap = one - two.substitute(renamed)
                 rows += [row_of(gap), row_of(-gap)]
             if is_feasible(uniform(rows, self.lengths)):
-                return "add"
-            if is_feasible(rows):
+                found = "add"
+            elif found == "write" and is_feasible(rows):
                 found = "mixed"
-        return found
+        return len({step.group for step, _ in others}), found
+
+
+def grouped(steps: Sequence[Step]) -> list[Step]:
+    """Steps with those of one group next to each other."""
+    order = list(dict.fromkeys(step.group for step in steps))
+    return sorted(steps, key=lambda step: order.index(step.group))
 
 
 def rule_variables(rule: Rule) -> list[str]:

@@ -98,10 +98,12 @@ class Pair:
 class Step:
     """A rule on one level: what is contracted, over which box, and where the result goes.
 
-    `mode` says how the result meets what the chart has: "write" (no other rule fills these
-    cells), "mixed" (other rules do if lengths differ) or "add". A `linear` step maps each cell of
-    one chart by parameters and keeps its scale. `variables` are the rule's own index variables in
-    terms of the loops, the level and an item's lengths.
+    Steps of the same `group` fill the same cells: their results are added, then put. `mode` says
+    how that meets what the chart has: "write" (no other group fills these cells), "mixed" (others
+    do if lengths differ) or "add". A `linear` step maps each cell of one chart by parameters and
+    keeps its scale. `variables` are the rule's own index variables in terms of the loops, the
+    level and an item's lengths. `free` is the number of values that nodes have which nothing
+    touches: each term counts that often.
     """
 
     rule: Rule
@@ -115,8 +117,10 @@ class Step:
     path: tuple[Pair, ...]
     masks: tuple[Mask, ...]
     mode: str
+    group: int
     linear: bool = False
     variables: Mapping[str, Expr] = field(default_factory=dict)
+    free: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,3 +231,8 @@ class Plan:
     def table(self) -> Mapping[str, Table]:
         """The tables by name."""
         return {table.name: table for table in self.tables}
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of all stages."""
+        return tuple(step for stage in self.stages for step in stage.steps)

@@ -33,7 +33,9 @@ def cells(chart: Tensor, index: tuple[Tensor, ...], rank: int) -> tuple[tuple[Te
 
 def spread(mask: Tensor, like: Tensor) -> Tensor:
     """A mask over cells with an axis for each state axis of what it is applied to."""
-    return mask.reshape(mask.shape + (1,) * (like.dim() - mask.dim()))
+    for _ in range(like.dim() - mask.dim()):
+        mask = mask.unsqueeze(-1)
+    return mask
 
 
 def take(chart: Tensor, index: tuple[Tensor, ...], zero: float = 0.0) -> Tensor:
@@ -58,6 +60,9 @@ def weights(scale: Tensor, top: Tensor, dtype: torch.dtype) -> Tensor:
     return (scale - top.clamp_min(FLOOR)).exp().to(dtype)
 
 
+TINY = {dtype: torch.finfo(dtype).tiny for dtype in (torch.float32, torch.float64)}
+
+
 def tops(new: Tensor, rank: int) -> Tensor:
     """The greatest value of each cell."""
     if new.dim() == rank:
@@ -70,12 +75,14 @@ def put(values: Tensor, scales: Tensor, new: Tensor, scale: Tensor | None) -> No
 
     What is below the smallest normal number counts as zero; a cell of zeros has the scale -inf.
     """
-    top = tops(new, scales.dim())
+    rank = scales.dim()
+    top = new.amax(-1) if new.dim() == rank + 1 else new.flatten(rank).amax(-1)
     if scale is None:
-        torch.log(top, out=scales) if top.dtype == scales.dtype else scales.copy_(top.log())
+        scales.copy_(top.log())
     else:
         torch.add(top.log(), scale, out=scales)
-    torch.div(new, spread(top.clamp_min(torch.finfo(new.dtype).tiny), new), out=values)
+    safe = top.clamp_min_(TINY[new.dtype])
+    torch.div(new, spread(safe, new), out=values)
 
 
 def put_more(values: Tensor, scales: Tensor, new: Tensor, scale: Tensor | None) -> None:
@@ -86,6 +93,34 @@ def put_more(values: Tensor, scales: Tensor, new: Tensor, scale: Tensor | None) 
     top = torch.maximum(old, scale)
     kept = values * spread(weights(old, top, new.dtype), new)
     put(values, scales, kept + new * spread(weights(scale, top, new.dtype), new), top)
+
+
+Term = tuple[Tensor, "Tensor | None"]
+
+
+def total(terms: list[Term], rank: int) -> Term:
+    """The sum of several values with scales."""
+    new, scale = terms[0]
+    if len(terms) == 1:
+        return new, scale
+    zero = new.new_zeros((1,) * rank, dtype=torch.float64)
+    scales = [zero if e is None else e for _, e in terms]
+    top = scales[0]
+    for e in scales[1:]:
+        top = torch.maximum(top, e)
+    parts = [v * spread(weights(e, top, v.dtype), v) for (v, _), e in zip(terms, scales)]
+    new = parts[0]
+    for part in parts[1:]:
+        new = new + part
+    return new, top
+
+
+def log_total(terms: list[Tensor]) -> Tensor:
+    """The logarithm of a sum, of logarithms."""
+    found = terms[0]
+    for e in terms[1:]:
+        found = torch.logaddexp(found, e)
+    return found
 
 
 def log_of(new: Tensor, scale: Tensor | None) -> Tensor:
@@ -151,8 +186,8 @@ def potentials(logs: Tensor, rank: int, dtype: torch.dtype) -> tuple[Tensor, Ten
     """Log-potentials `[batch, *indices, *states]` as values and scales, indices first."""
     logs = logs.movedim(0, rank)
     # A copy of its own: views of it are taken from the beginning of its storage.
-    scale = tops(logs, rank + 1).detach().to(torch.float64).clone(
-        memory_format=torch.contiguous_format
+    scale = (
+        tops(logs, rank + 1).detach().to(torch.float64).clone(memory_format=torch.contiguous_format)
     )
     safe = scale.masked_fill(scale == NEGATIVE, 0.0).to(logs.dtype)
     return (logs - spread(safe, logs)).exp().to(dtype), scale
@@ -165,7 +200,7 @@ def inverse(scales: Tensor) -> Tensor:
 
 def ratio(scale: Tensor | None, head: Tensor, dtype: torch.dtype) -> Tensor:
     """What a term's scale is worth relative to its cell's."""
-    return (-head if scale is None else scale - head).exp().to(dtype)
+    return (-head if scale is None else scale - head).exp_().to(dtype)
 
 
 class Batch:

@@ -16,7 +16,7 @@ from torch import Tensor
 from fgg.domains import domain_size
 from fgg.grammar import Grammar
 from fgg.plan import Plan
-from fgg.plan_sizes import high_end, low_end
+from fgg.plan_sizes import low_end
 from fgg.slices import SplitRule, Variant, source_value
 
 

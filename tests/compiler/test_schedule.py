@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from fgg.compiler import load, loads
@@ -81,6 +84,41 @@ def test_a_unary_cycle_on_one_level_is_a_conflict() -> None:
 def test_tables_are_scheduled_at_run_time() -> None:
     found = schedule(question("pcfg_la", "tree"))
     assert "table" in found.conflicts[0].reason
+
+
+def test_levels_may_need_larger_coefficients() -> None:
+    grammar = loads(
+        "domain T = 2 input w: T[n] nonterminal X[i, j]() for 0 <= i, 0 <= j, i + j <= n"
+        " start X[n, 0] rule turn: X[i, j] -> X[i-1, j+1] for i > 0"
+        " rule down: X[i, j] -> X[i, j-1] for j > 0 rule end: X[0, 0] ->"
+    )
+    assert text(grammar).startswith("X[i, j] at level 2*i + j")
+
+
+def test_families_may_need_different_levels() -> None:
+    grammar = loads(
+        "domain T = 2 input w: T[n] nonterminal A[i]() for 0 <= i <= n"
+        " nonterminal B[i]() for -n <= i <= 0 start A[n]"
+        " rule a: A[i] -> B[-i] rule b: B[i] -> A[-i-1] for i < 0 rule end: B[0] ->"
+    )
+    assert "A[i] at level i" in text(grammar) and "B[i] at level -i" in text(grammar)
+
+
+def test_spans_go_by_width_where_a_single_index_would_do_too() -> None:
+    assert "S[i, j] at level j - i" in text(question("dyck", "string"))
+
+
+def test_simple_levels_need_no_linear_program() -> None:
+    code = (
+        "import sys\nfrom fgg.compiler import load\nfrom fgg.compiler.schedule import schedule\n"
+        "from fgg.conjoining import conjoin\nfrom fgg.library import library_names\n"
+        "for name in library_names():\n"
+        "    model = load(name)\n"
+        "    for query in model.queries or [None]:\n"
+        "        schedule(model if query is None else conjoin(model, query))\n"
+        "assert not {'scipy', 'networkx', 'torch'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def levels(
