@@ -16,10 +16,11 @@ from fgg.grounding import ground
 from fgg.runtime import viterbi as reference
 from fgg.runtime.decode import k_best, sample, viterbi
 from fgg.runtime.derivation import Derivation
-from fgg.runtime.expectation import entropy, kl, rule_marginals
+from fgg.runtime.expectation import entropy, kl
 from fgg.runtime.interpret import interpret, outside
 from fgg.runtime.mbr import marginals, mbr
 from fgg.runtime.moments import moments
+from fgg.runtime.rule_marginals import rule_marginals
 from fgg.runtime.solve import solve
 from tests.runtime.plans import CASES, Case, case, needed
 
@@ -48,9 +49,10 @@ def derivable(given: Case, sizes: tuple[int, ...]) -> list[int]:
     return [n for n, found in zip(sizes, truth.tolist(), strict=True) if found]
 
 
-def called(given: Case, sizes: list[int], *, seed: int = 1) -> tuple[Any, ...]:
+def called(given: Case, sizes: list[int], *, seed: int = 1) -> tuple[Any, Any, Any, Any]:
     """The arguments of every function: plan, weights, inputs, lengths."""
-    return (given.plan, given.weights(seed=seed), *given.batch(sizes))
+    inputs, lengths = given.batch(sizes)
+    return given.plan, given.weights(seed=seed), inputs, lengths
 
 
 @cache
