@@ -190,7 +190,8 @@ def sample(
         generator.manual_seed(seed)
     elif seed is None:
         generator.seed()
-    charts = interpret(plan, weights, inputs, lengths, "log")
+    with torch.no_grad():
+        charts = interpret(plan, weights, inputs, lengths, "log")
     return [_draws(cells, source, number, generator) for cells in items(charts)]
 
 

@@ -326,7 +326,7 @@ def test_moments_are_the_weights_of_every_assignment() -> None:
         assert residues[item, a, b] == value.item()
 
 
-@pytest.mark.parametrize("keep", [{"v": [0]}, {"w": [9]}, {"w": [(0, 0)]}, {"w": ["a"]}])
+@pytest.mark.parametrize("keep", [{"v": [0]}, {"w": [9]}, {"w": [(0, 0)]}, {"w": ["a"]}, {"w": -1}])
 def test_positions_that_are_not_there_cannot_be_kept(keep: Any) -> None:
     given = case("hmm", "string")
     with pytest.raises(GrammarError) as failure:

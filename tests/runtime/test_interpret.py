@@ -164,6 +164,7 @@ def test_long_inputs_do_not_underflow() -> None:
         ({"weights": {}}, "F416"),
         ({"weights": {"trans": np.ones(3)}}, "F417"),
         ({"weights": {"trans": -np.ones((2, 2))}}, "F417"),
+        ({"weights": {"trans": [["a", "b"], ["c", "d"]]}}, "F417"),
         ({"inputs": {"v": torch.zeros((1, 2), dtype=torch.long)}}, "F411"),
         ({"inputs": {"w": torch.full((1, 2), 9)}}, "F411"),
         ({"inputs": {"w": torch.zeros(2, dtype=torch.long)}}, "F411"),
