@@ -1,4 +1,4 @@
-"""Expectations under the distribution over derivations, item by item: entropy and divergence."""
+"""Expectations over derivations, item by item: counts, entropy, divergence."""
 
 from __future__ import annotations
 
@@ -65,6 +65,31 @@ def kl(
         _, uses = _directed(plan, real_p, batch, beyond, beyond_here)
         found = torch.where(uses > 0, float("inf"), found)
     return found
+
+
+def expected_counts(
+    plan: Plan,
+    weights: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    lengths: Lengths = None,
+) -> dict[str, Tensor]:
+    """How often each entry of each factor is expected to be used by each item, `[batch, …]`.
+
+    Items without derivations have 0.
+    """
+    batch = batch_of(plan, inputs, lengths)
+    real = _tensors(checked_weights(plan, weights))
+    leaves = {name: w.detach().requires_grad_() for name, w in real.items()}
+    rows: dict[str, list[Tensor]] = {name: [] for name in leaves}
+    for number in range(batch.size):
+        z: Tensor = inside(plan, leaves, batch.item(number), "log").z.sum()
+        slopes: tuple[Tensor | None, ...] = (None,) * len(leaves)
+        if bool(torch.isfinite(z)) and z.requires_grad:
+            slopes = torch.autograd.grad(z, list(leaves.values()), allow_unused=True)
+        for (name, leaf), slope in zip(leaves.items(), slopes, strict=True):
+            own = torch.zeros_like(leaf) if slope is None else slope * leaf
+            rows[name].append(own.detach())
+    return {name: torch.stack(found) for name, found in rows.items()}
 
 
 def _tensors(weights: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -16,10 +16,11 @@ from fgg.grounding import ground
 from fgg.runtime import viterbi as reference
 from fgg.runtime.decode import k_best, sample, viterbi
 from fgg.runtime.derivation import Derivation
-from fgg.runtime.expectation import entropy, kl
+from fgg.runtime.expectation import entropy, expected_counts, kl
 from fgg.runtime.interpret import interpret, outside
 from fgg.runtime.mbr import marginals, mbr
 from fgg.runtime.moments import moments
+from fgg.runtime.posterior import gradients
 from fgg.runtime.rule_marginals import rule_marginals
 from fgg.runtime.solve import solve
 from tests.runtime.plans import CASES, Case, case, needed
@@ -230,6 +231,19 @@ def test_marginals_of_rules_are_those_of_the_list_of_derivations(
                 here = own.at(**dict(point))[item]
                 assert float(here[values]) == pytest.approx(x, abs=1e-9)
             assert float(own.values[item].sum()) == pytest.approx(sum(uses.values()), abs=1e-8)
+
+
+def test_expected_counts_are_those_of_each_item() -> None:
+    given = case("pcfg_dense", "string")
+    weights = given.weights()
+    found = expected_counts(*called(given, [1, 2, 3]))
+    assert not any(bool(counts[0].any()) for counts in found.values())  # one word: no derivation
+    for item, n in ((1, 2), (2, 3)):
+        grammar = given.ground(n)
+        slopes = gradients(grammar, weights=needed(weights, grammar), seed=1)
+        for name, counts in found.items():
+            wanted = slopes[name] * torch.as_tensor(weights[name])
+            torch.testing.assert_close(counts[item], wanted, rtol=1e-8, atol=1e-10)
 
 
 def test_best_derivations_through_cells_are_max_marginals() -> None:
