@@ -12,12 +12,12 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from fgg.compiler.emit_code import affine_code
+from fgg.compiler.emit_step import StepWriter
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg.compiler.boxes import coefficient_of
-from fgg.compiler.emit_code import affine_code
-from fgg.compiler.emit_step import StepWriter
 from fgg.compiling import compile
 from fgg.conjoining import lengths as length_names
 from fgg.diagnostics import GrammarError

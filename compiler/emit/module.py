@@ -114,7 +114,7 @@ class _Emitter:
 
     def stride_lines(self, body: Sequence[str]) -> Iterator[str]:
         """Strides and inner shapes of the tensors that are viewed."""
-        text = "\n".join(body)
+        text = "\n".join(line for line in body if not line.lstrip().startswith("#"))
         for name in sorted(set(re.findall(r"\bq_(\w+)\b", text))):
             yield f"q_{name} = p_{name}.mT"
         used = set(re.findall(r"(\w+)\.as_strided\(", text))
@@ -169,12 +169,15 @@ class _Emitter:
         first = extreme_code(stage.first, self.scope, low=True)
         last = extreme_code(stage.last, self.scope, low=False)
         forms = ", ".join(f"{name} at {stage.level[name]}" for name in stage.families)
+        body = list(self.steps(stage.steps, reverse=reverse))
+        if not body:
+            return  # nothing that a gradient could go to
         yield f"# Levels: {_plain(forms)}"
         if reverse:
             yield f"for level in range({last}, {first} - 1, -1):"
         else:
             yield f"for level in range({first}, {last} + 1):"
-        yield from (INDENT + line for line in self.steps(stage.steps, reverse=reverse))
+        yield from (INDENT + line for line in body)
 
     def steps(self, steps: Sequence[Step], *, reverse: bool) -> Iterator[str]:
         """Steps in order, or in reverse; those of one group are added before they are put."""

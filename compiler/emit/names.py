@@ -13,6 +13,8 @@ BATCH = "@b"
 
 # What intermediate results are called: `v1`, `e2`, …
 _TEMPORARY = re.compile(r"(a|at|e|top|v|w|x|y)[1-9][0-9]*")
+# What names of tensors and lengths begin with: a loop variable, which has no prefix, does not.
+_PREFIXED = re.compile(r"(p|q|v|e|a|t|s|g|i|w|o|k[0-9st]+|lo|hi|item)_")
 
 
 class Names:
@@ -32,6 +34,8 @@ class Names:
                 wanted = f"{prefix}_{plain}"
             if _TEMPORARY.fullmatch(wanted):
                 wanted += "_"
+            if not prefix and _PREFIXED.match(wanted):
+                wanted = f"x_{wanted}"
             found, number = wanted, 2
             while found in self.taken:
                 found, number = f"{wanted}_{number}", number + 1
@@ -59,10 +63,9 @@ def length_names(lengths: Iterable[str], names: Names) -> dict[str, str]:
     """What the lengths of a batch and the level are called."""
     found = {LEVEL: "level"}
     for length in lengths:
-        plain = names.get("n_", length)
-        found[length] = f"{plain}_item"
-        found[length + LOW] = f"{plain}_lo"
-        found[length + HIGH] = f"{plain}_hi"
+        found[length] = names.get("item_", length)
+        found[length + LOW] = names.get("lo_", length)
+        found[length + HIGH] = names.get("hi_", length)
     return found
 
 
