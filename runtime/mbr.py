@@ -59,6 +59,23 @@ def marginals(charts: Charts, source: Source) -> dict[str, Tensor]:
     return result
 
 
+def best_through(charts: Charts, above: Charts, source: Source) -> dict[str, Tensor]:
+    """The log-weight of the best derivation through each cell of the user's families.
+
+    From charts in `max`, inside and outside; -inf where there is none.
+    """
+    total: dict[str, Tensor] = {}
+    live: dict[str, Tensor] = {}
+    for part in _parts(charts.plan, source):
+        family = part.family
+        found = torch.as_tensor(np.asarray(charts.arrays[family]) + above.arrays[family])
+        known = torch.isfinite(found)
+        finite = torch.where(known, found, 0.0)
+        part.add_to(total, finite, charts.plan, _ends(charts))
+        part.add_to(live, known.to(found.dtype), charts.plan, _ends(charts))
+    return {name: torch.where(live[name] > 0, total[name], -float("inf")) for name in total}
+
+
 def _parts(plan: Plan, source: Source) -> tuple[Refinement, ...]:
     return refinements(source.grammar, plan, source.rules)
 

@@ -21,6 +21,7 @@ from fgg.values import Call, Word
 
 if TYPE_CHECKING:
     from fgg.runtime.program import Program
+    from fgg.runtime.reference_program import ReferenceProgram
 
 
 class Model(nn.Module):
@@ -31,7 +32,7 @@ class Model(nn.Module):
 
     def __init__(
         self,
-        program: Program,
+        program: Program | ReferenceProgram,
         *,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
@@ -45,7 +46,7 @@ class Model(nn.Module):
         constants = {
             name: value
             for name, value in bind(program.grammar, given, seed=0).items()
-            if name in program.plan.parameters
+            if name in program.parameter_names
         }
         for factor in program.parameters:
             if factor.name in given or factor.value is not None:
@@ -107,7 +108,7 @@ class Model(nn.Module):
 
     def weights(self) -> dict[str, Tensor]:
         """The weights of every factor that the program needs, differentiable."""
-        return {name: self.weight(name) for name in self.program.plan.parameters}
+        return {name: self.weight(name) for name in self.program.parameter_names}
 
     def forward(self, *, lengths: Lengths = None, **inputs: Any) -> Tensor:
         """log Z of every item, `[batch]`."""
@@ -116,6 +117,24 @@ class Model(nn.Module):
     def marginals(self, *, lengths: Lengths = None, **inputs: Any) -> dict[str, Tensor]:
         """For every family, how often a derivation is expected to use each cell and state."""
         return self.program.marginals(self.detached(), inputs, lengths)
+
+    def decode(self, *, lengths: Lengths = None, method: str = "viterbi", **inputs: Any) -> Any:
+        """The best derivation of each item, by `viterbi` or `mbr`."""
+        return self.program.decode(self.detached(), inputs, lengths, method=method)
+
+    def k_best(self, *, number: int, lengths: Lengths = None, **inputs: Any) -> Any:
+        """The derivations of greatest weight of each item, best first."""
+        return self.program.k_best(self.detached(), inputs, lengths, number=number)
+
+    def sample(
+        self, *, number: int = 1, seed: int | None = None, lengths: Lengths = None, **inputs: Any
+    ) -> Any:
+        """Independent draws from the posterior of each item, exact."""
+        return self.program.sample(self.detached(), inputs, lengths, number=number, seed=seed)
+
+    def entropy(self, *, lengths: Lengths = None, **inputs: Any) -> Tensor:
+        """The entropy of the derivations of each item, in nats; differentiable."""
+        return self.program.entropy(self.weights(), inputs, lengths)
 
     def expected_counts(self, *, lengths: Lengths = None, **inputs: Any) -> dict[str, Tensor]:
         """How often each entry of each factor is expected to be used, over the whole batch."""
