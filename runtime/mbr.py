@@ -20,7 +20,8 @@ from fgg.runtime.cells import Cells
 from fgg.runtime.decode import best_choice, items, start_of, weight_of
 from fgg.runtime.derivation import Derivation
 from fgg.runtime.families import Refinement, refinements
-from fgg.runtime.interpret import Charts, inside, outside
+from fgg.runtime.interpret import inside, outside
+from fgg.runtime.plan_charts import Charts
 from fgg.runtime.preparing import checked_weights, plain
 from fgg.runtime.trees import Source, Writer, build
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fgg.compiler.boxes import coefficient_of
+from fgg.compiler.emit_code import affine_code
+from fgg.compiler.emit_step import StepWriter
+from fgg.compiling import compile
 from fgg.conjoining import lengths as length_names
 from fgg.diagnostics import GrammarError
 from fgg.domains import domain_size, size_values
@@ -22,6 +26,7 @@ from fgg.grammar import Grammar, InputFactor
 from fgg.grounding import ground
 from fgg.index import Expr
 from fgg.linear import Row, project
+from fgg.plan import Operand
 from fgg.ranges import condition_rows, length_rows
 from fgg.runtime.posterior import gradients, posterior
 from fgg.runtime.program import Program
@@ -256,25 +261,41 @@ def compare_marginals(
             np.testing.assert_allclose(float(tensor[number].sum()), total[name], atol=1e-7)
 
 
-@contextmanager
-def checked_views(program: Program) -> Iterator[None]:
-    """Within it, a view that leaves its tensor is an error (torch sees the storage only)."""
-    module = program.module
-    original = module.view
+def compile_checked(grammar: Grammar) -> Program:
+    """A program in which a view that leaves its chart is an error; torch sees the storage only."""
+    original = StepWriter.place
 
-    def view(chart: Tensor, start: Sequence[int], loops: Sequence[Sequence[int]]) -> Tensor:
-        for axis, first in enumerate(start):
-            low = first + sum(min(0, (loop[0] - 1) * loop[1 + axis]) for loop in loops)
-            high = first + sum(max(0, (loop[0] - 1) * loop[1 + axis]) for loop in loops)
-            assert 0 <= low and high < chart.shape[axis], (tuple(chart.shape), start, loops)
-        result: Tensor = original(chart, start, loops)
-        return result
+    def place(self: StepWriter, tensor: str, operand: Operand, origin: str) -> str:
+        code = original(self, tensor, operand, origin)
+        if self.whole or not operand.index:
+            return code
+        start = "".join(
+            f"{affine_code(expr, self.scope)}, " for expr in self.start(operand, origin)
+        )
+        loops = "".join(
+            f"({self.counts[d]}, {', '.join(str(coefficient_of(e, d)) for e in operand.index)}), "
+            for d in self.index_dims(operand)
+            if d in self.counts
+        )
+        check = f"*within({tensor}, ({start}), ({loops}))"
+        if not loops:
+            return f"{tensor}[{check}, {code.removeprefix(tensor + '[')}"
+        return code.replace(".as_strided((", f".as_strided(({check}, ", 1)
 
-    module.view = view  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        module.view = original  # type: ignore[attr-defined]
+    with patch.object(StepWriter, "place", place):
+        program = compile(grammar)
+    program.module.within = within  # type: ignore[attr-defined]
+    return program
+
+
+def within(chart: Tensor, start: Sequence[int], loops: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Nothing; but assert that a view's cells lie inside its chart, axis by axis."""
+    assert all(loop[0] > 0 for loop in loops), loops
+    for axis, first in enumerate(start):
+        low = first + sum(min(0, (loop[0] - 1) * loop[1 + axis]) for loop in loops)
+        high = first + sum(max(0, (loop[0] - 1) * loop[1 + axis]) for loop in loops)
+        assert 0 <= low and high < chart.shape[axis], (tuple(chart.shape), start, loops)
+    return ()
 
 
 def lengths_of(grammar: Grammar) -> list[str]:

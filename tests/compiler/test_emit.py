@@ -16,7 +16,8 @@ import torch
 import fgg
 from fgg.compiler import load, loads
 from fgg.compiler.driver import Expected, plan_of
-from fgg.compiler.emit import emit, prelude_lines
+from fgg.compiler.emit import emit
+from fgg.compiler.emit.module import prelude_lines
 from fgg.compiler.plan_text import plan_lines
 from fgg.compiling import selected
 from fgg.grammar import Grammar

@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 from fgg.domains import domain_size, size_values
+from fgg.plan import Potential
 from fgg.plan_sizes import environment, extents
 from fgg.runtime.program import Program
 from tests.runtime.compiled import compiled, programs
@@ -66,11 +67,11 @@ def inputs_of(program: Program, lengths: dict[str, list[int]]) -> dict[str, torc
     size = len(next(iter(lengths.values())))
     found = {}
     for item in grammar.observed:
-        shape = [e.evaluate({**size_values(grammar), **longest}) for e in item.shape]
-        found[item.name] = torch.zeros((size, *shape), dtype=torch.long, device=CUDA)
-    for table in program.plan.tables:
-        if table.scaled:
-            name = next(p for p in program.plan.preparations if p.name == table.name).source
+        extent = [e.evaluate({**size_values(grammar), **longest}) or 0 for e in item.shape]
+        found[item.name] = torch.zeros((size, *extent), dtype=torch.long, device=CUDA)
+    for step in program.plan.preparations:
+        if isinstance(step, Potential):
+            table, name = program.plan.table[step.name], step.source
             factor = grammar.input_factor[name]
             states = [domain_size(grammar, d) for d in factor.domains]
             shape = (size, *extents(table, environment(lengths)), *states)
@@ -108,5 +109,5 @@ def test_a_stray_is_found() -> None:
         here, there = torch.ones(2), torch.ones(2, device=CUDA)
         with pytest.raises(RuntimeError, match="device"):
             here + there
-        with pytest.raises(Exception, match="(?i)data.dependent|item"):
+        with pytest.raises(Exception, match=r"(?i)data.dependent|item"):
             float(there.sum())
