@@ -21,7 +21,6 @@ from fgg.values import Call, Word
 
 if TYPE_CHECKING:
     from fgg.runtime.program import Program
-    from fgg.runtime.reference_program import ReferenceProgram
 
 
 class Model(nn.Module):
@@ -32,7 +31,7 @@ class Model(nn.Module):
 
     def __init__(
         self,
-        program: Program | ReferenceProgram,
+        program: Program,
         *,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,

@@ -117,9 +117,7 @@ class Questions:
 
         return entropy(self.tree_plan, weights, inputs or {}, lengths)
 
-    def kl(
-        self, p: Weights, q: Weights, inputs: Inputs = None, lengths: Lengths = None
-    ) -> Tensor:
+    def kl(self, p: Weights, q: Weights, inputs: Inputs = None, lengths: Lengths = None) -> Tensor:
         """KL(p || q) of the derivations of each item under two settings of the weights."""
         from fgg.runtime.expectation import kl
 
@@ -191,6 +189,4 @@ class Questions:
 
 def _plain(weights: Weights) -> dict[str, Any]:
     """Weights as numbers on the CPU, where derivations are made."""
-    return {
-        name: w.detach().cpu() if isinstance(w, Tensor) else w for name, w in weights.items()
-    }
+    return {name: w.detach().cpu() if isinstance(w, Tensor) else w for name, w in weights.items()}

@@ -5,38 +5,54 @@ Each item is grounded and solved on its own. Slow, but every finite grammar can 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.domains import domain_size
-from fgg.grammar import Factor, Grammar
+from fgg.domains import size_values
+from fgg.grammar import Grammar
 from fgg.grounding import ground
 from fgg.runtime.batching import Lengths, collate
 from fgg.runtime.derivation import Derivation
+from fgg.runtime.program import Program
 from fgg.runtime.sample import sample
 from fgg.runtime.solve import solve
 from fgg.runtime.viterbi import k_best
 from fgg.runtime.weights import bind
 from fgg.slices import slice_of
 
-if TYPE_CHECKING:
-    from fgg.runtime.model import Model
-
 Inputs = Mapping[str, Any] | None
 
 
-@dataclass(frozen=True, eq=False)
-class ReferenceProgram:
-    """A grammar with its query, solved item by item; `notes` say why it is not compiled."""
+class ReferenceProgram(Program):
+    """A grammar with its query, solved item by item; `notes` say why it is not compiled.
 
-    grammar: Grammar
-    notes: tuple[Diagnostic, ...]
+    What needs charts (marginals of families, MBR, entropy, moments) raises GrammarError (F425).
+    """
+
+    def __init__(self, grammar: Grammar, notes: tuple[Diagnostic, ...]) -> None:
+        object.__setattr__(self, "grammar", grammar)
+        object.__setattr__(self, "notes", notes)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("plan", "tree_plan", "origins", "source", "module"):
+            raise GrammarError(
+                [
+                    Diagnostic(
+                        code="F425",
+                        message=f"`{self.grammar.name}` has no compiled program",
+                        help="; ".join(note.message for note in self.notes),
+                    )
+                ]
+            )
+        raise AttributeError(name)
+
+    def __repr__(self) -> str:
+        return f"ReferenceProgram({self.grammar.name!r})"
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -49,25 +65,18 @@ class ReferenceProgram:
         kept = [f for f in self.grammar.factors if f.name in used and slice_of(f) is None]
         return tuple(f.name for f in kept)
 
-    @property
-    def parameters(self) -> tuple[Factor, ...]:
-        """The factors that a computation needs weights of."""
-        return tuple(self.grammar.factor[name] for name in self.parameter_names)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a factor's weights."""
-        return tuple(domain_size(self.grammar, d) for d in self.grammar.factor[name].domains)
-
     def weights(
         self,
         given: Mapping[str, Any] | None = None,
         *,
         seed: int | None = None,
         dtype: torch.dtype = torch.float32,
+        device: torch.device | str | None = None,
     ) -> dict[str, Tensor]:
         """Weights for every factor: given ones, values of the grammar, random ones by seed."""
         found = bind(self.grammar, given, seed=seed)
-        return {n: torch.as_tensor(found[n]).to(dtype) for n in self.parameter_names}
+        names = self.parameter_names
+        return {n: torch.as_tensor(found[n]).to(dtype=dtype, device=device) for n in names}
 
     def items(self, inputs: Inputs, lengths: Lengths) -> list[Grammar]:
         """The ground grammar of each item of a batch."""
@@ -86,8 +95,6 @@ class ReferenceProgram:
 
     def extents(self, name: str, lengths: Mapping[str, int]) -> list[int]:
         """The extents of an input for an item's lengths; log-potentials are not cut."""
-        from fgg.domains import size_values
-
         item = {**self.grammar.input, **self.grammar.table}.get(name)
         shape = () if item is None else item.shape
         known = {**size_values(self.grammar), **lengths}
@@ -118,10 +125,6 @@ class ReferenceProgram:
             for name, w in leaves.items()
         }
 
-    def marginals(self, *_: Any) -> dict[str, Tensor]:
-        """Not to be had: without a schedule there are no charts to put them in."""
-        raise self.refused("marginals of families")
-
     def decode(
         self,
         weights: Mapping[str, Any],
@@ -129,10 +132,14 @@ class ReferenceProgram:
         lengths: Lengths = None,
         *,
         method: str = "viterbi",
+        families: Sequence[str] | None = None,
+        states: bool | None = None,
     ) -> list[Derivation]:
-        """The derivation of greatest weight of each item."""
+        """The derivation of greatest weight of each item; `mbr` needs charts."""
         if method != "viterbi":
-            raise self.refused(f"decoding by `{method}`")
+            return super().decode(
+                weights, inputs, lengths, method=method, families=families, states=states
+            )
         return [found[0] for found in self.k_best(weights, inputs, lengths, number=1)]
 
     def k_best(
@@ -155,36 +162,16 @@ class ReferenceProgram:
         lengths: Lengths = None,
         *,
         number: int = 1,
-        seed: int | None = None,
+        seed: int | torch.Generator | None = None,
     ) -> list[list[Derivation]]:
         """Independent draws from the posterior of each item, exact."""
+        if isinstance(seed, torch.Generator):
+            seed = seed.initial_seed()
         generator = np.random.default_rng(seed)
         return [
             sample(item, number, weights=_of(weights, item), generator=generator)
             for item in self.items(inputs, lengths)
         ]
-
-    def entropy(self, *_: Any) -> Tensor:
-        """The entropy, which the reference engine gives item by item."""
-        raise self.refused("entropy (ask `fgg.posterior` of a ground grammar)")
-
-    def refused(self, what: str) -> GrammarError:
-        """The error that a question needs a compiled program."""
-        return GrammarError(
-            [
-                Diagnostic(
-                    code="F425",
-                    message=f"`{self.grammar.name}` runs on the reference engine: no {what}",
-                    help=self.notes[0].message if self.notes else "",
-                )
-            ]
-        )
-
-    def model(self, *, seed: int = 0, **options: Any) -> Model:
-        """A torch module that holds the program's parameters."""
-        from fgg.runtime.model import Model
-
-        return Model(self, seed=seed, **options)
 
 
 def _of(weights: Mapping[str, Any], item: Grammar) -> dict[str, Any]:
