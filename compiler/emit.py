@@ -25,6 +25,7 @@ from fgg.compiler.emit_code import (
 from fgg.compiler.emit_step import StepWriter, single
 from fgg.domains import domain_size, size_values
 from fgg.index import Expr
+from fgg.grammar import InputTable
 from fgg.linear import implies
 from fgg.plan import (
     HIGH,
@@ -143,6 +144,8 @@ class _Emitter:
         for item in plan.grammar.inputs:
             if self.is_used(item.name):
                 lines += [f"    {line}" for line in self.tokens(item.name)]
+        for table in plan.grammar.tables:
+            lines += [f"    {line}" for line in self.entries(table)]
         for step in plan.preparations:
             lines += [f"    {line}" for line in self.preparation(step)]
         used = self.used_leaves()
@@ -186,6 +189,19 @@ class _Emitter:
             yield (
                 f"    {code} = {code}.masked_fill("
                 f"batch.arange(0, {code}.shape[{number}], {number}, {rank}) >= {form}, -2)"
+            )
+
+    def entries(self, table: InputTable) -> Iterator[str]:
+        """A table without entries beyond an item's own lengths."""
+        sizes = dict(size_values(self.plan.grammar))
+        place = f"batch.tables[{table.name!r}]"
+        yield "if batch.mixed:"
+        for number, extent in enumerate(table.shape):
+            form = affine_code(extent.substitute(sizes), self.scope)
+            rank = len(table.shape) + 1
+            yield (
+                f"    {place} = {place}.masked_fill("
+                f"batch.arange(0, {place}.shape[{number}], {number}, {rank}) >= {form}, OUTSIDE)"
             )
 
     def preparation(self, step: object) -> Iterator[str]:

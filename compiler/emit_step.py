@@ -591,7 +591,9 @@ class StepWriter:
             Value(self.head(self.names.get("a_", step.head)), (*self.cell_dims, *step.head_axes))
         )
         name = self.fresh("a")
-        lines.append(f"{name} = {gradient.code}")
+        # The masked points of a box may be cells of the head: those are read before any is added to.
+        same = step.masks and any(o.kind == "chart" and o.name == step.head for o in step.operands)
+        lines.append(f"{name} = {gradient.code}{'.clone()' if same else ''}")
         gradient = Value(name, gradient.dims)
         if step.linear:
             gradient = self.masked(lines, gradient)

@@ -222,9 +222,7 @@ class _Lowering:
         primed = {name: Expr.of(name + "'") for name in variables}
         # References are to cells in which lengths have been put in, so what is zero there is too.
         zeros = [
-            row_of(
-                expr_of(r).substitute(primed).substitute(shape.values).substitute(shape.lengths)
-            )
+            row_of(expr_of(r).substitute(primed).substitute(shape.values).substitute(shape.lengths))
             for r in self.zero_rows(rule)
         ]
         parts = rule_parts(self.grammar, rule)

@@ -85,7 +85,12 @@ RANGES = {
     "plain": ((), ((),)),
     "chain": (
         ("i",),
-        (("0 <= i", "i <= n"), ("0 <= i", "i < n"), ("1 <= i", "i <= n + 1"), ("-1 <= i", "i <= n")),
+        (
+            ("0 <= i", "i <= n"),
+            ("0 <= i", "i < n"),
+            ("1 <= i", "i <= n + 1"),
+            ("-1 <= i", "i <= n"),
+        ),
     ),
     "span": (
         ("i", "j"),
@@ -287,9 +292,7 @@ class Writer:
             self.refer(draft, self.choose(peers), list(head))
         self.finish(draft, variables)
 
-    def headed(
-        self, family: Family, name: str, head: Sequence[str]
-    ) -> tuple[Draft, Sequence[str]]:
+    def headed(self, family: Family, name: str, head: Sequence[str]) -> tuple[Draft, Sequence[str]]:
         """A rule with a head, and the variables in it."""
         draft = Draft(f"{family.name}_{name}", "")
         outer = []
@@ -412,9 +415,7 @@ class Writer:
                 put_in(condition, values)
             )
 
-    def use(
-        self, draft: Draft, name: str, indices: Sequence[str], states: Sequence[str]
-    ) -> None:
+    def use(self, draft: Draft, name: str, indices: Sequence[str], states: Sequence[str]) -> None:
         places = [self.touch(draft, state) for state in states]
         text = name + (f"[{', '.join(indices)}]" if indices else "")
         draft.body.append(f"{text}({', '.join(places)})")

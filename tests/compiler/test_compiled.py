@@ -86,7 +86,8 @@ def test_float32_is_nearly_reference(name: str) -> None:
     rng = random.Random(name)
     weights = random_weights(found.grammar, rng)
     items = [
-        Item(i.lengths, {n: a.round(3) for n, a in i.inputs.items()}) for i in batch(found, (1, 2, 4), rng)
+        Item(i.lengths, {n: a.round(3) for n, a in i.inputs.items()})
+        for i in batch(found, (1, 2, 4), rng)
     ]
     # Weights that float32 can hold, so that both see the same.
     weights = {n: torch.tensor(w).float().double().numpy() for n, w in weights.items()}
