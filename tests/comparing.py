@@ -165,6 +165,11 @@ def reference(grammar: Grammar, item: Item, weights: Weights) -> Answer | None:
     return Answer(log_z, whole, logs)
 
 
+def corner(array: Array) -> tuple[slice, ...]:
+    """Where in a larger array another one lies."""
+    return tuple(slice(0, size) for size in array.shape)
+
+
 def collated(items: Sequence[Item], dtype: torch.dtype) -> tuple[dict[str, Tensor], Any]:
     """Items as padded tensors; what is padding is nonsense that nobody may read."""
     tensors: dict[str, Tensor] = {}
@@ -174,7 +179,7 @@ def collated(items: Sequence[Item], dtype: torch.dtype) -> tuple[dict[str, Tenso
         filler = 0 if arrays[0].dtype.kind == "i" else 7.5
         whole = np.full((len(items), *shape), filler, dtype=arrays[0].dtype)
         for number, array in enumerate(arrays):
-            whole[(number, *(slice(0, s) for s in array.shape))] = array
+            whole[number, ...][corner(array)] = array
         tensors[name] = torch.tensor(whole)
         if tensors[name].is_floating_point():
             tensors[name] = tensors[name].to(dtype).requires_grad_()
@@ -208,7 +213,7 @@ def compare(
     # An item without derivations has gradient zero, whatever it is multiplied with.
     scale = torch.arange(1, len(items) + 1, dtype=dtype)
     if log_z.requires_grad:
-        torch.where(torch.isfinite(log_z), log_z, 0.0).mul(scale).sum().backward()
+        torch.autograd.backward(torch.where(torch.isfinite(log_z), log_z, 0.0).mul(scale).sum())
     for name, leaf in leaves.items():
         if name not in weights:
             continue
@@ -227,7 +232,7 @@ def compare(
         want = np.zeros(tensor.shape)
         for i, answer in enumerate(answers):
             part = answer.potentials[name]
-            want[(i, *(slice(0, s) for s in part.shape))] = (i + 1) * part
+            want[i, ...][corner(part)] = (i + 1) * part
         np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
