@@ -41,12 +41,17 @@ def spread(mask: Tensor, like: Tensor) -> Tensor:
 def take(chart: Tensor, index: tuple[Tensor, ...], zero: float = 0.0) -> Tensor:
     """The cells at index tensors, `zero` outside the chart."""
     held, inside = cells(chart, index, len(index))
+    if not chart.numel():
+        shape = torch.broadcast_shapes(*(x.shape for x in held))
+        return chart.new_full(shape + chart.shape[len(held) :], zero)
     found = chart[held]
     return found.masked_fill(~spread(inside, found), zero)
 
 
 def give(chart: Tensor, index: tuple[Tensor, ...], gradient: Tensor) -> None:
     """Add to the cells at index tensors; what falls outside the chart is dropped."""
+    if not chart.numel():
+        return
     held, inside = cells(chart, index, len(index))
     shape = torch.broadcast_shapes(*(x.shape for x in held))  # type: ignore[no-untyped-call]
     states = chart.shape[len(held) :]

@@ -22,6 +22,8 @@ from fgg.observe import IMPOSSIBLE, MISSING
 
 Lengths = Mapping[str, Any] | Sequence[int] | Tensor | int | None
 MAX_LENGTH = 2**31 - 1
+NO_ENTRY = -(2**40)
+"""Far outside every range, whatever is added to it."""
 
 
 @dataclass(frozen=True)
@@ -286,6 +288,13 @@ class _Collator:
             if have < wanted:
                 raise self.fail(f"`{item.name}` has {have} positions; the lengths need {wanted}")
             tensor = tensor.narrow(axis + 1, 0, max(wanted, 0))
+            if isinstance(item, InputTable):
+                # A table has no entries beyond an item's own lengths.
+                own = torch.tensor(self.extents(expr), device=tensor.device)
+                own = own.reshape(-1, *(1,) * len(item.shape))
+                here = torch.arange(max(wanted, 0), device=tensor.device)
+                here = here.reshape(-1, *(1,) * (len(item.shape) - axis - 1))
+                tensor = tensor.masked_fill(here >= own, NO_ENTRY)
         if isinstance(item, Input) and tensor.numel():
             size = domain_size(self.grammar, item.domain)
             low, high = (int(x) for x in torch.aminmax(tensor))

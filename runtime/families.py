@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 import torch
 from torch import Tensor
@@ -52,7 +53,12 @@ class Refinement:
             for axis, extent in enumerate(known.shape[1 : 1 + len(wide)]):
                 place = place.narrow(1 + axis, 0, extent)
             place.copy_(known)
-        rows = found.movedim(rank, 0).reshape(size, -1, *found.shape[rank + 1 :])
+        count = prod(found.shape[:rank])
+        rows = found.movedim(rank, 0).reshape(size, count, *found.shape[rank + 1 :])
+        if any(p and min(p) < 0 for p in places):  # indices are counted from 0
+            kept = [c for c, cell in enumerate(zip(*places, strict=True)) if min(cell) >= 0]
+            places = [[p[c] for c in kept] for p in places]
+            rows = rows[:, kept]
         if rows.shape[1]:
             cells = tuple(torch.tensor(p, device=found.device) for p in places)
             values = rows.reshape(size, rows.shape[1], -1)

@@ -117,7 +117,7 @@ RANGES = {
 
 # What a rule's recursive references may be: indices, and the conditions on new variables. Each
 # entry goes down; turned round, where that is possible, all go up.
-DESCENTS = {
+DESCENTS: dict[str, tuple[tuple[Sequence[tuple[str, ...]], Sequence[str]], ...]] = {
     "plain": (),
     "chain": (
         ((("i+1",),), ()),

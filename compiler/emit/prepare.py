@@ -9,6 +9,7 @@ from fgg.compiler.emit.context import Context
 from fgg.compiler.emit.names import BATCH, affine_code, lookups_in
 from fgg.compiler.emit.values import LETTERS
 from fgg.domains import parts, size_values
+from fgg.grammar import InputTable
 from fgg.linear import implies
 from fgg.plan import Contract, Cut, Gather, OneHot, Potential, Preparation
 from fgg.slices import Narrow, Unfold
@@ -38,6 +39,8 @@ class PrepareWriter:
         for item in plan.grammar.inputs:
             if self.is_used(item.name):
                 lines += [f"    {line}" for line in self.tokens(item.name)]
+        for table in plan.grammar.tables:
+            lines += [f"    {line}" for line in self.entries(table)]
         for step in plan.preparations:
             lines += [f"    {line}" for line in self.preparation(step)]
         used = self.context.used_leaves()
@@ -72,6 +75,19 @@ class PrepareWriter:
             yield (
                 f"    {code} = {code}.masked_fill("
                 f"batch.arange(0, {code}.shape[{number}], {number}, {rank}) >= {form}, -2)"
+            )
+
+    def entries(self, table: InputTable) -> Iterator[str]:
+        """A table without entries beyond an item's own lengths."""
+        sizes = dict(size_values(self.plan.grammar))
+        place = f"batch.tables[{table.name!r}]"
+        yield "if batch.mixed:"
+        for number, extent in enumerate(table.shape):
+            form = affine_code(extent.substitute(sizes), self.scope)
+            rank = len(table.shape) + 1
+            yield (
+                f"    {place} = {place}.masked_fill("
+                f"batch.arange(0, {place}.shape[{number}], {number}, {rank}) >= {form}, OUTSIDE)"
             )
 
     def preparation(self, step: Preparation) -> Iterator[str]:

@@ -147,6 +147,29 @@ FOUND = {
         rule a: S -> X[0]() init(t)
         rule b: X[i]() -> t = w[i] for i < n
         rule c: X[i]() -> t = w[i] X[i+1]() for i < n""",
+    "tables end with their items": """
+        nonterminal X(C)
+        rule a: S -> X(u) for left[0] < 2
+        rule b: X(a) -> init(a.T)""",
+    "so do positions that are looked up": """
+        nonterminal X[i]() for 0 <= i <= n
+        rule a: S -> X[n]()
+        rule b: X[i]() -> emit(t, w[i-1]) emit(u, w[left[i]])""",
+    "a chart without cells": """
+        nonterminal X[i, j](T) for 0 <= i, i + 2 <= j, j <= n
+        rule a: S -> X[left[p], n](t) init(t) for 0 <= p < n
+        rule b: S -> init(t)
+        rule c: X[i, j](t) -> emit(t, w[i]) emit(t, w[j-1])""",
+    "masked points among the head's own cells": """
+        nonterminal X[i, j]() for 0 <= i, i + 2 <= j, j <= n
+        rule a: S -> X[p, n]() for 0 <= p, p + 2 <= n
+        rule b: X[0, n]() -> X[p, q]() for 0 <= p, p + 2 <= q, q < n
+        rule c: X[0, j]() -> init(t)""",
+    "indices below zero": """
+        nonterminal X[i](T) for -1 <= i <= n
+        rule a: S -> X[n](t)
+        rule b: X[i](t) -> trans(t, u) X[i-1](u) for 0 <= i
+        rule c: X[-1](t) -> init(t)""",
     "names like those of strides": """
         nonterminal X[i](T) for 0 <= i <= n
         nonterminal X_0[i](T) for 0 <= i <= n
