@@ -42,7 +42,7 @@ def take(chart: Tensor, index: tuple[Tensor, ...], zero: float = 0.0) -> Tensor:
     """The cells at index tensors, `zero` outside the chart."""
     held, inside = cells(chart, index, len(index))
     if not chart.numel():
-        shape = torch.broadcast_shapes(*(x.shape for x in held))
+        shape = torch.broadcast_shapes(*(x.shape for x in held))  # type: ignore[no-untyped-call]
         return chart.new_full(shape + chart.shape[len(held) :], zero)
     found = chart[held]
     return found.masked_fill(~spread(inside, found), zero)

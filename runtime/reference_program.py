@@ -95,8 +95,8 @@ class ReferenceProgram(Program):
 
     def extents(self, name: str, lengths: Mapping[str, int]) -> list[int]:
         """The extents of an input for an item's lengths; log-potentials are not cut."""
-        item = {**self.grammar.input, **self.grammar.table}.get(name)
-        shape = () if item is None else item.shape
+        shapes = {item.name: item.shape for item in self.grammar.observed}
+        shape = shapes.get(name, ())
         known = {**size_values(self.grammar), **lengths}
         return [expr.evaluate(known) or 0 for expr in shape]
 

@@ -57,7 +57,7 @@ class OutsideWriter(Contraction):
         place = self.head(self.names.get("a_", step.head))
         found = self.diagonal(Value(place, (*self.cell_dims, *step.head_axes)))
         name = self.fresh("a")
-        # The masked points of a box may be cells of the head: these are read before any is added to.
+        # Masked points of a box may be cells of the head: they are read before any is added to.
         same = step.masks and any(o.kind == "chart" and o.name == step.head for o in step.operands)
         lines.append(f"{name} = {found.code}{'.clone()' if same else ''}")
         gradient = Value(name, found.dims)
