@@ -1,0 +1,154 @@
+"""Items that a command works on: one from `--input`, or one a line of a data file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fgg.cli import Usage
+from fgg.cli.target import assignments, only_query, read_inputs
+from fgg.compiler.loading import MAX_BYTES, decode
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.files import read_limited
+from fgg.grammar import Grammar, Input
+
+if TYPE_CHECKING:
+    from fgg.runtime.program import Program
+
+MAX_NUMBER = 10_000
+"""More derivations than anybody reads; the Python functions have no such limit."""
+
+
+def add_items(parser: argparse.ArgumentParser) -> None:
+    """Add the options that give items and weights."""
+    parser.add_argument("--query", metavar="NAME", help="join the model with this query")
+    parser.add_argument(
+        "--data",
+        metavar="PATH",
+        help="a file with an item a line: words or numbers, inputs apart by tabs",
+    )
+    parser.add_argument(
+        "--input",
+        metavar="NAME=VALUES",
+        action="append",
+        nargs="+",
+        default=[],
+        help='one item: `w="the dog runs"`, `w=0,2,1`, JSON lists, or `w=@file`',
+    )
+    parser.add_argument(
+        "--length",
+        metavar="NAME=N",
+        action="append",
+        nargs="+",
+        default=[],
+        help="lengths, where inputs are not given (what is missing is summed out)",
+    )
+    parser.add_argument("--params", metavar="FILE", help="weights of factors (.safetensors)")
+    parser.add_argument("--seed", type=_seed, help="random weights where none are given; draws")
+
+
+def count(text: str) -> int:
+    """A number of derivations."""
+    number = int(text)
+    if not 1 <= number <= MAX_NUMBER:
+        raise argparse.ArgumentTypeError(f"a number from 1 to {MAX_NUMBER:,} is expected")
+    return number
+
+
+def _seed(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 2**63:
+        raise ValueError
+    return number
+
+
+@dataclass(frozen=True)
+class Items:
+    """A batch as programs take it."""
+
+    inputs: dict[str, list[Any]]
+    lengths: dict[str, list[int]] | None
+
+
+def query_of(grammar: Grammar, arguments: argparse.Namespace) -> str | None:
+    """The query that is named, or the only one."""
+    name: str | None = arguments.query
+    return only_query(grammar) if name is None and grammar.queries else name
+
+
+def read_items(grammar: Grammar, arguments: argparse.Namespace) -> Items:
+    """The items of a grammar joined with its query. Raises GrammarError or Usage."""
+    given = read_inputs(arguments.input)
+    lengths = assignments(arguments.length, "--length")
+    if arguments.data is None:
+        return Items(
+            {name: [value] for name, value in given.items()},
+            {name: [value] for name, value in lengths.items()} or None,
+        )
+    if given or lengths:
+        raise Usage("`--data` gives the items; `--input` and `--length` cannot be used with it")
+    return Items(_columns(grammar, arguments.data), None)
+
+
+def _columns(grammar: Grammar, path: str) -> dict[str, list[Any]]:
+    """The inputs in a file: an item a line, a column for each input."""
+    wanted = grammar.inputs
+    if not wanted or any(len(item.shape) != 1 for item in wanted) or grammar.input_factors:
+        raise Usage(
+            f"`--data` cannot give the inputs of `{grammar.name}`",
+            "it gives sequences of words; use `--input`, or Python for log-potentials",
+        )
+    text = _read(path)
+    found: dict[str, list[Any]] = {item.name: [] for item in wanted}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        columns = line.split("\t") if len(wanted) > 1 else [line]
+        if len(columns) != len(wanted):
+            names = ", ".join(f"`{item.name}`" for item in wanted)
+            message = f"{path}:{number}: {len(columns)} columns; {len(wanted)} are expected"
+            help = f"one for each of {names}, apart by tabs"
+            raise GrammarError([Diagnostic(code="F411", message=message, help=help)])
+        for item, column in zip(wanted, columns, strict=True):
+            found[item.name].append(_tokens(grammar, item, column.split(), f"{path}:{number}"))
+    if not all(found.values()):
+        raise GrammarError([Diagnostic(code="F411", message=f"`{path}` has no items")])
+    return found
+
+
+def _read(path: str) -> str:
+    try:
+        return decode(read_limited(Path(path), MAX_BYTES), path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        message = f"`{path}` cannot be read: {reason.lower()}"
+        raise GrammarError([Diagnostic(code="F401", message=message)]) from None
+
+
+def _tokens(grammar: Grammar, item: Input, words: Sequence[str], place: str) -> list[int]:
+    from fgg.domains import value_index
+
+    index = value_index(grammar, item.domain)
+    tokens = []
+    for word in words:
+        if word in index:
+            tokens.append(index[word])
+        elif word in ("-1", "-2"):
+            tokens.append(int(word))
+        else:
+            message = f"{place}: `{word}` is not a value of `{item.domain}`"
+            raise GrammarError([Diagnostic(code="F411", message=message)])
+    return tokens
+
+
+def weights_of(program: Program, arguments: argparse.Namespace) -> dict[str, Any]:
+    """The weights of a program in float64: from a file, the grammar, or a seed."""
+    import torch
+
+    from fgg.cli.run import read_params
+
+    given = read_params(arguments.params) if arguments.params else {}
+    return program.weights(given, seed=arguments.seed, dtype=torch.float64)
