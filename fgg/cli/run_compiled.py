@@ -75,7 +75,17 @@ def _asked(
         log_z = program.log_z(weights, batch, sizes)[0]
         report |= {"value": number(log_z), "z": number(log_z.exp()), "log_z": number(log_z)}
     else:
-        value = program.solve(weights, batch, sizes, semiring=arguments.semiring).z[0]
+        from fgg.runtime.weights import bind
+
+        # A prime field needs the numbers as they are written, and not their nearest floats.
+        exactly = arguments.semiring == "gf"
+        numbers = bind(program.grammar, given, seed=arguments.seed, exactly=exactly)
+        value = program.solve(
+            {name: numbers[name] for name in program.tree_plan.parameters},
+            batch,
+            sizes,
+            semiring=arguments.semiring,
+        ).z[0]
         report["value"] = number(value)
     levels = sum(stage.has_levels for stage in program.plan.stages)
     report["converged"] = True
