@@ -125,7 +125,7 @@ def _undominated(terms: Sequence[Ratio], *, greatest: bool) -> tuple[Ratio, ...]
 
 
 def least_length(extents: Iterable[Extent], lengths: Sequence[str]) -> int | None:
-    """The least length of all inputs for which every axis has `LEAST` points; None if there is none."""
+    """The least length of inputs for which every axis has `LEAST` points; None without one."""
     forms = [extent for extent in extents if extent.grows]
     for length in range(LEAST, MAX_LEAST):
         values = dict.fromkeys(lengths, length)
@@ -148,7 +148,9 @@ def plan_extents(plan: Plan) -> list[Extent]:
     return found
 
 
-def bound_terms(bound: Bound, evaluate: Callable[[Expr], torch.Tensor], *, low: bool) -> torch.Tensor:
+def bound_terms(
+    bound: Bound, evaluate: Callable[[Expr], torch.Tensor], *, low: bool
+) -> torch.Tensor:
     """A bound as a tensor: the greatest of its terms if it is a lower one, else the least."""
     total: torch.Tensor | None = None
     for expr, divisor in bound.terms:

@@ -89,9 +89,7 @@ class Frame:
         flat, inside = self.flat([self.value(i) for i in atom.indices], rooms)
         held = Named(torch.where(inside.tensor, flat.tensor, 0), flat.dims)
         found = taken(table.flatten(0, rank - 1) if rank else table.unsqueeze(0), held)
-        return self.join(
-            lambda known, value: torch.where(known, value, OUTSIDE), inside, found
-        )
+        return self.join(lambda known, value: torch.where(known, value, OUTSIDE), inside, found)
 
     def holds(self, expr: Expr) -> Named:
         """Where `expr >= 0`; never where a table has no entry."""

@@ -20,7 +20,7 @@ from fgg.runtime.export_frame import Frame, taken
 from fgg.runtime.export_signature import Signature
 from fgg.runtime.export_steps import SPARE, carry_out, written_by
 from fgg.runtime.export_tables import Tables
-from fgg.runtime.export_values import Named
+from fgg.runtime.export_values import Named, packed
 
 
 class PlanModule(torch.nn.Module):
@@ -45,14 +45,12 @@ class PlanModule(torch.nn.Module):
         high = self.signature.high(arguments)
         batch = self.batch(arguments)
         inputs = {**kinds.get("tokens", {}), **kinds.get("potentials", {})}
-        tables = Tables(
-            self.plan, kinds.get("weights", {}), inputs, own, self.signature.dtype
-        )
+        tables = Tables(self.plan, kinds.get("weights", {}), inputs, own, self.signature.dtype)
         tensors = {
             "unit": torch.ones((batch,), dtype=self.signature.dtype),
             **{f"own:{name}": value for name, value in own.items()},
             **{f"high:{n}": torch.full((), h, dtype=torch.int64) for n, h in high.items()},
-            **{f"look:{n}": t.movedim(0, -1) for n, t in kinds.get("table", {}).items()},
+            **{f"look:{n}": packed(t.movedim(0, -1)) for n, t in kinds.get("table", {}).items()},
         }
         tensors.update(self.leaves(tables))
         tensors.update(self.charts(tensors, batch, high))
@@ -156,12 +154,12 @@ class PlanModule(torch.nn.Module):
             return (level + 1, *(new[name] for name in carried))
 
         # The operator itself, not `torch.while_loop`: that would have the body, with all of the
-        # plan in it, traced by another compiler.
+        # plan in it, traced by another compiler. No two arguments may be the same tensor.
         found = while_loop_op(
             goes_on,
             body,
-            (first, *(tensors[name] for name in carried)),
-            (*(tensors[name] for name in others), last),
+            (first.clone(), *(tensors[name] for name in carried)),
+            (*(tensors[name] for name in others), last.clone()),
         )
         return dict(zip(carried, found[1:], strict=True))
 
@@ -179,6 +177,7 @@ class PlanModule(torch.nn.Module):
 
 def extended(table: Tensor, rank: int, zero: float) -> Tensor:
     """A table as a list of cells, with one more that is zero."""
+    table = packed(table)
     flat = table.flatten(0, rank - 1) if rank else table.unsqueeze(0)
     return torch.cat([flat, torch.full_like(flat[:1], zero)])
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fgg.domains import domain_size, size_values
 from fgg.index import Expr
-from fgg.plan import HIGH, Potential
+from fgg.plan import Potential
 from fgg.runtime.export_extents import Extent, any_lengths, least_length, plan_extents
 from fgg.runtime.program import Program
 
@@ -96,9 +96,7 @@ class Signature:
 
     def dynamic_shapes(self, max_length: int, max_batch: int) -> tuple[dict[int, Any], ...]:
         """The axes that may have any extent, for `torch.export`."""
-        dims: dict[str, Any] = {
-            BATCH_AXIS: torch.export.Dim("batch_size", min=1, max=max_batch)
-        }
+        dims: dict[str, Any] = {BATCH_AXIS: torch.export.Dim("batch_size", min=1, max=max_batch)}
         for number, name in enumerate(self.lengths):
             dims[name] = torch.export.Dim(f"length_{number}", min=self.least, max=max_length)
         found = []
@@ -133,7 +131,7 @@ class Signature:
                     "name": argument.name,
                     "kind": argument.kind,
                     "dtype": str(argument.dtype(self.dtype)).removeprefix("torch."),
-                    "shape": [e if isinstance(e, int) else str(e) for e in argument.shape],
+                    "shape": [extent_data(e) for e in argument.shape],
                     **({"size": argument.size} if argument.kind == "tokens" else {}),
                 }
                 for argument in self.arguments
@@ -174,6 +172,14 @@ def signature(program: Program, dtype: torch.dtype) -> Signature | None:
     return None if least is None else Signature(tuple(found), plan.lengths, least, dtype)
 
 
+def extent_data(extent: Expr | int) -> int | dict[str, Any]:
+    """An extent as data: a number, or what it is of the batch and the lengths, and more."""
+    if isinstance(extent, int):
+        return extent
+    of = {str(m[0]): c for m, c in extent.terms if m}
+    return {"of": of, "more": sum(c for m, c in extent.terms if not m), "text": str(extent)}
+
+
 def plain(expr: Expr) -> Expr | int:
     """A number where an expression is one."""
     return expr if expr.constant is None else expr.constant
@@ -193,6 +199,3 @@ def positions_of(program: Program, name: str) -> tuple[Expr | int, ...] | None:
             return tuple(found)
     # Nothing reads it: any extent will do.
     return (2,) * rank if rank else ()
-
-
-__all__ = ["HIGH", "Argument", "Signature", "signature"]

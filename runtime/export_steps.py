@@ -122,9 +122,7 @@ class StepRun:
             scales = f"s:{operand.name}" if table.scaled else None
         flat, inside = self.frame.cells(operand.name, operand.index, len(operand.index))
         zero = self.tensors[f"zero:{operand.name}"]
-        cells = self.frame.join(
-            lambda here, cell: torch.where(here, cell, zero), inside, flat
-        )
+        cells = self.frame.join(lambda here, cell: torch.where(here, cell, zero), inside, flat)
         value = scale = None
         if values is not None:
             found = taken(self.tensors[values], cells)
@@ -143,9 +141,7 @@ class StepRun:
         mask = reduce(lambda a, b: self.frame.join(torch.logical_and, a, b), masks)
         if found is None:
             found = Named(torch.zeros((), dtype=torch.float64), ())
-        return self.frame.join(
-            lambda here, value: torch.where(here, value, NEGATIVE), mask, found
-        )
+        return self.frame.join(lambda here, value: torch.where(here, value, NEGATIVE), mask, found)
 
     # what it computes
 

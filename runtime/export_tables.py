@@ -12,7 +12,7 @@ from fgg.index import Expr
 from fgg.observe import IMPOSSIBLE, MISSING
 from fgg.plan import Contract, Cut, Gather, OneHot, Plan, Potential
 from fgg.prelude import NEGATIVE, gather, one_hot, part_of, potentials, spread
-from fgg.runtime.export_values import BATCH, Named, aligned, once, product
+from fgg.runtime.export_values import BATCH, Named, aligned, once, packed, product
 from fgg.slices import Narrow, Unfold
 
 
@@ -41,7 +41,7 @@ class Tables:
             elif isinstance(step, Contract):
                 self.values[step.name] = self.contracted(step)
             elif isinstance(step, Cut):
-                self.values[step.name] = cut(self.values[step.source], step.steps, 0)
+                self.values[step.name] = packed(cut(self.values[step.source], step.steps, 0))
             elif isinstance(step, Gather):
                 self.values[step.name] = self.gathered(step)
             else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from fgg.runtime.chart import diagonal as _diagonal
@@ -90,9 +91,16 @@ def _matrices(
 
 def _grouped(tensor: Tensor, counts: tuple[int, int, int]) -> Tensor:
     """A tensor as a batch of matrices, or one matrix: so many axes go into each of three."""
+    if max(counts) > 1:
+        tensor = packed(tensor)
     place = 0
     for count in counts:
         if count:
             tensor = tensor.flatten(place, place + count - 1)
             place += 1
     return tensor
+
+
+def packed(tensor: Tensor) -> Tensor:
+    """A copy in the order of its axes: joining these asks nothing about strides."""
+    return tensor.clone(memory_format=torch.contiguous_format)
