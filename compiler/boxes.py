@@ -23,10 +23,8 @@ PRIME = "'"
 
 def expr_of(row: Row) -> Expr:
     """The affine form of a row."""
-    total = Expr.of(row.constant)
-    for name, coefficient in row.coefficients:
-        total = total + Expr.of(name) * coefficient
-    return total
+    terms = tuple(((name,), coefficient) for name, coefficient in sorted(row.coefficients))
+    return Expr((*terms, ((), row.constant)) if row.constant else terms)
 
 
 def row_of(expr: Expr) -> Row:
@@ -196,20 +194,23 @@ def shape_of(
     if level is not None:
         definitions.append(level - Expr.of(LEVEL))
     names = [name + PRIME for name in variables]
+    # What is looked up in a table has a value at run time only: nothing is solved for it.
+    known = {*names, *head, *lengths, LEVEL}
+    looked_up = {n for r in system for n, _ in r.coefficients if n not in known}
     equalities = definitions + implicit_equalities(system)
     values: dict[str, Expr] = {}
     # First the body's variables, then the head's from the last one on. A head's index that
     # follows from lengths differs from item to item: it stays a variable.
     for preferred, without in ((names, ()), (list(reversed(list(head))), lengths)):
         for _ in range(2):
-            found, rest = solve_equalities(equalities, preferred, without)
+            found, rest = solve_equalities(equalities, preferred, {*without, *looked_up})
             values = {n: e.substitute(found) for n, e in values.items()} | found
             system = [row_of(expr_of(r).substitute(found)) for r in system]
             for equality in rest:
                 system += [row_of(equality), row_of(-equality)]
             system = list(dict.fromkeys(system))
             equalities = implicit_equalities(system)
-    found, _ = solve_equalities(implicit_equalities(system), lengths)
+    found, _ = solve_equalities(implicit_equalities(system), lengths, looked_up)
     return Shape(
         positions=tuple(name for name in head if name not in values),
         splits=tuple(name for name in names if name not in values),

@@ -106,6 +106,12 @@ class Optimiser:
     def greedy(self) -> Tree:
         """The cheapest pair first, until one tree is left."""
         trees = [Tree(frozenset([i]), self.keep(frozenset([i]))) for i in range(len(self.parts))]
+        for clamp in [t for t in trees if self.parts[t.leaf].kind == "clamp"]:
+            # Tokens select entries of a parameter before anything else is done with it.
+            source = next(t for t in trees if t != clamp and self.gathers(clamp.parts, t.parts))
+            whole = clamp.parts | source.parts
+            trees = [t for t in trees if t not in (clamp, source)]
+            trees.append(Tree(whole, self.keep(whole), source, clamp))
         while len(trees) > 1:
             choices = [
                 (self.cost(a.parts, b.parts), i, j)
@@ -136,10 +142,10 @@ class Optimiser:
         """The multiplications of a product, and what it writes."""
         whole = left | right
         axes = {*self.keep(left), *self.keep(right)}
-        gathered = self.gathers(left, right) or self.gathers(right, left)
-        if gathered is None:
-            return FORBIDDEN
-        if gathered:
+        for one, other in ((left, right), (right, left)):
+            gathered = self.gathers(one, other)
+            if gathered is None:
+                return FORBIDDEN
             axes.discard(gathered)
         # Parameters are read once for many points; what differs from cell to cell is read at each.
         points = self.points(whole, self.kept_forms(left) + self.kept_forms(right))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 from fgg.compiler.boxes import (
     Box,
@@ -104,6 +105,8 @@ class _Lowering:
         rows += length_rows(self.grammar)
         rows = irredundant(rows)
         values, _ = solve_equalities(implicit_equalities(rows), list(reversed(family.indices)))
+        if name == self.grammar.start.label:
+            values = {}  # every index is stored: the result is read wherever lengths say
         # An index that follows from lengths alone is an axis: it differs from item to item.
         known = set(self.lengths)
         stored = tuple(
@@ -171,7 +174,7 @@ class _Lowering:
         rows = supported_rows(self.grammar, rule, self.support, self.support)
         if rows is None or not is_feasible(rows):
             return None
-        box, operands, path = self.best_box(rule, rows, stage)
+        box, operands, path, variables = self.best_box(rule, rows, stage)
         chart = self.charts[rule.lhs]
         family = self.grammar.nonterminal[rule.lhs]
         head_index = tuple(box.values[family.indices[i]] for i in chart.stored)
@@ -197,13 +200,15 @@ class _Lowering:
             mode=mode,
             group=group,
             linear=linear,
+            variables=variables,
+            free=self.free_values(rule),
         )
         self.boxes.setdefault(rule.lhs, []).append((step, box))
         return step
 
     def best_box(
         self, rule: Rule, rows: list[Row], stage: Stage
-    ) -> tuple[Box, list[Operand], tuple[Pair, ...]]:
+    ) -> tuple[Box, list[Operand], tuple[Pair, ...], dict[str, Expr]]:
         family = self.grammar.nonterminal[rule.lhs]
         head = {
             name: with_numbers(expr, self.sizes)
@@ -215,16 +220,21 @@ class _Lowering:
         region = [row(c, self.sizes) for c in self.support[rule.lhs].conditions]
         shape = shape_of(rows, region, head, level, variables, self.lengths)
         primed = {name: Expr.of(name + "'") for name in variables}
+        # References are to cells in which lengths have been put in, so what is zero there is too.
         zeros = [
-            row_of(expr_of(r).substitute(primed).substitute(shape.values))
+            row_of(expr_of(r).substitute(primed).substitute(shape.values).substitute(shape.lengths))
             for r in self.zero_rows(rule)
         ]
         parts = rule_parts(self.grammar, rule)
         tree = parts.tree(self.length, self.batch) if parts.parts else None
         looked_up = {str(x): x for x in rule_lookups(rule)}
-        best: tuple[tuple[int, ...], Box, list[Operand], tuple[Pair, ...]] | None = None
+        best: (
+            tuple[tuple[int, ...], Box, list[Operand], tuple[Pair, ...], dict[str, Expr]] | None
+        ) = None
         for change in shifts(shape):
             box = boxed(shape, change, self.lengths, zeros)
+            if not self.writes_in_place(rule.lhs, box):
+                continue
             values = {name: box.values[name + "'"] for name in variables}
             known = {n: e.substitute(box.values) for n, e in shape.lengths.items()}
 
@@ -251,11 +261,19 @@ class _Lowering:
                     )
                     for mask in box.masks
                 )
-                best = (score, replace(box, masks=masks), operands, path)
+                best = (score, replace(box, masks=masks), operands, path, values)
             if score[:3] == (0, 0, 0):
                 break
-        assert best is not None
+        if best is None:
+            raise Unbounded(f"`{rule.name}`")
         return best[1:]
+
+    def writes_in_place(self, name: str, box: Box) -> bool:
+        """Whether all points of a box, masked ones too, are cells of the head's chart."""
+        chart = self.charts[name]
+        indices = self.grammar.nonterminal[name].indices
+        head = tuple(box.values[indices[i]] for i in chart.stored)
+        return is_view(head, chart.axes, box.loops, box.system)
 
     def with_access(self, operand: Operand, box: Box) -> Operand:
         if operand.kind == "parameter":
@@ -275,10 +293,22 @@ class _Lowering:
         found = input_rows(self.grammar, rule)
         for edge in rule.rhs.edges:
             if edge.label in self.grammar.nonterminal:
-                found += self.support[edge.label].rows(edge.indices, self.sizes)
+                found += self.stored_rows(edge)
             elif edge.label in self.grammar.input_factor:
                 found += self.factor_rows(edge)
         return found
+
+    def stored_rows(self, edge: Edge) -> list[Row]:
+        """What holds of a reference to a cell that is stored and not zero.
+
+        An index that follows from others is not stored: a chart cannot tell when it is wrong.
+        """
+        values = dict(zip(self.grammar.nonterminal[edge.label].indices, edge.indices, strict=True))
+        followers = self.charts[edge.label].followers
+        return [
+            row(c.substitute(followers).substitute(values), self.sizes)
+            for c in self.support[edge.label].conditions
+        ]
 
     def factor_rows(self, edge: Edge) -> list[Row]:
         factor = self.grammar.input_factor[edge.label]
@@ -296,12 +326,22 @@ class _Lowering:
             and all(o.kind != "table" for o in operands)
             and not box.splits
             and all(mask.mixed for mask in box.masks)
+            and self.free_values(rule) == 1
             and charts[0].view
             and charts[0].index == tuple(head)
             and bool(self.charts[rule.lhs].states)
             and bool(self.charts[charts[0].name].states)
             and self.charts[rule.lhs].stored == self.charts[charts[0].name].stored
             and len(rule.indices) == len(self.grammar.nonterminal[charts[0].name].indices)
+        )
+
+    def free_values(self, rule: Rule) -> int:
+        """How many values the nodes that nothing touches have together."""
+        touched = {a.node for edge in rule.rhs.edges for a in edge.attachments}
+        touched |= {clamp.attachment.node for clamp in rule.rhs.clamps}
+        touched |= set(rule.rhs.externals)
+        return prod(
+            domain_size(self.grammar, n.domain) for n in rule.rhs.nodes if n.name not in touched
         )
 
     def meeting(self, name: str, head_index: tuple[Expr, ...], box: Box) -> tuple[int, str]:

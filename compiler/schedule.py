@@ -2,29 +2,33 @@
 
 For each recursive component of families we look for a *level*: an affine form of the indices that
 is smaller in the body of every recursive rule than in its head (`j - i` for spans, `-i` for
-chains). The forms come out of one linear program a component: by Farkas' lemma, an affine form is
-non-negative wherever a rule's inequalities hold exactly if it is a non-negative combination of
-them, and the multipliers are unknowns like the coefficients. What the program finds in floating
-point is rounded to integers and proved again, exactly.
+chains). Such simple forms, with coefficients 1 and -1 and the same for all families, are tried
+first. Where none holds, the forms come out of one linear program a component: by Farkas' lemma, an
+affine form is non-negative wherever a rule's inequalities hold exactly if it is a non-negative
+combination of them, and the multipliers are unknowns like the coefficients. What the program finds
+in floating point is rounded to integers. Whatever a form comes from, it is proved exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from itertools import pairwise
+from itertools import pairwise, product
 from math import lcm
 from typing import Any
 
+from fgg.components import components
 from fgg.conjoining import lengths
 from fgg.domains import size_values
 from fgg.grammar import Edge, Grammar, Rule
 from fgg.index import Expr
 from fgg.linear import Row, TooManyRows, implies, is_feasible, project
-from fgg.ranges import Region, affine, regions, row, rule_rows
+from fgg.ranges import Region, affine, least_value, regions, row, rule_rows
 
 _LEVEL = "\0level"
+_MOST_SIMPLE = 4
+"""Up to this many indices the simple forms are tried, 3 to this power of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,19 +102,12 @@ def schedule(grammar: Grammar) -> Schedule:
 
 def _components(grammar: Grammar) -> list[tuple[str, ...]]:
     """The strongly connected components of families, each after those it needs."""
-    import networkx as nx
-
-    graph = nx.DiGraph()
-    graph.add_nodes_from(x.name for x in grammar.nonterminals)
+    graph: dict[str, dict[str, None]] = {x.name: {} for x in grammar.nonterminals}
     for rule in grammar.rules:
-        graph.add_edges_from(
-            (rule.lhs, edge.label) for edge in rule.rhs.edges if edge.label in grammar.nonterminal
-        )
-    position = {x.name: i for i, x in enumerate(grammar.nonterminals)}
-    return [
-        tuple(sorted(names, key=position.__getitem__))
-        for names in nx.strongly_connected_components(graph)
-    ]
+        for edge in rule.rhs.edges:
+            if edge.label in grammar.nonterminal:
+                graph[rule.lhs][edge.label] = None
+    return components(graph)
 
 
 def _calls(grammar: Grammar, families: Sequence[str]) -> list[_Call]:
@@ -140,13 +137,12 @@ class _Levels:
 
     def find(self) -> Stage | Conflict:
         """The stage, or why there is none."""
-        looked_up = [
-            call.rule.name
-            for call in self.calls
-            if any(True for index in call.edge.indices for _ in index.lookups())
-        ]
-        if looked_up:
-            return self.conflict(looked_up, "an index is looked up in a table")
+        simple = self.simple()
+        if simple is not None:
+            return simple
+        if not any(self.grammar.nonterminal[name].indices for name in self.families):
+            # Levels are constants, and nothing can go down on the way round a cycle.
+            return self.prove(dict.fromkeys(self.families, Expr()))
         # The simplest forms first: they make the most even levels.
         for largest, constants in ((1, False), (1, True), (8, True)):
             forms = self.solve(largest, constants)
@@ -158,17 +154,62 @@ class _Levels:
             return self.conflict(names, "no affine form of the indices goes down in these rules")
         return found
 
-    def prove(self, forms: Mapping[str, Expr]) -> Stage | Conflict:
+    def simple(self) -> Stage | None:
+        """The stage with the simple form that goes down in the most calls, if any holds.
+
+        It is found without loading the solver of linear programs, which takes longer than all
+        the rest of compiling.
+        """
+        best: tuple[tuple[float, ...], Mapping[str, Expr]] | None = None
+        for forms in self.simple_forms():
+            if not isinstance(self.prove(forms, bounds=False), Stage):
+                continue
+            score = self.score(forms)
+            if best is None or score < best[0]:
+                best = (score, forms)
+        if best is None:
+            return None
+        found = self.prove(best[1])
+        assert isinstance(found, Stage)
+        return found
+
+    def score(self, forms: Mapping[str, Expr]) -> tuple[float, ...]:
+        """How good forms are that hold, the least first: what the linear program minimises.
+
+        Many calls that go down; then small coefficients, for the size of the steps that they go
+        down in; and then many indices: levels by `j - i` have more even boxes than those by `i`.
+        """
+        least = [
+            least_value(self.drop(call, forms), call.rows, self.sizes) or 0 for call in self.calls
+        ]
+        down = [step for step in least if step > 0]
+        used = len(next(iter(forms.values())).terms)
+        return (-len(down), used / min(down, default=1), -used)
+
+    def simple_forms(self) -> Iterator[dict[str, Expr]]:
+        """Sums and differences of the indices that all families have, those of fewest first."""
+        indices = {name: self.grammar.nonterminal[name].indices for name in self.families}
+        rank = min(map(len, indices.values()))
+        if not 1 <= rank <= _MOST_SIMPLE:
+            return
+        signs = sorted(product((-1, 1, 0), repeat=rank), key=lambda s: sum(map(abs, s)))
+        for coefficients in signs[1:]:
+            yield {
+                name: sum((Expr.of(i) * c for i, c in zip(own, coefficients, strict=False)), Expr())
+                for name, own in indices.items()
+            }
+
+    def prove(self, forms: Mapping[str, Expr], *, bounds: bool = True) -> Stage | Conflict:
         """The stage with these levels, every drop proved exactly, or why it is none."""
-        flat: dict[str, set[str]] = {name: set() for name in self.families}
+        # Not sets: the order of families on a level must be the same on every run.
+        flat: dict[str, dict[str, None]] = {name: {} for name in self.families}
         stuck: dict[tuple[str, str], str] = {}
         for call in self.calls:
-            drop = self.drop(call, forms)
-            if implies(call.rows, row(drop - 1, self.sizes)):
+            if self.goes_down(call, forms):
                 continue
-            if not implies(call.rows, row(drop, self.sizes)):
+            if not implies(call.rows, row(self.drop(call, forms), self.sizes)):
                 return self.conflict([call.rule.name], "its level does not go down")
-            flat[call.rule.lhs].add(call.edge.label)
+            flat[call.rule.lhs][call.edge.label] = None
             stuck[call.rule.lhs, call.edge.label] = call.rule.name
         try:
             order = tuple(TopologicalSorter(flat).static_order())
@@ -176,11 +217,15 @@ class _Levels:
             cycle = list(error.args[1])
             rules = [stuck[head, tail] for tail, head in pairwise(cycle) if (head, tail) in stuck]
             return self.conflict(rules, "these rules go round without leaving their level")
-        first, last = self.bounds(forms)
+        first, last = self.bounds(forms) if bounds else (None, None)
         return Stage(families=order, recursive=True, level=forms, first=first, last=last)
 
     def conflict(self, rules: Sequence[str], reason: str) -> Conflict:
         return Conflict(families=self.families, rules=tuple(dict.fromkeys(rules)), reason=reason)
+
+    def goes_down(self, call: _Call, forms: Mapping[str, Expr]) -> bool:
+        """Whether a call provably goes down a level."""
+        return implies(call.rows, row(self.drop(call, forms) - 1, self.sizes))
 
     def drop(self, call: _Call, forms: Mapping[str, Expr]) -> Expr:
         """How far a call goes down: the head's level minus the body's."""

@@ -141,5 +141,6 @@ CODES: dict[str, Code] = {
         F431="a critical recursion",
         F432="a value that is infinite",
         F433="numbers too small for this semiring",
+        F434="a grammar that runs on the reference engine",
     ),
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from fgg.conjoining import conjoin
@@ -28,32 +29,44 @@ def compile(
     the program. Raises GrammarError (F425) for a grammar that has no schedule: the reference
     engine, `fgg.solve`, can still solve it.
     """
+    from fgg.compiler.driver import PASSES, Expected, after
     from fgg.compiler.emit import emit
-    from fgg.compiler.lower import CannotCompile, plan
-    from fgg.compiler.passes.fold import fold
-    from fgg.compiler.passes.narrow import narrow
-    from fgg.compiler.passes.split import SplitImpossible, split_with_origin
+    from fgg.compiler.lower import plan
+    from fgg.compiler.passes.close import close
+    from fgg.compiler.passes.split import split_with_origin
     from fgg.runtime.program import Program
 
     source = selected(with_sizes(grammar, sizes or {}), query)
-    try:
-        atomic, origins = split_with_origin(source)
+    with compilable(grammar.name):
+        closed, summing = close(source)
+        atomic, origins = split_with_origin(closed)
+        origins = {name: rule for name, rule in origins.items() if rule.source != summing}
         tree_plan = plan(atomic, length=length, batch=batch)
-        folded = fold(narrow(atomic), length=length, batch=batch)
+        folded = after(atomic, PASSES[-1].name, Expected(length, batch))
         main = tree_plan if folded is atomic else plan(folded, length=length, batch=batch)
+    return Program(
+        grammar=source, plan=main, tree_plan=tree_plan, origins=origins, source=emit(main)
+    )
+
+
+@contextmanager
+def compilable(name: str) -> Iterator[None]:
+    """What the compiler refuses in this context is an error of the grammar (F425)."""
+    from fgg.compiler.lower import CannotCompile
+    from fgg.compiler.passes.split import SplitImpossible
+
+    try:
+        yield
     except (CannotCompile, SplitImpossible) as error:
         raise GrammarError(
             [
                 Diagnostic(
                     code="F425",
-                    message=f"`{grammar.name}` cannot be compiled: {error}",
+                    message=f"`{name}` cannot be compiled: {error}",
                     help="`fgg.solve(fgg.ground(…))` and `fggc run` use the reference engine",
                 )
             ]
         ) from None
-    return Program(
-        grammar=source, plan=main, tree_plan=tree_plan, origins=origins, source=emit(main)
-    )
 
 
 def selected(grammar: Grammar, query: str | None) -> Grammar:

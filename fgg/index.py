@@ -68,16 +68,21 @@ class Expr:
         kept = [(m, c) for m, c in total.items() if c]
         if len(kept) > MAX_TERMS or any(len(m) > MAX_DEGREE for m, _ in kept):
             raise ExpressionTooLarge
-        return Expr(tuple(sorted(kept, key=lambda term: _monomial_key(term[0]))))
+        if len(kept) > 1:
+            kept.sort(key=lambda term: _monomial_key(term[0]))
+        return Expr(tuple(kept))
 
     def __add__(self, other: Expr | int) -> Expr:
+        if isinstance(other, int) and len(self.terms) < MAX_TERMS:
+            if all(monomial for monomial, _ in self.terms):
+                return Expr((*self.terms, ((), other)) if other else self.terms)
         return Expr._normal(self.terms + Expr.of(other).terms)
 
     def __neg__(self) -> Expr:
         return Expr(tuple((m, -c) for m, c in self.terms))
 
     def __sub__(self, other: Expr | int) -> Expr:
-        return self + -Expr.of(other)
+        return self + -other
 
     def __mul__(self, other: Expr | int) -> Expr:
         right = Expr.of(other)
@@ -166,7 +171,19 @@ class Expr:
                 return Expr.of(values.get(atom, atom))
             return Expr.of(Lookup(atom.table, tuple(i.substitute(values) for i in atom.indices)))
 
-        return self.map_atoms(change)
+        if not all(len(m) < 2 and all(isinstance(a, str) for a in m) for m, _ in self.terms):
+            return self.map_atoms(change)
+        # Nearly all expressions are affine in names: one sum, and nothing to multiply out.
+        if not any(m and m[0] in values for m, _ in self.terms):
+            return self
+        total: list[tuple[Monomial, int]] = []
+        for monomial, coefficient in self.terms:
+            if monomial and monomial[0] in values:
+                terms = Expr.of(values[str(monomial[0])]).terms
+                total += [(inner, c * coefficient) for inner, c in terms]
+            else:
+                total.append((monomial, coefficient))
+        return Expr._normal(total).at(self.span)
 
     def evaluate(
         self,

@@ -35,7 +35,10 @@ class Row:
 
     def coefficient(self, name: str) -> int:
         """The coefficient of a variable."""
-        return next((c for other, c in self.coefficients if other == name), 0)
+        for other, coefficient in self.coefficients:
+            if other == name:
+                return coefficient
+        return 0
 
 
 class TooManyRows(Exception):
@@ -90,16 +93,15 @@ def project(rows: Iterable[Row], keep: Iterable[str]) -> list[Row]:
 def _project(rows: tuple[Row, ...], kept: frozenset[str]) -> tuple[Row, ...]:
     system = _reduce(rows)
     while True:
-        others = [name for name in variables(system) if name not in kept]
-        if not others:
+        signs: dict[str, list[int]] = {}
+        for row in system:
+            for name, coefficient in row.coefficients:
+                if name not in kept:
+                    signs.setdefault(name, [0, 0])[coefficient > 0] += 1
+        if not signs:
             return tuple(system)
-
         # Eliminate the variable that makes the fewest new rows.
-        def growth(name: str, system: list[Row] = system) -> int:
-            signs = [row.coefficient(name) for row in system]
-            return sum(c > 0 for c in signs) * sum(c < 0 for c in signs)
-
-        system = eliminate(system, min(others, key=growth))
+        system = eliminate(system, min(signs, key=lambda name: signs[name][0] * signs[name][1]))
 
 
 def is_feasible(rows: Iterable[Row]) -> bool:

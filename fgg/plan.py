@@ -44,7 +44,8 @@ class Chart:
     """The tensor of a family: `[*axes, batch, *states]`, and a scale for each cell.
 
     `stored` are the positions of those family indices that are axes; the others follow from them
-    (`followers`). A chart may use another chart's scales (`scale_of`). A chart without states is its scale.
+    (`followers`). A chart may use another chart's scales (`scale_of`). A chart without states is
+    its scale.
     """
 
     family: str
@@ -101,7 +102,9 @@ class Step:
     Steps of the same `group` fill the same cells: their results are added, then put. `mode` says
     how that meets what the chart has: "write" (no other group fills these cells), "mixed" (others
     do if lengths differ) or "add". A `linear` step maps each cell of one chart by parameters and
-    keeps its scale.
+    keeps its scale. `variables` are the rule's own index variables in terms of the loops, the
+    level and an item's lengths. `free` is the number of values that nodes have which nothing
+    touches: each term counts that often.
     """
 
     rule: Rule
@@ -117,6 +120,8 @@ class Step:
     mode: str
     group: int
     linear: bool = False
+    variables: Mapping[str, Expr] = field(default_factory=dict)
+    free: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,7 +48,7 @@ def take(chart: Tensor, index: tuple[Tensor, ...], zero: float = 0.0) -> Tensor:
 def give(chart: Tensor, index: tuple[Tensor, ...], gradient: Tensor) -> None:
     """Add to the cells at index tensors; what falls outside the chart is dropped."""
     held, inside = cells(chart, index, len(index))
-    shape = torch.broadcast_shapes(*(x.shape for x in held))
+    shape = torch.broadcast_shapes(*(x.shape for x in held))  # type: ignore[no-untyped-call]
     states = chart.shape[len(held) :]
     gradient = gradient.expand(shape + states)
     gradient = gradient.masked_fill(~spread(inside.expand(shape), gradient), 0.0)
@@ -108,7 +108,9 @@ def total(terms: list[Term], rank: int) -> Term:
     top = scales[0]
     for e in scales[1:]:
         top = torch.maximum(top, e)
-    parts = [v * spread(weights(e, top, v.dtype), v) for (v, _), e in zip(terms, scales)]
+    parts = [
+        v * spread(weights(e, top, v.dtype), v) for (v, _), e in zip(terms, scales, strict=True)
+    ]
     new = parts[0]
     for part in parts[1:]:
         new = new + part
@@ -258,7 +260,8 @@ class Inside(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, program, names, scales, batch, *leaves):  # type: ignore[no-untyped-def]
-        found = dict(zip(names, leaves))
+        """Run the inside program; its charts are kept for the outside."""
+        found = dict(zip(names, leaves, strict=True))
         values, charts = program.inside(found, scales, batch)
         result = program.result(charts, batch)
         ctx.program, ctx.names, ctx.scales, ctx.batch = program, names, scales, batch
@@ -270,7 +273,8 @@ class Inside(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, gradient):  # type: ignore[no-untyped-def]
-        leaves = dict(zip(ctx.names, ctx.saved_tensors))
+        """Run the outside program."""
+        leaves = dict(zip(ctx.names, ctx.saved_tensors, strict=True))
         found, _ = ctx.program.outside(
             leaves, ctx.scales, ctx.values, ctx.charts, ctx.batch, gradient
         )

@@ -200,6 +200,7 @@ class _Inference:
         return changed
 
 
+@per_grammar
 def templates(grammar: Grammar, name: str) -> list[Expr]:
     """The differences that ranges bound: index - index, index - length, index, negated."""
     indices = [Expr.of(i) for i in grammar.nonterminal[name].indices]

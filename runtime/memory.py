@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.units import in_units
 
 
 def available_bytes(device: torch.device) -> int | None:
@@ -37,12 +38,3 @@ def require(needed: int, device: torch.device, what: str) -> None:
                 )
             ]
         )
-
-
-def in_units(count: float) -> str:
-    """A number of bytes for people."""
-    for unit in ("bytes", "KB", "MB", "GB", "TB", "PB"):
-        if count < 1000 or unit == "PB":
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.3g} {unit}"
-        count /= 1000
-    raise AssertionError

@@ -143,7 +143,8 @@ def stationary(transition: Tensor) -> Tensor:
     eye = torch.eye(size, dtype=wide.dtype, device=wide.device)
     # The last equation is replaced by: the entries sum to one.
     system = torch.cat([(wide.T - eye)[:-1], torch.ones_like(wide[:1])])
-    return torch.linalg.solve(system, eye[-1]).to(transition.dtype)
+    found: Tensor = torch.linalg.solve(system, eye[-1])
+    return found.to(transition.dtype)
 
 
 def _tied(factor: Factor) -> str | None:

@@ -119,6 +119,7 @@ class Program:
         return batch
 
     def check_extents(self, table: str, wanted: tuple[int, ...], batch: Collated) -> None:
+        """Check that log-potentials are given for every index that the lengths need."""
         from fgg.plan import Potential
 
         step = next(p for p in self.plan.preparations if p.name == table)
@@ -213,7 +214,7 @@ class Program:
             for name, value in (inputs or {}).items()
         }
         log_z = self.log_z(leaves, potentials, lengths)
-        log_z[torch.isfinite(log_z)].sum().backward()
+        torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
         found = {
             name: torch.zeros_like(w) if w.grad is None else w.grad * w.detach()
             for name, w in leaves.items()

@@ -41,7 +41,10 @@ def narrowed(grammar: Grammar, rule: Rule) -> Rule:
         equalities = implicit_equalities(irredundant(rows)) + implied(rows, free)
     except TooManyRows:
         return rule
-    values, _ = solve_equalities(equalities, free)
+    # A row speaks of a look-up as of a variable; nothing is solved for one.
+    known = {*own, *free, *lengths(grammar)}
+    looked_up = {n for e in equalities for n in e.names() if n not in known}
+    values, _ = solve_equalities(equalities, free, looked_up)
     values = {n: e for n, e in values.items() if not set(e.names()) & set(free)}
     return with_values(rule, values) if values else rule
 

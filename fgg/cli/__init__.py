@@ -17,6 +17,7 @@ COMMANDS = {
     "check": "report what is wrong with a grammar",
     "show": "print a grammar, its parts, or another form of it",
     "draw": "draw the rules of a grammar",
+    "compile": "make a Python module of a grammar, or show its plan and its cost",
     "run": "compute a grammar's value, marginals, best derivations, samples",
     "explain": "explain an error code, or a grammar in equations",
 }
@@ -102,7 +103,7 @@ def _overview() -> str:
     commands = "\n".join(f"  {name:{width}}  {text}" for name, text in COMMANDS.items())
     return (
         "usage: fggc COMMAND FILE [options]\n\n"
-        "Check, show, draw and run factor graph grammars.\n\n"
+        "Check, show, draw, compile and run factor graph grammars.\n\n"
         f"{commands}\n\n"
         "FILE is a grammar (.fgg), FGG JSON, `-` for standard input, or the bare name of a\n"
         "library grammar (`fggc show` lists them). `fggc COMMAND --help` says more.\n"

@@ -9,7 +9,15 @@ from typing import cast
 
 from fgg.cli import Usage
 from fgg.cli.output import print_json, write_whole
-from fgg.cli.target import add_file, add_selection, load_target, need_grammar, select
+from fgg.cli.passes import add_after, check_pass, rewritten
+from fgg.cli.target import (
+    add_file,
+    add_selection,
+    load_target,
+    need_grammar,
+    only_query,
+    select,
+)
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.draw import Format, MissingExtra, TooLarge, draw_grammar, draw_rule, render
 from fgg.grammar import Grammar
@@ -30,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rule", metavar="NAME", action="append", default=[], help="only this rule"
     )
+    add_after(parser, "draw the rules joined with a query, after a pass of the compiler")
     parser.add_argument("--each", action="store_true", help="one picture a rule; PATH is a folder")
     parser.add_argument(
         "--layout",
@@ -42,7 +51,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the pictures."""
     form = _format(arguments)
-    grammar = select(need_grammar(load_target(arguments)), arguments)
+    if arguments.after is not None:
+        check_pass(arguments.after)
+        if arguments.ground or arguments.length or arguments.input:
+            raise Usage("`--after` draws families as they are: give no lengths and no inputs")
+    grammar = need_grammar(load_target(arguments))
+    if arguments.after is None:
+        grammar = select(grammar, arguments)
+    else:
+        query = arguments.query or (only_query(grammar) if grammar.queries else None)
+        grammar = rewritten(grammar, query, arguments.after)
     if arguments.rule:
         grammar = _only(grammar, arguments.rule)
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fgg.cli import Usage
 from fgg.cli.output import print_diagnostics, print_json
 from fgg.cli.target import add_file, add_selection, load_target, need_grammar, select
-from fgg.diagnostics import as_json
+from fgg.diagnostics import Diagnostic, as_json
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
@@ -58,13 +58,14 @@ def run(arguments: argparse.Namespace) -> int:
     loaded = load_target(arguments)
     grammar = need_grammar(loaded, quiet=arguments.json)
     finite = select(grammar, arguments, whole=True)
+    notes = [*loaded.diagnostics, *_engine_notes(grammar, arguments)]
     weights = _params(arguments.params) if arguments.params else {}
     from fgg.runtime.solve import solve
 
     seed = arguments.seed
     solution = solve(finite, arguments.semiring, weights=weights, seed=seed)
     report = _report(solution)
-    report["diagnostics"] = [as_json(d, loaded.source) for d in loaded.diagnostics]
+    report["diagnostics"] = [as_json(d, loaded.source) for d in notes]
     if arguments.grad:
         from fgg.runtime.posterior import gradients
 
@@ -88,16 +89,36 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(report)
         return 0
-    print_diagnostics(solution.warnings, None)
+    print_diagnostics([*notes[len(loaded.diagnostics) :], *solution.warnings], None)
     _print(report, derivations)
     return 0
+
+
+def _engine_notes(grammar: Grammar, arguments: argparse.Namespace) -> list[Diagnostic]:
+    """Why an indexed grammar has to be written out in full, if it has to."""
+    from fgg.compiler.schedule import schedule
+    from fgg.compiling import selected
+
+    if grammar.queries and not (arguments.query or arguments.length or arguments.input):
+        return []  # the model alone, which has no indices
+    joined = selected(grammar, arguments.query)
+    if not joined.is_indexed:
+        return []
+    found = schedule(joined)
+    if found.holds:
+        return []
+    conflict = found.conflicts[0]
+    rules = ", ".join(f"`{name}`" for name in conflict.rules)
+    message = f"`{joined.name}` runs on the reference engine: {conflict.reason} ({rules})"
+    help = "it takes longer than a compiled program would; `fggc explain F425` says what compiles"
+    return [Diagnostic(code="F434", message=message, help=help)]
 
 
 def _draw(derivations: Mapping[str, list[Derivation]], path: str) -> None:
     from pathlib import Path
 
     from fgg.cli.output import write_whole
-    from fgg.diagnostics import Diagnostic, GrammarError
+    from fgg.diagnostics import GrammarError
     from fgg.draw import TooLarge
 
     if Path(path).suffix != ".svg":
@@ -112,7 +133,7 @@ def _draw(derivations: Mapping[str, list[Derivation]], path: str) -> None:
 def _params(path: str) -> dict[str, Any]:
     from pathlib import Path
 
-    from fgg.diagnostics import Diagnostic, GrammarError
+    from fgg.diagnostics import GrammarError
 
     file = Path(path)
     try:

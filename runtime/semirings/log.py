@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fgg.runtime.semirings.base import MAX_PRODUCT, Letters
+from fgg.runtime.semirings.base import Letters
 from fgg.runtime.semirings.real import Real
 from fgg.runtime.semirings.torch_base import TensorSemiring, einsum
 
 INFINITY = float("inf")
 BATCH = -1
+MAX_PRODUCT = 2**24
+"""The largest product of arrays, in entries, that is made at a time."""
 SAFE_RANGE = 600.0
 """How far, in nats, products may lie below the greatest one before real numbers lose them."""
 
@@ -43,7 +46,10 @@ class Log(TensorSemiring):
         lost = real < 1e-200
         scale = _align(x_scale, xs, out) + _align(y_scale, ys, out)
         if gone and bool((lost & torch.isfinite(scale)).any()):
-            return self._slow(x, xs, y, ys, out)
+            # What is really zero is not lost.
+            live = [(a.detach() != self.zero).to(real.dtype) for a in (x, y)]
+            if bool((lost & (einsum(live[0], xs, live[1], ys, out) > 0)).any()):
+                return self._slow(x, xs, y, ys, out)
         return torch.where(lost, self.zero, torch.where(lost, 1.0, real).log() + scale)
 
     def contract_all(
@@ -115,7 +121,7 @@ class Log(TensorSemiring):
     ) -> Tensor:
         """An array of the given shape whose row r is the log-sum-exp of all entries for row r."""
         scale = self.full(shape, one=False)
-        indices = [torch.as_tensor(list(rows), device=self.device) for rows, _ in parts]
+        indices = [torch.as_tensor(np.asarray(rows), device=self.device) for rows, _ in parts]
         for rows, (_, values) in zip(indices, parts, strict=True):
             places = rows.reshape(-1, *(1,) * (values.ndim - 1)).expand(values.shape)
             scale = scale.scatter_reduce(0, places, values.detach(), "amax")

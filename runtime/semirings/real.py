@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,5 +36,6 @@ class Real(TensorSemiring):
         """An array of the given shape whose row r is the sum of all entries for row r."""
         total = self.full(shape, one=False)
         for rows, values in parts:
-            total = total.index_add(0, torch.as_tensor(list(rows), device=values.device), values)
+            places = torch.as_tensor(np.asarray(rows), device=values.device)
+            total = total.index_add(0, places, values)
         return total

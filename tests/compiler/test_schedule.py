@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from fgg.compiler import load, loads
 from fgg.compiler.schedule import Schedule, schedule, schedule_lines
-from fgg.conjoining import conjoin
-from fgg.diagnostics import GrammarError
+from fgg.conjoining import conjoin, lengths
 from fgg.grammar import Grammar
 from fgg.grounding import ground
 from fgg.library import library_names
@@ -78,9 +80,43 @@ def test_a_unary_cycle_on_one_level_is_a_conflict() -> None:
     assert set(found.conflicts[0].rules) == {"ab", "ba"}
 
 
-def test_tables_are_scheduled_at_run_time() -> None:
-    found = schedule(question("pcfg_la", "tree"))
-    assert "table" in found.conflicts[0].reason
+def test_conditions_on_tables_make_levels() -> None:
+    assert "X[i] at level -i" in text(question("pcfg_la", "tree"))
+
+
+def test_levels_may_need_larger_coefficients() -> None:
+    grammar = loads(
+        "domain T = 2 input w: T[n] nonterminal X[i, j]() for 0 <= i, 0 <= j, i + j <= n"
+        " start X[n, 0] rule turn: X[i, j] -> X[i-1, j+1] for i > 0"
+        " rule down: X[i, j] -> X[i, j-1] for j > 0 rule end: X[0, 0] ->"
+    )
+    assert text(grammar).startswith("X[i, j] at level 2*i + j")
+
+
+def test_families_may_need_different_levels() -> None:
+    grammar = loads(
+        "domain T = 2 input w: T[n] nonterminal A[i]() for 0 <= i <= n"
+        " nonterminal B[i]() for -n <= i <= 0 start A[n]"
+        " rule a: A[i] -> B[-i] rule b: B[i] -> A[-i-1] for i < 0 rule end: B[0] ->"
+    )
+    assert "A[i] at level i" in text(grammar) and "B[i] at level -i" in text(grammar)
+
+
+def test_spans_go_by_width_where_a_single_index_would_do_too() -> None:
+    assert "S[i, j] at level j - i" in text(question("dyck", "string"))
+
+
+def test_simple_levels_need_no_linear_program() -> None:
+    code = (
+        "import sys\nfrom fgg.compiler import load\nfrom fgg.compiler.schedule import schedule\n"
+        "from fgg.conjoining import conjoin\nfrom fgg.library import library_names\n"
+        "for name in library_names():\n"
+        "    model = load(name)\n"
+        "    for query in model.queries or [None]:\n"
+        "        schedule(model if query is None else conjoin(model, query))\n"
+        "assert not {'scipy', 'networkx', 'torch'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def levels(
@@ -107,12 +143,8 @@ def test_every_ground_rule_goes_down(name: str) -> None:
         if not found.holds:
             continue
         inputs = {table.name: [1, 2, 2] for table in grammar.tables}
-        lengths = {n: 4 for n in ("n", "m")}
-        try:
-            finite = ground(grammar, lengths=lengths, inputs=inputs)
-        except GrammarError:
-            lengths = {"n": 4}
-            finite = ground(grammar, lengths=lengths, inputs=inputs)
+        known = {} if inputs else dict.fromkeys(lengths(grammar), 4)
+        finite = ground(grammar, lengths=known, inputs=inputs)
         for rule in finite.rules:
             head = finite.nonterminal[rule.lhs].origin
             assert head is not None

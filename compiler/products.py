@@ -1,0 +1,140 @@
+"""The products that a step carries out: over which loop variables, over which axes.
+
+They are what the emitted program multiplies. Scales, one number a cell, are not counted, except
+that a step with nothing but scales counts one for each point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fgg.plan import Operand, Plan, Step
+
+
+@dataclass(frozen=True)
+class Work:
+    """Two values multiplied at each point of some loops and axes, and what is kept of it."""
+
+    loops: tuple[str, ...]
+    axes: tuple[str, ...]
+    kept_loops: tuple[str, ...]
+    kept_axes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Value:
+    loops: frozenset[str]
+    axes: frozenset[str]
+
+    def __or__(self, other: _Value) -> _Value:
+        return _Value(self.loops | other.loops, self.axes | other.axes)
+
+
+def step_work(plan: Plan, step: Step) -> tuple[Work, ...]:
+    """The products of a step, in order."""
+    return _Contraction(plan, step).run()
+
+
+def loop_names(step: Step, operand: Operand) -> frozenset[str]:
+    """The loop variables that an operand's cell depends on."""
+    used = {name for expr in operand.index for name in expr.names()}
+    return frozenset(loop.name for loop in step.positions + step.splits if loop.name in used)
+
+
+class _Contraction:
+    def __init__(self, plan: Plan, step: Step) -> None:
+        self.plan = plan
+        self.step = step
+        self.order = tuple(loop.name for loop in step.positions + step.splits)
+        self.splits = {loop.name for loop in step.splits}
+        self.done: list[Work] = []
+
+    def run(self) -> tuple[Work, ...]:
+        step = self.step
+        values: list[_Value | None] = [
+            None if self.is_scale(o) else _Value(loop_names(step, o), frozenset(o.axes))
+            for o in step.operands
+        ]
+        live = self.follow(values, self.weigh(values))
+        while len(live) > 1:
+            one, two = live.pop(0), live.pop(0)
+            rest = frozenset().union(*(v.loops for v in live))
+            axes = frozenset(step.head_axes).union(*(v.axes for v in live))
+            live.insert(0, self.multiply(one, two, (one | two).axes & axes, rest))
+        if not self.done:
+            last = live[0] if live else _Value(frozenset(self.order), frozenset())
+            self.add(last, _Value(last.loops - self.splits, last.axes & set(step.head_axes)))
+        return tuple(self.done)
+
+    def follow(self, values: Sequence[_Value | None], weight: _Value | None) -> list[_Value]:
+        """Carry out the path; the values that it leaves."""
+        found = {**dict(enumerate(values)), -1: weight}
+        alias: dict[int, int] = {}
+        width = len(self.step.operands)
+        for number, pair in enumerate(self.step.path, width):
+            left, right = alias.get(pair.left, pair.left), alias.get(pair.right, pair.right)
+            one, two = found[left], found[right]
+            if one is None or two is None:
+                alias[number] = right if one is None else left
+                continue
+            del found[left], found[right]
+            rest = frozenset().union(*(v.loops for v in found.values() if v is not None))
+            found[number] = self.multiply(one, two, (one | two).axes & set(pair.keep), rest)
+        return [v for v in found.values() if v is not None]
+
+    def multiply(
+        self, one: _Value, two: _Value, axes: frozenset[str], rest: frozenset[str]
+    ) -> _Value:
+        both = one | two
+        kept = _Value(frozenset(x for x in both.loops if x not in self.splits or x in rest), axes)
+        self.add(both, kept)
+        return kept
+
+    def add(self, read: _Value, kept: _Value) -> None:
+        self.done.append(
+            Work(
+                tuple(x for x in self.order if x in read.loops),
+                tuple(sorted(read.axes)),
+                tuple(x for x in self.order if x in kept.loops),
+                tuple(sorted(kept.axes)),
+            )
+        )
+
+    def weigh(self, values: list[_Value | None]) -> _Value | None:
+        """Scales that differ along a sum become weights of the smallest value.
+
+        Where no value depends on the input, the weights are a value of their own.
+        """
+        scaled = [o for o in self.step.operands if self.has_scale(o)]
+        loops = frozenset().union(*(loop_names(self.step, o) for o in scaled))
+        if self.step.masks:
+            loops = frozenset(self.order)
+        if not loops & self.splits or all(v is None for v in values):
+            return None
+        carriers = [
+            (len(value.axes), number)
+            for number, value in enumerate(values)
+            if value is not None and self.step.operands[number].kind != "parameter"
+        ]
+        weight = _Value(loops, frozenset())
+        if not carriers:
+            return weight
+        number = min(carriers)[1]
+        values[number] = (values[number] or weight) | weight
+        return None
+
+    def is_scale(self, operand: Operand) -> bool:
+        """Whether an operand is its scale alone."""
+        if operand.kind == "chart":
+            return self.plan.chart[operand.name].is_scalar
+        if operand.kind == "table":
+            table = self.plan.table[operand.name]
+            return table.scaled and not table.states
+        return False
+
+    def has_scale(self, operand: Operand) -> bool:
+        """Whether an operand's cells have scales."""
+        if self.step.linear or operand.kind == "parameter":
+            return False
+        return operand.kind == "chart" or self.plan.table[operand.name].scaled

@@ -1,0 +1,149 @@
+"""Marginals of cells, and derivations that agree best with them (minimum Bayes risk)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.plan import Plan
+from fgg.plan_sizes import environment
+from fgg.runtime.batch import batch_of
+from fgg.runtime.batching import Lengths
+from fgg.runtime.cells import Cells
+from fgg.runtime.decode import best_choice, items, start_of, weight_of
+from fgg.runtime.derivation import Derivation
+from fgg.runtime.families import Refinement, refinements
+from fgg.runtime.interpret import inside, outside
+from fgg.runtime.plan_charts import Charts
+from fgg.runtime.preparing import checked_weights, plain
+from fgg.runtime.trees import Source, Writer, build
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A derivation and its score: the expected number of its cells that are right."""
+
+    derivation: Derivation
+    score: float
+
+
+def cell_marginals(charts: Charts) -> dict[str, Tensor]:
+    """How often each cell of a plan's charts in `log` is used, `[*axes, batch, *values]`.
+
+    An item without derivations has 0 everywhere.
+    """
+    above = outside(charts)
+    z = charts.z.reshape(charts.batch.size, -1).logsumexp(-1)
+    safe = torch.where(torch.isfinite(z), z, float("inf"))
+    found = {}
+    for family, array in charts.arrays.items():
+        chart = charts.plan.chart[family]
+        shape = (1,) * len(chart.axes) + (-1,) + (1,) * len(chart.states)
+        found[family] = (array + above.arrays[family] - safe.reshape(shape)).exp()
+    return found
+
+
+def marginals(charts: Charts, source: Source) -> dict[str, Tensor]:
+    """How often each cell of the user's families is used, `[batch, *indices, *values]`."""
+    result: dict[str, Tensor] = {}
+    found = cell_marginals(charts)
+    for part in _parts(charts.plan, source):
+        part.add_to(result, found[part.family], charts.plan, _ends(charts))
+    return result
+
+
+def _parts(plan: Plan, source: Source) -> tuple[Refinement, ...]:
+    return refinements(source.grammar, plan, source.rules)
+
+
+def _ends(charts: Charts) -> dict[str, int]:
+    return environment({n: v.tolist() for n, v in charts.batch.lengths.items()})
+
+
+def mbr(
+    plan: Plan,
+    weights: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    lengths: Lengths = None,
+    *,
+    families: Sequence[str] | None = None,
+    states: bool = False,
+    source: Source | None = None,
+) -> list[Scored]:
+    """The derivation of each item whose cells have the greatest sum of marginals.
+
+    A cell is a family of the user's and its index, with `states` also the values of its external
+    nodes. `families` are those that count; all with indices, if none are named. Only derivations
+    of weight other than 0 are considered. It is Viterbi with marginals as the weights of cells
+    (Goodman 1996). Values that the score does not speak of are the first ones that fit. Raises
+    GrammarError if an item has no derivation.
+    """
+    source = source or Source.of(plan.grammar)
+    wanted = _wanted(source, families)
+    batch = batch_of(plan, inputs, lengths)
+    real = checked_weights(plan, weights)
+    with torch.no_grad():
+        charts = inside(plan, real, batch, "log")
+        scores = _scores(charts, source, wanted, states=states)
+        support = {name: np.asarray(plain(w) > 0, dtype=float) for name, w in real.items()}
+        flat = {
+            name: torch.where(torch.isfinite(logs), 0.0, -float("inf"))
+            for name, logs in batch.potentials.items()
+        }
+        judged = inside(plan, support, replace(batch, potentials=flat), "max", scores=scores)
+    found = []
+    for own, true in zip(items(judged), items(charts), strict=True):
+        found.append(_best(own, true, source))
+    return found
+
+
+def _best(cells: Cells, true: Cells, source: Source) -> Scored:
+    """The best derivation of an item; its weight is what it truly has."""
+    start = start_of(cells)
+    made = build(cells, start, partial(best_choice, cells, source))
+    derivation = Writer(source, cells).derivation(made, weight_of(true, made))
+    return Scored(derivation, cells.inside(start))
+
+
+def _wanted(source: Source, families: Sequence[str] | None) -> set[str]:
+    """The user's families whose cells count."""
+    known = source.grammar.nonterminal
+    if families is None:
+        return {n.name for n in source.grammar.nonterminals if n.indices}
+    for name in families:
+        if name not in known:
+            message = f"there is no nonterminal `{name}`"
+            help = did_you_mean(name, known)
+            raise GrammarError([Diagnostic(code="F415", message=message, help=help)])
+    return set(families)
+
+
+def _scores(charts: Charts, source: Source, wanted: set[str], *, states: bool) -> dict[str, Any]:
+    """What each cell of each chart is worth."""
+    found = cell_marginals(charts)
+    parts = [part for part in _parts(charts.plan, source) if part.source in wanted]
+    if states:
+        return {part.family: plain(found[part.family]) for part in parts}
+    whole: dict[str, Tensor] = {}
+    for part in parts:
+        part.add_to(whole, found[part.family], charts.plan, _ends(charts))
+    result = {}
+    for part in parts:
+        array = plain(found[part.family])
+        rank = len(charts.plan.chart[part.family].axes)
+        low = list(charts.low[part.family])
+        places = part.places(charts.plan, low, array.shape[:rank])
+        table = plain(whole[part.source])
+        table = table.sum(axis=tuple(range(1 + len(places), table.ndim)))
+        own = table[(slice(None), *(np.array(p, dtype=int) for p in places))]
+        cells = np.moveaxis(own, 0, -1).reshape(array.shape[: rank + 1])
+        spread = cells.reshape(cells.shape + (1,) * (array.ndim - rank - 1))
+        result[part.family] = np.broadcast_to(spread, array.shape)
+    return result

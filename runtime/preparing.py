@@ -1,0 +1,211 @@
+"""What a plan prepares before its charts, in any semiring: parameters, and tables of evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import exp
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.domains import domain_size, parts
+from fgg.grammar import Grammar
+from fgg.observe import IMPOSSIBLE
+from fgg.plan import Contract, Cut, Gather, OneHot, Plan, Potential
+from fgg.runtime.batch import Batch, Ints
+from fgg.runtime.frames import BATCH, Frame, Scope
+from fgg.runtime.named import Algebra
+from fgg.slices import Narrow, Unfold, take
+from fgg.values import exact
+
+
+def checked_weights(plan: Plan, weights: Mapping[str, Any]) -> dict[str, Any]:
+    """The weights of a plan's parameters. Raises GrammarError for what is missing or wrong."""
+    problems = []
+    found: dict[str, Any] = {}
+    missing = [name for name in plan.parameters if name not in weights]
+    if missing:
+        names = ", ".join(f"`{name}`" for name in missing)
+        problems.append(Diagnostic(code="F416", message=f"no weights for {names}"))
+    for name in plan.parameters:
+        if name not in weights:
+            continue
+        value = weights[name]
+        array = value if isinstance(value, Tensor | np.ndarray) else np.asarray(value, dtype=object)
+        domains = plan.grammar.factor[name].domains
+        wanted = tuple(domain_size(plan.grammar, d) for d in domains)
+        if tuple(array.shape) != wanted:
+            shape = tuple(array.shape)
+            message = f"weights for `{name}` have shape {shape}, not {wanted}"
+            problems.append(Diagnostic(code="F417", message=message))
+            continue
+        if not _is_weight(array):
+            message = f"weights for `{name}` are negative or not numbers in places"
+            problems.append(Diagnostic(code="F417", message=message))
+        found[name] = array
+    if problems:
+        raise GrammarError(problems)
+    return found
+
+
+def _is_weight(array: Any) -> bool:
+    """Whether all entries are numbers from 0 up."""
+    try:
+        return bool(((array.detach() if isinstance(array, Tensor) else array) >= 0).all())
+    except TypeError:
+        return False
+
+
+class Prepared:
+    """The parameters and tables of a plan as arrays of a semiring.
+
+    A table is `[*indices, batch, *values]`, counted from index 0.
+    """
+
+    def __init__(
+        self, plan: Plan, scope: Scope, algebra: Algebra, weights: Mapping[str, Any]
+    ) -> None:
+        self.plan = plan
+        self.scope = scope
+        self.algebra = algebra
+        self.semiring = algebra.semiring
+        self.arrays: dict[str, Any] = {
+            name: self.converted(weight) for name, weight in weights.items()
+        }
+        for step in plan.preparations:
+            self.arrays[step.name] = self.prepare(step)
+
+    def converted(self, weights: Any) -> Any:
+        """Real weights as values of the semiring."""
+        if hasattr(self.semiring, "real"):
+            return self.semiring.convert(weights)
+        return self.semiring.convert(self.exactly(plain(weights)))
+
+    def exactly(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Numbers as fractions, where the semiring wants them so."""
+        if not self.semiring.exactly or array.dtype == object:
+            return array
+        convert = np.frompyfunc(lambda x: exact(float(x)), 1, 1)
+        return np.asarray(convert(array), dtype=object).reshape(array.shape)
+
+    def logs(self, logs: Tensor) -> Any:
+        """Logarithms of weights as values of the semiring."""
+        if self.semiring.name == "log":
+            return logs.to(torch.float64)
+        if self.semiring.name == "max":
+            return plain(logs).astype(float)
+        if self.semiring.name == "real":
+            real: Any = logs.to(torch.float64).exp()
+            return self.semiring.convert(real)
+        # As the reference engine has them: the exponential of each number in double precision.
+        found = np.frompyfunc(exp, 1, 1)(plain(logs).astype(float))
+        return self.converted(np.asarray(found, dtype=float))
+
+    def prepare(self, step: Contract | Cut | Gather | OneHot | Potential) -> Any:
+        """One prepared array."""
+        if isinstance(step, Cut):
+            return take(self.arrays[step.source], step.steps)
+        if isinstance(step, Contract):
+            return self.contracted(step)
+        if isinstance(step, Gather):
+            return self.gathered(step)
+        if isinstance(step, OneHot):
+            found = tokens(self.plan.grammar, self.scope.batch, step.input, step.path)
+            values = np.moveaxis(found, 0, -1)[..., None]
+            return self.algebra.ones((values == np.arange(step.size)) | (values == -1))
+        return self.potential(step)
+
+    def contracted(self, step: Contract) -> Any:
+        """A product of parameters and tables."""
+        values = []
+        for name, axes in step.operands:
+            dims = _with_batch(axes) if name in step.tables else axes
+            values.append(self.algebra.named(self.arrays[name], dims))
+        out = _with_batch(step.axes) if step.tables else step.axes
+        for pair in step.path:
+            keep = {*pair.keep, BATCH}
+            values.append(self.algebra.contract(values[pair.left], values[pair.right], keep))
+        last = values[-1]
+        sizes = dict(zip(last.dims, last.array.shape, strict=True))
+        return self.algebra.fit(last, out, sizes)
+
+    def gathered(self, step: Gather) -> Any:
+        """The entries of a parameter at tokens: its sum where one is missing."""
+        array = self.arrays[step.source]
+        semiring = self.semiring
+        axes = [axis for axis, _, _ in step.tokens]
+        rest = [i for i in range(len(array.shape)) if i not in axes]
+        array = semiring.permute(array, [*axes, *rest])
+        for place in range(len(axes)):
+            # Two more rows: nothing for impossible (-2) and the sum for missing (-1) tokens.
+            order = [place, *(i for i in range(len(array.shape)) if i != place)]
+            moved = semiring.permute(array, order)
+            total = semiring.reduce(moved, (0,)).reshape((1, *moved.shape[1:]))
+            zero = semiring.full((1, *moved.shape[1:]), one=False)
+            moved = semiring.concatenate([moved, zero, total])
+            array = semiring.permute(moved, list(np.argsort(order)))
+        found = [
+            np.moveaxis(tokens(self.plan.grammar, self.scope.batch, name, path), 0, -1)
+            for _, name, path in step.tokens
+        ]
+        rows = []
+        for number, own in enumerate(found):
+            before = sum(t.ndim - 1 for t in found[:number])
+            after = sum(t.ndim - 1 for t in found[number + 1 :])
+            shape = (1,) * before + own.shape[:-1] + (1,) * after + own.shape[-1:]
+            rows.append(own.reshape(shape) % array.shape[number])
+        rows = list(np.broadcast_arrays(*rows))
+        return self.algebra.take(array, rows, np.ones(rows[0].shape, dtype=bool))
+
+    def potential(self, step: Potential) -> Any:
+        """The weights of an input factor; zero outside its range."""
+        factor = self.plan.grammar.input_factor[step.factor]
+        rank = len(factor.indices)
+        logs = take(self.scope.batch.potentials[step.source], moved_steps(step.steps, rank + 1))
+        array = self.logs(logs)
+        order = [*range(1, rank + 1), 0, *range(rank + 1, len(array.shape))]
+        array = self.semiring.permute(array, order)
+        ranges = {name: (0, array.shape[axis]) for axis, name in enumerate(factor.indices)}
+        frame = Frame(self.scope, ranges, 0)
+        exprs = [e for c in factor.conditions for e in c.inequalities()]
+        mask = np.ones(tuple(array.shape[: rank + 1]), dtype=bool)
+        for expr in exprs:
+            value, valid = frame.evaluate(expr)
+            mask &= (np.asarray(value) >= 0) & valid
+        return self.algebra.where(mask, array)
+
+
+def moved_steps(steps: tuple[Narrow | Unfold, ...], before: int) -> list[Narrow | Unfold]:
+    """Steps of a slice for an array that has more axes in front."""
+    return [replace(step, axis=step.axis + before) for step in steps]
+
+
+def tokens(grammar: Grammar, batch: Batch, name: str, path: tuple[str, ...]) -> Ints:
+    """The tokens of an input, or of the part of its domain that a path names."""
+    found = batch.tokens[name]
+    domain = grammar.input[name].domain
+    for part_name in path:
+        part = parts(grammar, domain)[part_name]
+        inner = found // part.stride % part.period - part.offset
+        inner = np.where((inner >= 0) & (inner < part.size), inner, IMPOSSIBLE)
+        found = np.where(found < 0, found, inner)
+        domain = part.domain
+    return found
+
+
+def plain(array: Any) -> NDArray[Any]:
+    """A tensor or an array as an array of numpy."""
+    if isinstance(array, Tensor):
+        array = array.detach().cpu().numpy()
+    return np.asarray(array)
+
+
+def _with_batch(axes: tuple[str, ...]) -> tuple[str, ...]:
+    """The axes of a table: its indices, the batch, its values."""
+    rank = sum(axis.startswith("#") for axis in axes)
+    return (*axes[:rank], BATCH, *axes[rank:])

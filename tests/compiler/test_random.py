@@ -1,0 +1,177 @@
+"""Compiled programs agree with the reference engine on grammars that nobody thought of."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fgg.compiler import loads
+from fgg.compiling import compile
+from fgg.diagnostics import GrammarError
+from fgg.grammar import Grammar
+from tests.comparing import (
+    compare,
+    compare_marginals,
+    compile_checked,
+    lengths_of,
+    random_item,
+    random_weights,
+    reference,
+)
+from tests.strategy_indexed import schedulable_grammars, write_grammar
+
+CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+def agrees(grammar: Grammar, seed: int, *, count: int = 3, checked: bool = True) -> str:
+    """Assert that a program gives the reference's numbers; what became of the grammar."""
+    try:
+        program = compile_checked(grammar) if checked else compile(grammar)
+    except GrammarError as error:
+        assert [d.code for d in error.diagnostics] == ["F425"]
+        return "refused"
+    rng = random.Random(seed)
+    weights = random_weights(grammar, rng, zero=0.1)
+    top = 4 if any(len(x.indices) > 2 for x in grammar.nonterminals) else 5
+    known = []
+    for _ in range(count):
+        lengths = {name: rng.randint(0, top) for name in lengths_of(grammar)}
+        item = random_item(grammar, lengths, rng)
+        answer = reference(grammar, item, weights)
+        if answer is not None:  # it asks for no log-potentials beyond their end
+            known.append((item, answer))
+    if not known:
+        return "empty"
+    compare(program, [i for i, _ in known], [a for _, a in known], weights)
+    compare(program, [known[0][0]], [known[0][1]], weights)
+    compare_marginals(program, [i for i, _ in known[:2]], weights)
+    return "finite" if any(np.isfinite(a.log_z) for _, a in known) else "zero"
+
+
+@settings(max_examples=100, suppress_health_check=CHECKS)
+@given(schedulable_grammars(), st.integers(0, 99))
+def test_compiled_is_reference(grammar: Grammar, seed: int) -> None:
+    agrees(grammar, seed)
+
+
+def test_compiled_is_reference_without_checks_in_between_and_hardly_anything_is_refused() -> None:
+    found: Counter[str] = Counter()
+    for seed in range(200):
+        made = write_grammar(random.Random(seed).choice)
+        assert made is not None
+        found[agrees(made[0], seed, checked=seed % 2 == 0)] += 1
+    assert found["refused"] <= 10
+    assert found["finite"] >= 80
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(20))
+def test_compiled_is_reference_for_very_many(block: int) -> None:
+    for seed in range(1000 + 500 * block, 1500 + 500 * block):
+        made = write_grammar(random.Random(seed).choice)
+        if made is None:
+            continue
+        try:
+            agrees(made[0], seed)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}\n{made[1]}") from error
+
+
+HEAD = """
+domain T = 2
+domain W = 3
+domain C = T + W
+domain L = T * W
+input w: W[n]
+input z: L[n]
+input table left[n]
+input factor link[i, j]() for 0 <= i < n, 0 <= j <= n
+input factor phi[i](T, T) for 0 <= i < n
+factor init(T)
+factor emit(T, W)
+factor trans(T, T)
+factor union_T(C, T)
+nonterminal S()
+start S
+"""
+
+# Each of these gave wrong numbers, or no program at all.
+FOUND = {
+    "a node that nothing touches counts": "rule a: S -> (u: T) (v: W) emit(u, w[0])",
+    "its parts count too": """
+        nonterminal X[i](T) for 0 <= i <= n
+        rule a: S -> X[0](t) (v: C)
+        rule b: X[i](t) -> trans(t, u) X[i+1](u) (v: W) for i < n
+        rule c: X[n](t) ->""",
+    "an index that follows from another is checked": """
+        nonterminal X[i, j](T) for 0 <= i <= j <= n
+        rule a: S -> X[0, n](t)
+        rule b: X[i, i+1](t) -> emit(t, w[i])""",
+    "a rule of a free region writes inside its chart": """
+        nonterminal X[i, j](T) for 0 <= i <= j <= n
+        nonterminal Y[i, j](T) for 0 <= i <= n, 0 <= j <= n
+        rule a: S -> X[p, n](t) for 0 <= p <= n
+        rule b: X[i, j](t) -> Y[j, i](t) emit(t, w[j-i])
+        rule c: Y[i, j](t) -> emit(t, w[i]) emit(t, w[j])""",
+    "two clamps and a chart": """
+        nonterminal X[i, j]() for 0 <= i <= n, 0 <= j <= n
+        rule a: S -> X[p, n]() trans(u.T, v) (u: L) u = z[0] for 0 <= p <= n
+        rule b: X[n, j]() ->""",
+    "evidence alone has no gradient": """
+        nonterminal X[i](L) for 0 <= i <= n
+        rule a: S -> X[p](u) for 0 <= p < n
+        rule b: X[i](a) -> phi[i](a.T, v) a = z[i]""",
+    "a length that follows from a table": """
+        nonterminal X[i](T) for 0 <= i <= n
+        rule a: S -> X[p](t) for 0 <= p < n
+        rule b: X[i](t) -> emit(t, w[n-1]) link[n-1, left[i]]() for left[i] >= n, left[i] <= n""",
+    "a length that follows from another": """
+        input y: W[m]
+        rule a: S -> link[m, n-1]() for m < n, n - 1 <= m""",
+    "a diagonal of what is the same everywhere": """
+        nonterminal X[i](T, T) for 0 <= i <= n
+        rule a: S -> X[p](u, u) for 0 <= p <= n
+        rule b: X[n](a, b) -> emit(v, w[1])""",
+    "a part whose name looks like a transposed matrix": """
+        nonterminal X[i](C) for 0 <= i <= n
+        rule a: S -> X[0](c) init(c.T)
+        rule b: X[i](c) -> union_T(c, t) union_T(d, t) X[i+1](d) for i < n
+        rule c: X[n](c) ->""",
+    "levels without gradients": """
+        nonterminal X[i]() for 0 <= i <= n
+        rule a: S -> X[0]() init(t)
+        rule b: X[i]() -> t = w[i] for i < n
+        rule c: X[i]() -> t = w[i] X[i+1]() for i < n""",
+    "names like those of strides": """
+        nonterminal X[i](T) for 0 <= i <= n
+        nonterminal X_0[i](T) for 0 <= i <= n
+        nonterminal X_s[i](T) for 0 <= i <= n
+        rule a: S -> X[0](t)
+        rule b: X[i](t) -> trans(t, u) X[i+1](u) X_0[i](u) X_s[i+1](t) for i < n
+        rule c: X[n](t) ->
+        rule d: X_0[i](t) -> emit(t, w[i])
+        rule e: X_s[i](t) -> trans(t, u)""",
+}
+
+
+@pytest.mark.parametrize("claim", FOUND)
+def test_found_by_chance(claim: str) -> None:
+    for seed in range(4):
+        assert agrees(loads(HEAD + FOUND[claim]), seed) != "refused"
+
+
+@pytest.mark.parametrize("domain", ["T", "C", "L"])
+def test_a_start_symbol_with_nodes_is_summed(domain: str) -> None:
+    text = HEAD.replace("nonterminal S()\nstart S\n", "start X[0]\n")
+    factor = {"T": "emit(t, w[i])", "C": "init(t.T)", "L": "emit(t.T, t.W)"}[domain]
+    rules = f"""
+        nonterminal X[i]({domain}) for 0 <= i <= n
+        rule b: X[i](t) -> {factor} X[i+1](t) for i < n
+        rule c: X[n](t) ->"""
+    for seed in range(4):
+        assert agrees(loads(text + rules), seed) == "finite"
