@@ -21,6 +21,8 @@ MAX_LEAST = 256
 
 Ratio = tuple[Expr, int]
 
+_greater: Callable[[int, int], int] = torch.sym_max  # of numbers that may be symbolic
+
 
 def coefficient(expr: Expr, name: str) -> int:
     """The coefficient of a name in an affine form."""
@@ -47,8 +49,8 @@ class Extent:
         found = [_evaluate(e, lengths) // d + 1 for e, d in self.terms]
         total = found[0]
         for other in found[1:]:
-            total = torch.sym_max(total, other)
-        return total if self.grows else torch.sym_max(total, LEAST)
+            total = _greater(total, other)
+        return total if self.grows else _greater(total, LEAST)
 
     @property
     def grows(self) -> bool:

@@ -8,6 +8,7 @@ level; points outside its box are masked. The numbers are those of `fgg.prelude`
 from __future__ import annotations
 
 from functools import reduce
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -149,18 +150,15 @@ class PlanModule(torch.nn.Module):
             return level <= values[-1]
 
         def body(level: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
-            known = dict(zip((*carried, *others), values, strict=False))
-            new = carry_out(self.plan, steps, {**known, "level": level})
+            now = dict(zip((*carried, *others), values, strict=False))
+            new = carry_out(self.plan, steps, {**now, "level": level})
             return (level + 1, *(new[name] for name in carried))
 
         # The operator itself, not `torch.while_loop`: that would have the body, with all of the
         # plan in it, traced by another compiler. No two arguments may be the same tensor.
-        found = while_loop_op(
-            goes_on,
-            body,
-            (first.clone(), *(tensors[name] for name in carried)),
-            (*(tensors[name] for name in others), last.clone()),
-        )
+        state: Any = (first.clone(), *(tensors[name] for name in carried))
+        known: Any = (*(tensors[name] for name in others), last.clone())
+        found = while_loop_op(goes_on, body, state, known)
         return dict(zip(carried, found[1:], strict=True))
 
     def result(self, tensors: dict[str, Tensor], batch: int) -> Tensor:

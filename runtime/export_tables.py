@@ -13,7 +13,8 @@ from fgg.observe import IMPOSSIBLE, MISSING
 from fgg.plan import Contract, Cut, Gather, OneHot, Plan, Potential
 from fgg.prelude import NEGATIVE, gather, one_hot, part_of, potentials, spread
 from fgg.runtime.export_values import BATCH, Named, aligned, once, packed, product
-from fgg.slices import Narrow, Unfold
+from fgg.runtime.preparing import moved_steps
+from fgg.slices import Narrow, Unfold, take
 
 
 class Tables:
@@ -151,12 +152,7 @@ def arange(count: int, place: int, rank: int) -> Tensor:
     return found
 
 
-def cut(tensor: Tensor, steps: Sequence[Narrow | Unfold], before: int) -> Tensor:
+def cut(tensor: Tensor, steps: tuple[Narrow | Unfold, ...], before: int) -> Tensor:
     """A part of a tensor; `before` axes come before those of the factor."""
-    for step in steps:
-        axis = step.axis + before
-        if isinstance(step, Narrow):
-            tensor = tensor.narrow(axis, step.offset, step.size)
-        else:
-            tensor = tensor.unflatten(axis, tuple(step.sizes))
-    return tensor
+    found: Tensor = take(tensor, moved_steps(steps, before))
+    return found
