@@ -144,21 +144,34 @@ class PlanModule(torch.nn.Module):
         first = reduce(torch.minimum, [frame.bound(b, low=True) for b in stage.first])
         last = reduce(torch.maximum, [frame.bound(b, low=False) for b in stage.last])
         carried = written_by(self.plan, stage)
-        others = tuple(name for name in needed(self.plan, steps, tensors) if name not in carried)
+        others = [name for name in needed(self.plan, steps, tensors) if name not in carried]
+        shapes = {name: tensors[name].shape for name in others if name.startswith("p:")}
+        # No two arguments may be the same tensor, and none a view: compiled loops free what a
+        # view stands for after the first turn. So parameters go in as buffers of their own.
+        given = {id(last): last.clone()}
+        for name in others:
+            value = tensors[name]
+            given.setdefault(id(value), buffer(value) if name in shapes else value)
+        order = {key: place for place, key in enumerate(given)}
+        places = {name: order[id(tensors[name])] for name in others}
+        end = order[id(last)]
 
         def goes_on(level: Tensor, *values: Tensor) -> Tensor:
-            return level <= values[-1]
+            return level <= values[len(carried) + end]
 
         def body(level: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
-            now = dict(zip((*carried, *others), values, strict=False))
-            new = carry_out(self.plan, steps, {**now, "level": level})
+            now = {"level": level, **dict(zip(carried, values, strict=False))}
+            for name, place in places.items():
+                value = values[len(carried) + place]
+                now[name] = value[:-1].reshape(shapes[name]) if name in shapes else value
+            new = carry_out(self.plan, steps, now)
             return (level + 1, *(new[name] for name in carried))
 
         # The operator itself, not `torch.while_loop`: that would have the body, with all of the
-        # plan in it, traced by another compiler. No two arguments may be the same tensor.
+        # plan in it, traced by another compiler.
         state: Any = (first.clone(), *(tensors[name] for name in carried))
-        known: Any = (*(tensors[name] for name in others), last.clone())
-        found = while_loop_op(goes_on, body, state, known)
+        rest: Any = tuple(given.values())
+        found = while_loop_op(goes_on, body, state, rest)
         return dict(zip(carried, found[1:], strict=True))
 
     def result(self, tensors: dict[str, Tensor], batch: int) -> Tensor:
@@ -171,6 +184,11 @@ class PlanModule(torch.nn.Module):
         held = torch.where(inside.tensor, flat.tensor, tensors[f"zero:{start.name}"])
         scales = tensors[f"e:{self.plan.chart[start.name].scale_of}"]
         return taken(scales, Named(held, flat.dims)).tensor.to(self.signature.dtype)
+
+
+def buffer(values: Tensor) -> Tensor:
+    """The entries of a tensor and one more: no compiler takes it for a view of anything."""
+    return torch.cat([packed(values).reshape(-1), torch.zeros((1,), dtype=values.dtype)])
 
 
 def extended(table: Tensor, rank: int, zero: float) -> Tensor:

@@ -29,7 +29,9 @@ def aligned(value: Named, dims: Sequence[str]) -> Tensor:
     """The tensor with its axes in the order of `dims`, of length one where it has none."""
     order = [value.dims.index(d) for d in dims if d in value.dims]
     assert len(order) == len(value.dims), (value.dims, dims)
-    tensor = value.tensor.permute(order)
+    tensor = value.tensor
+    if order != sorted(order):
+        tensor = tensor.permute(order)
     for place, d in enumerate(dims):
         if d not in value.dims:
             tensor = tensor.unsqueeze(place)
