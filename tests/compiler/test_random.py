@@ -53,7 +53,7 @@ def agrees(grammar: Grammar, seed: int, *, count: int = 3, checked: bool = True)
     return "finite" if any(np.isfinite(a.log_z) for _, a in known) else "zero"
 
 
-@settings(max_examples=100, suppress_health_check=CHECKS)
+@settings(max_examples=50, suppress_health_check=CHECKS)
 @given(schedulable_grammars(), st.integers(0, 99))
 def test_compiled_is_reference(grammar: Grammar, seed: int) -> None:
     agrees(grammar, seed)
@@ -61,12 +61,12 @@ def test_compiled_is_reference(grammar: Grammar, seed: int) -> None:
 
 def test_compiled_is_reference_without_checks_in_between_and_hardly_anything_is_refused() -> None:
     found: Counter[str] = Counter()
-    for seed in range(200):
+    for seed in range(100):
         made = write_grammar(random.Random(seed).choice)
         assert made is not None
         found[agrees(made[0], seed, checked=seed % 2 == 0)] += 1
-    assert found["refused"] <= 10
-    assert found["finite"] >= 80
+    assert found["refused"] <= 5
+    assert found["finite"] >= 40
 
 
 @pytest.mark.slow
@@ -170,6 +170,12 @@ FOUND = {
         rule a: S -> X[n](t)
         rule b: X[i](t) -> trans(t, u) X[i-1](u) for 0 <= i
         rule c: X[-1](t) -> init(t)""",
+    "rules of the same cells with another between": """
+        nonterminal X[i](T) for 0 <= i <= n
+        rule a: S -> X[0](t) init(t)
+        rule b: X[i](t) -> trans(t, u) X[p](u) for i < p, p <= n
+        rule c: X[n](t) -> emit(t, w[n-1])
+        rule d: X[i](t) -> init(t)""",
     "names like those of strides": """
         nonterminal X[i](T) for 0 <= i <= n
         nonterminal X_0[i](T) for 0 <= i <= n
