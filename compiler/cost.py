@@ -15,7 +15,7 @@ from typing import Any
 
 from fgg.compiler.points import Boxes, Order, axis_extent
 from fgg.compiler.polynomial import ZERO, Polynomial, product
-from fgg.compiler.products import Work, loop_names, step_work
+from fgg.compiler.products import StepWork, loop_names, step_work
 from fgg.domains import domain_size, size_values
 from fgg.grammar import Enumerated, Factor, FromFile, Grammar, InputFactor, Sized, Union
 from fgg.plan import Contract, Cut, Gather, OneHot, Plan, PlanStage, Potential, Step
@@ -226,10 +226,10 @@ class _Counter:
         work = step_work(self.plan, step)
         domains = {node.name: self.domain(node.domain) for node in step.rule.rhs.nodes}
         boxes = Boxes(stage, step, self.values)
-        count = sum(boxes.sum(w.loops) * prod(domains[a][0] for a in w.axes) for w in work)
+        count = sum(boxes.sum(w.loops) * prod(domains[a][0] for a in w.axes) for w in work.products)
         order = Order(self.plan, stage, step)
         terms = ZERO
-        for w in work:
+        for w in work.products:
             terms = terms | order.points(w.loops) * product(domains[a][1] for a in w.axes)
         return Item(
             kind="step",
@@ -243,14 +243,13 @@ class _Counter:
     def largest(
         self,
         step: Step,
-        work: tuple[Work, ...],
+        work: StepWork,
         boxes: Boxes,
         domains: Mapping[str, tuple[int, Polynomial]],
     ) -> int:
         """The numbers of the largest result or gathered operand of a step on one level."""
-        found = [
-            boxes.largest(w.kept_loops) * prod(domains[a][0] for a in w.kept_axes) for w in work
-        ]
+        sizes = [(w.kept_loops, w.kept_axes) for w in work.products] + list(work.weights)
+        found = [boxes.largest(x) * prod(domains[a][0] for a in axes) for x, axes in sizes]
         for operand in step.operands:
             if operand.kind != "parameter" and not operand.view:
                 loops = boxes.largest(loop_names(step, operand))

@@ -229,6 +229,7 @@ class Preparer:
         return Operand(kind="table", name=self.done[key].name, index=tuple(index), axes=rest)
 
     def one_hot(self, clamp: Clamp) -> str:
+        """The table of an input's evidence."""
         path = clamp.path
         key = ("one-hot", clamp.input, path)
         if key not in self.done:
@@ -242,6 +243,7 @@ class Preparer:
         return self.done[key].name
 
     def potential(self, label: str) -> str:
+        """The table of an input factor's potentials."""
         key = ("potential", label)
         if key not in self.done:
             factor = self.grammar.input_factor[label]
@@ -278,6 +280,7 @@ class Preparer:
         return axes
 
     def name(self, wanted: str) -> str:
+        """A new name for a tensor."""
         found = fresh(wanted, self.taken)
         self.taken.add(found)
         return found

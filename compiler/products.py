@@ -23,6 +23,14 @@ class Work:
 
 
 @dataclass(frozen=True)
+class StepWork:
+    """The products of a step in order, and what else it writes: (loops, axes) of weights."""
+
+    products: tuple[Work, ...]
+    weights: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True)
 class _Value:
     loops: frozenset[str]
     axes: frozenset[str]
@@ -31,8 +39,8 @@ class _Value:
         return _Value(self.loops | other.loops, self.axes | other.axes)
 
 
-def step_work(plan: Plan, step: Step) -> tuple[Work, ...]:
-    """The products of a step, in order."""
+def step_work(plan: Plan, step: Step) -> StepWork:
+    """The products of a step, in order, and its weights."""
     return _Contraction(plan, step).run()
 
 
@@ -49,8 +57,9 @@ class _Contraction:
         self.order = tuple(loop.name for loop in step.positions + step.splits)
         self.splits = {loop.name for loop in step.splits}
         self.done: list[Work] = []
+        self.weights: list[_Value] = []
 
-    def run(self) -> tuple[Work, ...]:
+    def run(self) -> StepWork:
         step = self.step
         values: list[_Value | None] = [
             None if self.is_scale(o) else _Value(loop_names(step, o), frozenset(o.axes))
@@ -65,7 +74,12 @@ class _Contraction:
         if not self.done:
             last = live[0] if live else _Value(frozenset(self.order), frozenset())
             self.add(last, _Value(last.loops - self.splits, last.axes & set(step.head_axes)))
-        return tuple(self.done)
+        weights = tuple((self.ordered(v.loops), tuple(sorted(v.axes))) for v in self.weights)
+        return StepWork(tuple(self.done), weights)
+
+    def ordered(self, loops: frozenset[str]) -> tuple[str, ...]:
+        """Loop variables in the order of the box."""
+        return tuple(name for name in self.order if name in loops)
 
     def follow(self, values: Sequence[_Value | None], weight: _Value | None) -> list[_Value]:
         """Carry out the path; the values that it leaves."""
@@ -94,9 +108,9 @@ class _Contraction:
     def add(self, read: _Value, kept: _Value) -> None:
         self.done.append(
             Work(
-                tuple(x for x in self.order if x in read.loops),
+                self.ordered(read.loops),
                 tuple(sorted(read.axes)),
-                tuple(x for x in self.order if x in kept.loops),
+                self.ordered(kept.loops),
                 tuple(sorted(kept.axes)),
             )
         )
@@ -110,18 +124,23 @@ class _Contraction:
         loops = frozenset().union(*(loop_names(self.step, o) for o in scaled))
         if self.step.masks:
             loops = frozenset(self.order)
-        if not loops & self.splits or all(v is None for v in values):
+        if not loops & self.splits:
+            return None
+        weight = _Value(loops, frozenset())
+        self.weights.append(weight)
+        if all(v is None for v in values):
             return None
         carriers = [
             (len(value.axes), number)
             for number, value in enumerate(values)
             if value is not None and self.step.operands[number].kind != "parameter"
         ]
-        weight = _Value(loops, frozenset())
         if not carriers:
             return weight
         number = min(carriers)[1]
-        values[number] = (values[number] or weight) | weight
+        weighed = (values[number] or weight) | weight
+        values[number] = weighed
+        self.weights.append(weighed)
         return None
 
     def is_scale(self, operand: Operand) -> bool:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from fgg.conjoining import conjoin
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, render_all
 from fgg.domains import with_sizes
 from fgg.grammar import Grammar
 
@@ -22,13 +22,42 @@ def compile(
     sizes: Mapping[str, int] | None = None,
     length: int = 32,
     batch: int = 16,
+    fallback: bool = True,
 ) -> Program:
     """The program of a grammar joined with a query (the only one, if none is named).
 
     `length` and `batch` are what the cost model expects; any lengths and batches can be given to
-    the program. Raises GrammarError (F425) for a grammar that has no schedule: the reference
-    engine, `fgg.solve`, can still solve it.
+    the program. A grammar that has no schedule gets a program that runs on the reference engine,
+    with a warning (F434) that says why; without `fallback` it raises GrammarError (F425).
     """
+    try:
+        return compiled(grammar, query, sizes, length, batch)
+    except GrammarError as error:
+        if not fallback or error.diagnostics[0].code != "F425":
+            raise
+        return on_reference(selected(with_sizes(grammar, sizes or {}), query), error)
+
+
+def on_reference(grammar: Grammar, error: GrammarError) -> Program:
+    """A program on the reference engine, and the warning that it is one."""
+    from warnings import warn
+
+    from fgg.runtime.reference_program import ReferenceProgram
+
+    reason = error.diagnostics[0].message
+    note = Diagnostic(code="F434", message=f"{reason}; it runs on the reference engine")
+    warn(render_all([note], None), stacklevel=3)
+    return ReferenceProgram(grammar, (note,))
+
+
+def compiled(
+    grammar: Grammar,
+    query: str | None,
+    sizes: Mapping[str, int] | None,
+    length: int,
+    batch: int,
+) -> Program:
+    """The compiled program of a grammar. Raises GrammarError (F425) if it has none."""
     from fgg.compiler.driver import PASSES, Expected, after
     from fgg.compiler.emit import emit
     from fgg.compiler.lower import plan
@@ -41,9 +70,11 @@ def compile(
         closed, summing = close(source)
         atomic, origins = split_with_origin(closed)
         origins = {name: rule for name, rule in origins.items() if rule.source != summing}
-        tree_plan = plan(atomic, length=length, batch=batch)
+        # Derivations begin with the user's own start symbol.
+        trees = atomic if summing is None else split_with_origin(source)[0]
+        tree_plan = plan(trees, length=length, batch=batch)
         folded = after(atomic, PASSES[-1].name, Expected(length, batch))
-        main = tree_plan if folded is atomic else plan(folded, length=length, batch=batch)
+        main = tree_plan if folded is trees else plan(folded, length=length, batch=batch)
     return Program(
         grammar=source, plan=main, tree_plan=tree_plan, origins=origins, source=emit(main)
     )

@@ -44,7 +44,8 @@ class Chart:
     """The tensor of a family: `[*axes, batch, *states]`, and a scale for each cell.
 
     `stored` are the positions of those family indices that are axes; the others follow from them
-    (`followers`). A chart may use another chart's scales (`scale_of`). A chart without states is its scale.
+    (`followers`). A chart may use another chart's scales (`scale_of`). A chart without states is
+    its scale.
     """
 
     family: str

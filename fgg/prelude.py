@@ -42,7 +42,7 @@ def take(chart: Tensor, index: tuple[Tensor, ...], zero: float = 0.0) -> Tensor:
     """The cells at index tensors, `zero` outside the chart."""
     held, inside = cells(chart, index, len(index))
     if not chart.numel():
-        shape = torch.broadcast_shapes(*(x.shape for x in held))
+        shape = torch.broadcast_shapes(*(x.shape for x in held))  # type: ignore[no-untyped-call]
         return chart.new_full(shape + chart.shape[len(held) :], zero)
     found = chart[held]
     return found.masked_fill(~spread(inside, found), zero)
@@ -53,7 +53,7 @@ def give(chart: Tensor, index: tuple[Tensor, ...], gradient: Tensor) -> None:
     if not chart.numel():
         return
     held, inside = cells(chart, index, len(index))
-    shape = torch.broadcast_shapes(*(x.shape for x in held))
+    shape = torch.broadcast_shapes(*(x.shape for x in held))  # type: ignore[no-untyped-call]
     states = chart.shape[len(held) :]
     gradient = gradient.expand(shape + states)
     gradient = gradient.masked_fill(~spread(inside.expand(shape), gradient), 0.0)
@@ -113,7 +113,9 @@ def total(terms: list[Term], rank: int) -> Term:
     top = scales[0]
     for e in scales[1:]:
         top = torch.maximum(top, e)
-    parts = [v * spread(weights(e, top, v.dtype), v) for (v, _), e in zip(terms, scales)]
+    parts = [
+        v * spread(weights(e, top, v.dtype), v) for (v, _), e in zip(terms, scales, strict=True)
+    ]
     new = parts[0]
     for part in parts[1:]:
         new = new + part
@@ -263,7 +265,8 @@ class Inside(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, program, names, scales, batch, *leaves):  # type: ignore[no-untyped-def]
-        found = dict(zip(names, leaves))
+        """Run the inside program; its charts are kept for the outside."""
+        found = dict(zip(names, leaves, strict=True))
         values, charts = program.inside(found, scales, batch)
         result = program.result(charts, batch)
         ctx.program, ctx.names, ctx.scales, ctx.batch = program, names, scales, batch
@@ -275,7 +278,8 @@ class Inside(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, gradient):  # type: ignore[no-untyped-def]
-        leaves = dict(zip(ctx.names, ctx.saved_tensors))
+        """Run the outside program."""
+        leaves = dict(zip(ctx.names, ctx.saved_tensors, strict=True))
         found, _ = ctx.program.outside(
             leaves, ctx.scales, ctx.values, ctx.charts, ctx.batch, gradient
         )

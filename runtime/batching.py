@@ -28,7 +28,7 @@ NO_ENTRY = -(2**40)
 
 @dataclass(frozen=True)
 class Collated:
-    """A batch: tensors `[batch, …]` by input, the items' lengths, and whether tokens are missing."""
+    """A batch: tensors `[batch, …]` by input, lengths, and whether tokens are missing."""
 
     size: int
     inputs: Mapping[str, Tensor]
@@ -77,16 +77,17 @@ class _Collator:
             if name not in known:
                 raise self.fail(f"there is no input `{name}`", did_you_mean(name, known))
         tensors: dict[str, Tensor] = {}
-        for item in (*grammar.inputs, *grammar.tables, *grammar.input_factors):
+        for item in grammar.observed:
             if item.name in self.given:
                 tensors[item.name] = self.tensor(item)
-        for item in grammar.input_factors:
-            if item.name not in tensors:
-                raise self.fail(f"log-potentials `{item.name}` are not given")
-        for item in grammar.tables:
-            if item.name not in tensors:
+        for factor in grammar.input_factors:
+            if factor.name not in self.given:
+                raise self.fail(f"log-potentials `{factor.name}` are not given")
+            tensors[factor.name] = self.tensor(factor)
+        for table in grammar.tables:
+            if table.name not in tensors:
                 raise self.fail(
-                    f"table `{item.name}` is not given", "indices depend on its entries", "F301"
+                    f"table `{table.name}` is not given", "indices depend on its entries", "F301"
                 )
         for name in self.wanted:
             if name not in self.lengths:
@@ -96,12 +97,12 @@ class _Collator:
                     "F301",
                 )
         size = 1 if self.count is None else self.count
-        for item in grammar.inputs:
-            if item.name not in tensors:
+        for source in grammar.inputs:
+            if source.name not in tensors:
                 # A position of an input that is not given is missing: it is summed out.
-                shape = [max(self.extents(e)) for e in item.shape]
-                tensors[item.name] = torch.full((size, *shape), MISSING, device=self.device)
-        for item in (*grammar.inputs, *grammar.tables):
+                shape = [max(self.extents(e)) for e in source.shape]
+                tensors[source.name] = torch.full((size, *shape), MISSING, device=self.device)
+        for item in grammar.observed:
             tensors[item.name] = self.fit(item, tensors[item.name])
         missing = any(bool((tensors[item.name] == MISSING).any()) for item in grammar.inputs)
         return Collated(size, tensors, self.lengths, missing)
@@ -214,7 +215,10 @@ class _Collator:
         for number, (row, shape) in enumerate(zip(rows, shapes, strict=True)):
             assert shape is not None
             if all(shape):
-                found[(number, *(slice(0, s) for s in shape))] = torch.tensor(row)
+                place = found[number]
+                for axis, extent in enumerate(shape):
+                    place = place.narrow(axis, 0, extent)
+                place.copy_(torch.tensor(row))
             for axis, expr in enumerate(item.shape):
                 if all(n in self.sizes or n in self.lengths for n in expr.names()):
                     wanted = self.extents(expr)[number]

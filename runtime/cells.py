@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -18,78 +16,14 @@ from fgg.grammar import Clamp, Edge
 from fgg.index import Expr
 from fgg.plan import Potential, Step
 from fgg.runtime.chart import diagonal
+from fgg.runtime.choices import Cell, Choice, Choices, Floats, Part
 from fgg.runtime.expand import MAX_CHOICES
 from fgg.runtime.frames import Frame, Scope
-from fgg.runtime.interpret import Charts
+from fgg.runtime.plan_charts import Charts
 from fgg.runtime.preparing import plain, tokens
-
-Floats = NDArray[np.float64]
 
 CACHED_BYTES = 2**28
 """How much of the choices of cells is remembered for each item."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A family at an index, with values for its external nodes."""
-
-    family: str
-    indices: tuple[int, ...]
-    values: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A rule, the values of its index variables and of its nodes."""
-
-    step: Step
-    variables: Mapping[str, int]
-    values: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What one step offers a cell: log-weights `[points, *inner nodes]`."""
-
-    step: Step
-    points: Mapping[str, NDArray[np.int64]]
-    fixed: Mapping[str, int]
-    inner: tuple[str, ...]
-    scores: Floats
-
-
-@dataclass(frozen=True)
-class Choices:
-    """All ways to rewrite a cell, with their log-weights one after the other."""
-
-    parts: tuple[_Part, ...]
-
-    @cached_property
-    def scores(self) -> Floats:
-        """The log-weights of all choices, best completions or sums below them included."""
-        if not self.parts:
-            return np.zeros(0)
-        return np.concatenate([part.scores.reshape(-1) for part in self.parts])
-
-    @cached_property
-    def sums(self) -> Floats:
-        """Running sums of the weights, relative to the greatest one."""
-        return np.cumsum(np.exp(self.scores - self.scores.max()))
-
-    @cached_property
-    def offsets(self) -> Sequence[int]:
-        """Where the choices of each part begin."""
-        return [0, *np.cumsum([part.scores.size for part in self.parts])]
-
-    def decode(self, position: int) -> Choice:
-        """The choice at a position among the scores."""
-        number = int(np.searchsorted(self.offsets, position, side="right")) - 1
-        part = self.parts[number]
-        place = np.unravel_index(position - self.offsets[number], part.scores.shape)
-        values = dict(part.fixed)
-        values |= {name: int(v) for name, v in zip(part.inner, place[1:], strict=True)}
-        variables = {name: int(array[place[0]]) for name, array in part.points.items()}
-        return Choice(part.step, variables, values)
 
 
 class Cells:
@@ -164,7 +98,7 @@ class Cells:
 
     # one step
 
-    def part(self, step: Step, cell: Cell) -> _Part | None:
+    def part(self, step: Step, cell: Cell) -> Part | None:
         """What a step offers a cell."""
         fixed: dict[str, int] = {}
         for name, value in zip(step.head_axes, cell.values, strict=True):
@@ -198,7 +132,7 @@ class Cells:
         total = np.zeros(shape)
         for array, names in operands:
             total += _aligned(array, names, fixed, inner)
-        return _Part(step, points, fixed, inner, total)
+        return Part(step, points, fixed, inner, total)
 
     def frame(self, step: Step, cell: Cell) -> Frame | None:
         """The points of a step at which its head is a cell: one position, all splits."""

@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.plan import Plan
 from fgg.runtime.batching import Lengths
-from fgg.runtime.cells import Cell, Cells, Choice, Floats
+from fgg.runtime.cells import Cells
+from fgg.runtime.choices import Cell, Choice, Floats
 from fgg.runtime.derivation import Derivation
-from fgg.runtime.interpret import Charts, interpret
+from fgg.runtime.interpret import interpret
+from fgg.runtime.plan_charts import Charts
 from fgg.runtime.trees import Source, Writer, build
 
 MAX_TIES = 512
@@ -188,7 +190,8 @@ def sample(
         generator.manual_seed(seed)
     elif seed is None:
         generator.seed()
-    charts = interpret(plan, weights, inputs, lengths, "log")
+    with torch.no_grad():
+        charts = interpret(plan, weights, inputs, lengths, "log")
     return [_draws(cells, source, number, generator) for cells in items(charts)]
 
 

@@ -49,7 +49,10 @@ class Refinement:
         ]
         whole = found.new_zeros((size, *wide, *states))
         if known is not None:
-            whole[(slice(None), *(slice(0, n) for n in known.shape[1 : 1 + len(wide)]))] = known
+            place = whole
+            for axis, extent in enumerate(known.shape[1 : 1 + len(wide)]):
+                place = place.narrow(1 + axis, 0, extent)
+            place.copy_(known)
         count = prod(found.shape[:rank])
         rows = found.movedim(rank, 0).reshape(size, count, *found.shape[rank + 1 :])
         if any(p and min(p) < 0 for p in places):  # indices are counted from 0
@@ -65,7 +68,8 @@ class Refinement:
             spread[:, :, self.entries(states).to(found.device)] = values
             shaped = spread.reshape(size, rows.shape[1], *states)
             if cells:
-                whole[(slice(None), *cells)] += shaped
+                place = whole.movedim(0, len(cells))
+                place[cells] += shaped.movedim(0, 1)
             else:
                 whole += shaped[:, 0]
         result[self.source] = whole

@@ -20,7 +20,8 @@ from fgg.runtime.cells import Cells
 from fgg.runtime.decode import best_choice, items, start_of, weight_of
 from fgg.runtime.derivation import Derivation
 from fgg.runtime.families import Refinement, refinements
-from fgg.runtime.interpret import Charts, inside, outside
+from fgg.runtime.interpret import inside, outside
+from fgg.runtime.plan_charts import Charts
 from fgg.runtime.preparing import checked_weights, plain
 from fgg.runtime.trees import Source, Writer, build
 
@@ -56,6 +57,23 @@ def marginals(charts: Charts, source: Source) -> dict[str, Tensor]:
     for part in _parts(charts.plan, source):
         part.add_to(result, found[part.family], charts.plan, _ends(charts))
     return result
+
+
+def best_through(charts: Charts, above: Charts, source: Source) -> dict[str, Tensor]:
+    """The log-weight of the best derivation through each cell of the user's families.
+
+    From charts in `max`, inside and outside; -inf where there is none.
+    """
+    total: dict[str, Tensor] = {}
+    live: dict[str, Tensor] = {}
+    for part in _parts(charts.plan, source):
+        family = part.family
+        found = torch.as_tensor(np.asarray(charts.arrays[family]) + above.arrays[family])
+        known = torch.isfinite(found)
+        finite = torch.where(known, found, 0.0)
+        part.add_to(total, finite, charts.plan, _ends(charts))
+        part.add_to(live, known.to(found.dtype), charts.plan, _ends(charts))
+    return {name: torch.where(live[name] > 0, total[name], -float("inf")) for name in total}
 
 
 def _parts(plan: Plan, source: Source) -> tuple[Refinement, ...]:

@@ -45,7 +45,7 @@ class Model(nn.Module):
         constants = {
             name: value
             for name, value in bind(program.grammar, given, seed=0).items()
-            if name in program.plan.parameters
+            if name in program.parameter_names
         }
         for factor in program.parameters:
             if factor.name in given or factor.value is not None:
@@ -107,7 +107,7 @@ class Model(nn.Module):
 
     def weights(self) -> dict[str, Tensor]:
         """The weights of every factor that the program needs, differentiable."""
-        return {name: self.weight(name) for name in self.program.plan.parameters}
+        return {name: self.weight(name) for name in self.program.parameter_names}
 
     def forward(self, *, lengths: Lengths = None, **inputs: Any) -> Tensor:
         """log Z of every item, `[batch]`."""
@@ -116,6 +116,24 @@ class Model(nn.Module):
     def marginals(self, *, lengths: Lengths = None, **inputs: Any) -> dict[str, Tensor]:
         """For every family, how often a derivation is expected to use each cell and state."""
         return self.program.marginals(self.detached(), inputs, lengths)
+
+    def decode(self, *, lengths: Lengths = None, method: str = "viterbi", **inputs: Any) -> Any:
+        """The best derivation of each item, by `viterbi` or `mbr`."""
+        return self.program.decode(self.detached(), inputs, lengths, method=method)
+
+    def k_best(self, *, number: int, lengths: Lengths = None, **inputs: Any) -> Any:
+        """The derivations of greatest weight of each item, best first."""
+        return self.program.k_best(self.detached(), inputs, lengths, number=number)
+
+    def sample(
+        self, *, number: int = 1, seed: int | None = None, lengths: Lengths = None, **inputs: Any
+    ) -> Any:
+        """Independent draws from the posterior of each item, exact."""
+        return self.program.sample(self.detached(), inputs, lengths, number=number, seed=seed)
+
+    def entropy(self, *, lengths: Lengths = None, **inputs: Any) -> Tensor:
+        """The entropy of the derivations of each item, in nats; differentiable."""
+        return self.program.entropy(self.weights(), inputs, lengths)
 
     def expected_counts(self, *, lengths: Lengths = None, **inputs: Any) -> dict[str, Tensor]:
         """How often each entry of each factor is expected to be used, over the whole batch."""
@@ -143,7 +161,8 @@ def stationary(transition: Tensor) -> Tensor:
     eye = torch.eye(size, dtype=wide.dtype, device=wide.device)
     # The last equation is replaced by: the entries sum to one.
     system = torch.cat([(wide.T - eye)[:-1], torch.ones_like(wide[:1])])
-    return torch.linalg.solve(system, eye[-1]).to(transition.dtype)
+    found: Tensor = torch.linalg.solve(system, eye[-1])
+    return found.to(transition.dtype)
 
 
 def _tied(factor: Factor) -> str | None:

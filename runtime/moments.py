@@ -22,7 +22,7 @@ MAX_ENTRIES = 2**22
 ITEMS = 1024
 """How many assignments of the kept positions are computed at a time."""
 
-Keep = Mapping[str, Sequence[int | Sequence[int]]]
+Keep = Mapping[str, int | Sequence[int | Sequence[int]]]
 
 
 def moments(
@@ -70,13 +70,14 @@ def _positions(plan: Plan, batch: Batch, keep: Keep) -> list[tuple[str, tuple[in
             message = f"there is no input `{name}`"
             raise GrammarError([Diagnostic(code="F411", message=message, help=help)])
         shape = batch.tokens[name].shape[1:]
-        for position in positions:
-            place = (position,) if isinstance(position, int) else tuple(position)
-            inside_all = len(place) == len(shape) and all(
-                isinstance(i, int) and 0 <= i < n for i, n in zip(place, shape, strict=True)
+        for position in positions if isinstance(positions, Sequence) else [positions]:
+            place = tuple(position) if isinstance(position, Sequence) else (position,)
+            is_there = len(place) == len(shape) and all(
+                isinstance(i, int | np.integer) and 0 <= i < n
+                for i, n in zip(place, shape, strict=True)
             )
-            if not inside_all:
-                message = f"`{name}` has no position {list(place)}"
+            if not is_there:
+                message = f"`{name}` has no position {', '.join(map(str, place))}"
                 raise GrammarError([Diagnostic(code="F411", message=message)])
             found.append((name, place))
     return found

@@ -44,14 +44,21 @@ def checked_weights(plan: Plan, weights: Mapping[str, Any]) -> dict[str, Any]:
             message = f"weights for `{name}` have shape {shape}, not {wanted}"
             problems.append(Diagnostic(code="F417", message=message))
             continue
-        plain = array.detach() if isinstance(array, Tensor) else array
-        if not bool((plain >= 0).all()):
+        if not _is_weight(array):
             message = f"weights for `{name}` are negative or not numbers in places"
             problems.append(Diagnostic(code="F417", message=message))
         found[name] = array
     if problems:
         raise GrammarError(problems)
     return found
+
+
+def _is_weight(array: Any) -> bool:
+    """Whether all entries are numbers from 0 up."""
+    try:
+        return bool(((array.detach() if isinstance(array, Tensor) else array) >= 0).all())
+    except TypeError:
+        return False
 
 
 class Prepared:

@@ -23,7 +23,9 @@ from fgg.plan import Plan
 from fgg.plan_sizes import chart_bytes, environment, extents, table_bytes
 from fgg.runtime.batching import Collated, Lengths, collate
 from fgg.runtime.families import Refinement, refinements
+from fgg.runtime.log_z import LogZ
 from fgg.runtime.memory import require
+from fgg.runtime.questions import Questions
 from fgg.slices import SplitRule
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class Program(Questions):
     """A grammar with its query, the plan of its inference, and the plan as Python.
 
     `grammar` is the user's; `plan` speaks of a rewritten one, `origins` tells where its rules
@@ -51,6 +53,11 @@ class Program:
     module: ModuleType = field(init=False, repr=False)
 
     # weights
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The factors that a computation needs weights of, in the grammar's order."""
+        return self.plan.parameters
 
     @property
     def parameters(self) -> tuple[Factor, ...]:
@@ -119,6 +126,7 @@ class Program:
         return batch
 
     def check_extents(self, table: str, wanted: tuple[int, ...], batch: Collated) -> None:
+        """Check that log-potentials are given for every index that the lengths need."""
         from fgg.plan import Potential
 
         step = next(p for p in self.plan.preparations if p.name == table)
@@ -140,10 +148,7 @@ class Program:
         gradient zero.
         """
         run = self.start(weights, inputs or {}, lengths)
-        names = tuple(run.leaves)
-        result: Tensor = self.module.Inside.apply(
-            self.module, names, run.scales, run.batch, *run.leaves.values()
-        )
+        result: Tensor = LogZ.apply(run, *run.sources)  # type: ignore[no-untyped-call]
         return result
 
     def start(
@@ -179,8 +184,26 @@ class Program:
         require(2 * needed, place, "this batch")
         tables = {t.name: collated.inputs[t.name] for t in self.grammar.tables}
         batch = self.module.Batch(collated.size, dict(collated.lengths), tables, dtype, place)
-        leaves, scales = self.module.prepare(weights, collated.inputs, batch, collated.missing)
-        return Run(self, dict(weights), collated, batch, leaves, scales)
+        potentials = {n: collated.inputs[n] for n in self.grammar.input_factor}
+        sources = {**weights, **potentials}
+        # What is prepared has a graph of its own, from copies: so its memory is the charts' only.
+        tensors = {n: t.detach().requires_grad_(t.requires_grad) for n, t in sources.items()}
+        leaves, scales = self.module.prepare(
+            {n: tensors[n] for n in weights},
+            {**collated.inputs, **{n: tensors[n] for n in potentials}},
+            batch,
+            collated.missing,
+        )
+        return Run(
+            program=self,
+            weights=dict(weights),
+            collated=collated,
+            batch=batch,
+            tensors=tensors,
+            sources=tuple(sources.values()),
+            leaves=leaves,
+            scales=scales,
+        )
 
     def marginals(
         self,
@@ -213,7 +236,7 @@ class Program:
             for name, value in (inputs or {}).items()
         }
         log_z = self.log_z(leaves, potentials, lengths)
-        log_z[torch.isfinite(log_z)].sum().backward()
+        torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
         found = {
             name: torch.zeros_like(w) if w.grad is None else w.grad * w.detach()
             for name, w in leaves.items()
@@ -243,6 +266,8 @@ class Run:
     weights: Mapping[str, Tensor]
     collated: Collated
     batch: Any
+    tensors: Mapping[str, Tensor]
+    sources: tuple[Tensor, ...]
     leaves: Mapping[str, Tensor]
     scales: Mapping[str, Tensor]
 

@@ -9,7 +9,8 @@ from functools import cached_property
 from fgg.check_indices import rule_variables
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Nonterminal, Origin, Reference, Rule
 from fgg.names import fresh
-from fgg.runtime.cells import Cell, Cells, Choice
+from fgg.runtime.cells import Cells
+from fgg.runtime.choices import Cell, Choice
 from fgg.runtime.derivation import Derivation, Step
 from fgg.slices import SplitNode, SplitRule, Variant
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg.compiler.boxes import coefficient_of
-from fgg.compiler.emit_code import affine_code
-from fgg.compiler.emit_step import StepWriter
+from fgg.compiler.emit.frame import StepFrame
+from fgg.compiler.emit.names import affine_code
 from fgg.compiling import compile
 from fgg.conjoining import lengths as length_names
 from fgg.diagnostics import GrammarError
@@ -280,9 +280,9 @@ def compare_marginals(
 
 def compile_checked(grammar: Grammar) -> Program:
     """A program in which a view that leaves its chart is an error; torch sees the storage only."""
-    original = StepWriter.place
+    original = StepFrame.place
 
-    def place(self: StepWriter, tensor: str, operand: Operand, origin: str) -> str:
+    def place(self: StepFrame, tensor: str, operand: Operand, origin: str) -> str:
         code = original(self, tensor, operand, origin)
         if self.whole or not operand.index:
             return code
@@ -299,8 +299,8 @@ def compile_checked(grammar: Grammar) -> Program:
             return f"{tensor}[{check}, {code.removeprefix(tensor + '[')}"
         return code.replace(".as_strided((", f".as_strided(({check}, ", 1)
 
-    with patch.object(StepWriter, "place", place):
-        program = compile(grammar)
+    with patch.object(StepFrame, "place", place):
+        program = compile(grammar, fallback=False)
     program.module.within = within  # type: ignore[attr-defined]
     return program
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,16 @@ domain B = 2  domain M = 2
 
 def blocks(page: Path, kind: str) -> list[str]:
     return [text for name, text in BLOCK.findall(page.read_text("utf-8")) if name == kind]
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The arguments of the commands in a page."""
+    found = []
+    for line in "".join(blocks(page, "sh")).splitlines():
+        program, *arguments = shlex.split(line, comments=True)
+        assert program == "fggc"
+        found.append(arguments)
+    return found
 
 
 def file_name(text: str) -> str:
@@ -45,12 +56,9 @@ def test_readme_grammars_are_clean(readme_folder: Path) -> None:
 
 
 def test_readme_commands_run(readme_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    commands = [line for text in blocks(ROOT / "README.md", "sh") for line in text.splitlines()]
-    assert len(commands) >= 4
-    for line in commands:
-        program, *arguments = shlex.split(line, comments=True)
-        assert program == "fggc"
-        assert main(arguments) == 0, line
+    assert len(commands(ROOT / "README.md")) >= 4
+    for arguments in commands(ROOT / "README.md"):
+        assert main(arguments) == 0, arguments
     assert (readme_folder / "weather.svg").exists()
 
 
@@ -72,16 +80,30 @@ PYTHON = [(page.name, text) for page in PAGES for text in blocks(page, "python")
 
 
 @pytest.mark.parametrize(("page", "text"), PYTHON, ids=[page for page, _ in PYTHON])
-def test_python_blocks_run(page: str, text: str, readme_folder: Path) -> None:
+def test_python_blocks_run(
+    page: str, text: str, readme_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = ROOT / page if (ROOT / page).exists() else ROOT / "docs" / page
+    monkeypatch.syspath_prepend(readme_folder)
+    written = [line for line in commands(path) if "compile" in line and "-o" in line]
+    for arguments in written:  # the modules that a block may import
+        assert main(arguments) == 0
+        monkeypatch.delitem(sys.modules, Path(arguments[-1]).stem, raising=False)
     exec(compile(text, page, "exec"), {})
+
+
+def test_the_cost_in_the_documentation_is_what_is_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (shown,) = blocks(ROOT / "docs" / "compiling.md", "text")
+    assert main(["compile", "pcfg_dense", "--emit", "cost"]) == 0
+    assert capsys.readouterr().out.startswith(shown)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
 def test_commands_of_the_documentation_run(page: Path, readme_folder: Path) -> None:
-    for line in "".join(blocks(page, "sh")).splitlines():
-        program, *arguments = shlex.split(line, comments=True)
-        assert program == "fggc"
-        assert main(arguments) == 0, line
+    for arguments in commands(page):
+        assert main(arguments) == 0, arguments
 
 
 def test_readme_says_how_large_the_library_is() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fgg.cli import Usage
 from fgg.cli.output import print_diagnostics, print_json, write_whole
-from fgg.cli.passes import check_pass
+from fgg.cli.passes import add_after, check_pass
 from fgg.cli.target import add_file, assignments, load_target, need_grammar, only_query
 from fgg.diagnostics import Diagnostic, GrammarError, as_json, did_you_mean
 from fgg.grammar import Grammar
@@ -32,11 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a Python module (the default), the grammar after a pass, the order in which charts "
         "are filled, the plan, or its cost",
     )
-    parser.add_argument(
-        "--after",
-        metavar="PASS",
-        help="with `--emit grammar` or `schedule`: conjoin, split, narrow or fold (the default)",
-    )
+    add_after(parser, "with `--emit grammar` or `schedule`, after which pass (default: the last)")
     parser.add_argument(
         "-o", "--output", metavar="PATH", help="where to write (default: standard output)"
     )

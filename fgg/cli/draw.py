@@ -9,7 +9,7 @@ from typing import cast
 
 from fgg.cli import Usage
 from fgg.cli.output import print_json, write_whole
-from fgg.cli.passes import check_pass, rewritten
+from fgg.cli.passes import add_after, check_pass, rewritten
 from fgg.cli.target import (
     add_file,
     add_selection,
@@ -38,11 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rule", metavar="NAME", action="append", default=[], help="only this rule"
     )
-    parser.add_argument(
-        "--after",
-        metavar="PASS",
-        help="joined with its query, after a pass of the compiler: conjoin, split, narrow, fold",
-    )
+    add_after(parser, "draw the rules joined with a query, after a pass of the compiler")
     parser.add_argument("--each", action="store_true", help="one picture a rule; PATH is a folder")
     parser.add_argument(
         "--layout",

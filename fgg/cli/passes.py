@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
+
 from fgg.cli import Usage
 from fgg.diagnostics import did_you_mean
 from fgg.grammar import Grammar
+
+
+def add_after(parser: argparse.ArgumentParser, use: str) -> None:
+    """Add `--after PASS`; `use` says what for."""
+    from fgg.compiler.driver import PASS_NAMES
+
+    parser.add_argument("--after", metavar="PASS", help=f"{use}: {', '.join(PASS_NAMES)}")
 
 
 def check_pass(name: str) -> None:

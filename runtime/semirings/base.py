@@ -6,7 +6,9 @@ To add a semiring, take `ArraySemiring` (numpy) and give `zero`, `one`, `convert
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,8 +17,9 @@ from numpy.typing import NDArray
 Letters = tuple[int, ...]
 """The axes of an array, by name: nodes of a fragment are numbered, -1 is the batch."""
 
-MAX_PRODUCT = 2**24
-"""The largest intermediate array, in entries, before a product is done in pieces."""
+
+BLOCK = 2**18
+"""The entries of a product that are made at a time, so that they stay in a processor's cache."""
 
 
 class Semiring(Protocol):
@@ -126,16 +129,19 @@ class ArraySemiring:
         gone = tuple(letter for letter in sizes if letter not in out)
         order = (*out, *gone)
         left, right = self._align(x, xs, order), self._align(y, ys, order)
-        entries = int(np.prod([sizes[letter] for letter in order], dtype=object))
         axes = tuple(range(len(out), len(order)))
-        if entries <= MAX_PRODUCT or not out:
+        shape = tuple(sizes[letter] for letter in out)
+        entries = prod(sizes[letter] for letter in order)
+        if entries <= BLOCK or not out:
             return self.reduce(self.multiply(left, right), axes)
-        pieces = min(sizes[out[0]], -(-entries // MAX_PRODUCT))
-        found = []
-        for rows in np.array_split(np.arange(sizes[out[0]]), pieces):
-            part = [a if a.shape[0] == 1 else a[rows[0] : rows[-1] + 1] for a in (left, right)]
-            found.append(self.reduce(self.multiply(*part), axes))
-        return np.concatenate(found)
+        result = np.empty(shape, dtype=self.dtype)
+        for block in _blocks(shape, entries):
+            part = [
+                a[tuple(s if n > 1 else slice(None) for s, n in zip(block, a.shape, strict=False))]
+                for a in (left, right)
+            ]
+            result[block] = self.reduce(self.multiply(*part), axes)
+        return result
 
     @staticmethod
     def _align(array: NDArray[Any], letters: Letters, order: Letters) -> NDArray[Any]:
@@ -143,3 +149,15 @@ class ArraySemiring:
         moved = array.transpose([letters.index(letter) for letter in present])
         shape = iter(moved.shape)
         return moved.reshape([next(shape) if letter in letters else 1 for letter in order])
+
+
+def _blocks(shape: Sequence[int], entries: int) -> Iterator[tuple[slice, ...]]:
+    """Parts of an array, in order, each of which stands for at most about `BLOCK` entries."""
+    ranges: list[list[slice]] = []
+    for size in shape:
+        entries //= max(size, 1)
+        step = max(BLOCK // max(entries, 1), 1)
+        ranges.append([slice(first, first + step) for first in range(0, size, step)])
+        if step > 1:
+            break
+    yield from product(*ranges)

@@ -9,12 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgg.runtime.semirings.base import MAX_PRODUCT, Letters
+from fgg.runtime.semirings.base import Letters
 from fgg.runtime.semirings.real import Real
 from fgg.runtime.semirings.torch_base import TensorSemiring, einsum
 
 INFINITY = float("inf")
 BATCH = -1
+MAX_PRODUCT = 2**24
+"""The largest product of arrays, in entries, that is made at a time."""
 SAFE_RANGE = 600.0
 """How far, in nats, products may lie below the greatest one before real numbers lose them."""
 

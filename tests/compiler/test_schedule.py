@@ -9,8 +9,7 @@ import pytest
 
 from fgg.compiler import load, loads
 from fgg.compiler.schedule import Schedule, schedule, schedule_lines
-from fgg.conjoining import conjoin
-from fgg.diagnostics import GrammarError
+from fgg.conjoining import conjoin, lengths
 from fgg.grammar import Grammar
 from fgg.grounding import ground
 from fgg.library import library_names
@@ -81,9 +80,8 @@ def test_a_unary_cycle_on_one_level_is_a_conflict() -> None:
     assert set(found.conflicts[0].rules) == {"ab", "ba"}
 
 
-def test_tables_are_scheduled_at_run_time() -> None:
-    found = schedule(question("pcfg_la", "tree"))
-    assert "table" in found.conflicts[0].reason
+def test_conditions_on_tables_make_levels() -> None:
+    assert "X[i] at level -i" in text(question("pcfg_la", "tree"))
 
 
 def test_levels_may_need_larger_coefficients() -> None:
@@ -145,12 +143,9 @@ def test_every_ground_rule_goes_down(name: str) -> None:
         if not found.holds:
             continue
         inputs = {table.name: [1, 2, 2] for table in grammar.tables}
-        lengths = {n: 4 for n in ("n", "m")}
-        try:
-            finite = ground(grammar, lengths=lengths, inputs=inputs)
-        except GrammarError:
-            lengths = {"n": 4}
-            finite = ground(grammar, lengths=lengths, inputs=inputs)
+        given = {name for t in grammar.tables for e in t.shape for name in e.names()}
+        known = {name: 4 for name in lengths(grammar) if name not in given}
+        finite = ground(grammar, lengths=known, inputs=inputs)
         for rule in finite.rules:
             head = finite.nonterminal[rule.lhs].origin
             assert head is not None

@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 from fgg.domains import domain_size, size_values
+from fgg.plan import Potential
 from fgg.plan_sizes import environment, extents
 from fgg.runtime.program import Program
 from tests.runtime.compiled import compiled, programs
@@ -66,11 +67,11 @@ def inputs_of(program: Program, lengths: dict[str, list[int]]) -> dict[str, torc
     size = len(next(iter(lengths.values())))
     found = {}
     for item in grammar.observed:
-        shape = [e.evaluate({**size_values(grammar), **longest}) for e in item.shape]
-        found[item.name] = torch.zeros((size, *shape), dtype=torch.long, device=CUDA)
-    for table in program.plan.tables:
-        if table.scaled:
-            name = next(p for p in program.plan.preparations if p.name == table.name).source
+        extent = [e.evaluate({**size_values(grammar), **longest}) or 0 for e in item.shape]
+        found[item.name] = torch.zeros((size, *extent), dtype=torch.long, device=CUDA)
+    for step in program.plan.preparations:
+        if isinstance(step, Potential):
+            table, name = program.plan.table[step.name], step.source
             factor = grammar.input_factor[name]
             states = [domain_size(grammar, d) for d in factor.domains]
             shape = (size, *extents(table, environment(lengths)), *states)
@@ -87,10 +88,7 @@ def test_program_stays_on_the_device(name: str, lengths: list[int]) -> None:
     by_name = {length: lengths for length in program.plan.lengths}
     module = program.module
     with FakeTensorMode(allow_non_fake_inputs=False), WithoutGuards():
-        weights = {
-            n: torch.ones(program.shape(n), device=CUDA)
-            for n in program.plan.parameters
-        }
+        weights = {n: torch.ones(program.shape(n), device=CUDA) for n in program.plan.parameters}
         inputs = inputs_of(program, by_name)
         tables = {t.name: inputs[t.name] for t in program.grammar.tables}
         batch = module.Batch(len(lengths), by_name, tables, torch.float32, CUDA)
@@ -99,9 +97,7 @@ def test_program_stays_on_the_device(name: str, lengths: list[int]) -> None:
         # outside program is called as the engine would call it.
         values, charts = module.inside(leaves, scales, batch)
         log_z = module.result(charts, batch)
-        found, cells = module.outside(
-            leaves, scales, values, charts, batch, torch.ones_like(log_z)
-        )
+        found, cells = module.outside(leaves, scales, values, charts, batch, torch.ones_like(log_z))
         tensors = [log_z, *values.values(), *charts.values(), *found.values(), *cells.values()]
         assert {tensor.device.type for tensor in tensors} == {"cuda"}
         for leaf, gradient in found.items():
@@ -113,5 +109,5 @@ def test_a_stray_is_found() -> None:
         here, there = torch.ones(2), torch.ones(2, device=CUDA)
         with pytest.raises(RuntimeError, match="device"):
             here + there
-        with pytest.raises(Exception, match="(?i)data.dependent|item"):
+        with pytest.raises(Exception, match=r"(?i)data.dependent|item"):
             float(there.sum())

@@ -1,0 +1,330 @@
+"""Where a step reads and writes: its box, its operands' cells, scales and masks, as Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import log
+
+from fgg.compiler.boxes import coefficient_of
+from fgg.compiler.emit.names import (
+    BATCH,
+    Names,
+    affine_code,
+    bound_code,
+    bracketed,
+    lookups_in,
+    scaled_sum,
+    single,
+)
+from fgg.compiler.emit.values import Value, aligned
+from fgg.index import Expr, Lookup
+from fgg.plan import OneHot, Operand, Plan, Step
+
+
+class StepFrame:
+    """The box of a step and access to what it reads and writes.
+
+    With `whole` the step is written for all cells of its chart at once: so the gradient of a
+    parameter that maps cells one by one is a single product.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        step: Step,
+        names: Names,
+        scope: Mapping[str, str],
+        origins: Mapping[str, Sequence[Expr]],
+        *,
+        whole: bool = False,
+    ) -> None:
+        self.plan = plan
+        self.origins = origins
+        self.strided: set[tuple[str, int]] = set()
+        self.step = step
+        self.names = names
+        self.whole = whole
+        self.loops = () if whole else step.positions + step.splits
+        self.loop_dims = tuple(loop.name for loop in self.loops)
+        self.position_dims = tuple(loop.name for loop in step.positions)
+        self.split_dims = () if whole else tuple(loop.name for loop in step.splits)
+        self.scope = dict(scope)
+        self.counts: dict[str, str] = {}
+        for loop in self.loops:
+            plain = loop.name.rstrip("'")
+            self.scope[loop.name] = names.get("", f"{plain}0")
+            self.counts[loop.name] = names.get("", f"{plain}_n")
+        if whole:
+            chart = plan.chart[step.head]
+            self.position_dims = tuple(f"@{i}" for i in range(len(chart.axes)))
+            self.loop_dims = self.position_dims
+        self.cell_dims = (*self.position_dims, BATCH)
+        self.point_dims = (*self.loop_dims, BATCH)
+        self.counter = 0
+        self.gathered: dict[int, str] = {}
+
+    def bounds(self) -> Iterator[str]:
+        """The ends of the loops, and the condition under which the step does anything."""
+        for loop in self.loops:
+            count = self.counts[loop.name]
+            low, high = single(loop.low), single(loop.high)
+            if low is not None and high is not None:
+                yield f"{count} = {affine_code(high - low + 1, self.scope)}"
+                continue
+            name = self.scope[loop.name]
+            if low is None:
+                yield f"{name} = {bound_code(loop.low, self.scope, low=True)}"
+            else:
+                name = affine_code(low, self.scope)
+            high_code = bound_code(loop.high, self.scope, low=False)
+            less = "" if name == "0" else f" - {bracketed(name)}"
+            yield f"{count} = {high_code}{less} + 1"
+
+    def condition(self) -> str:
+        """When the step has any points."""
+        tests = [f"{self.counts[loop.name]} > 0" for loop in self.loops]
+        tests += [f"{affine_code(g, self.scope)} >= 0" for g in self.step.guards]
+        return " and ".join(tests)
+
+    def is_scalar(self, operand: Operand) -> bool:
+        """Whether an operand is its scale alone."""
+        if operand.kind == "chart":
+            return self.plan.chart[operand.name].is_scalar
+        if operand.kind == "table":
+            table = self.plan.table[operand.name]
+            return table.scaled and not table.states
+        return False
+
+    def states(self, operand: Operand) -> tuple[int, ...]:
+        """The sizes of a chart's or a table's state axes."""
+        if operand.kind == "chart":
+            return self.plan.chart[operand.name].states
+        return self.plan.table[operand.name].states
+
+    def has_scale(self, operand: Operand) -> bool:
+        """Whether an operand's scale counts: in a linear step it does not."""
+        if self.step.linear:
+            return False
+        return operand.kind == "chart" or (
+            operand.kind == "table" and self.plan.table[operand.name].scaled
+        )
+
+    def index_dims(self, operand: Operand) -> tuple[str, ...]:
+        """The loop variables that an operand's cell depends on, and the batch."""
+        if operand.kind == "parameter":
+            return ()
+        if self.whole:
+            return self.cell_dims
+        used = {name for expr in operand.index for name in expr.names()}
+        return (*(d for d in self.loop_dims if d in used), BATCH)
+
+    def storage(self, operand: Operand) -> tuple[str, str, str, str]:
+        """The identifiers of an operand's values, scales, gradients, and of its origin."""
+        if operand.kind == "chart":
+            chart = self.plan.chart[operand.name]
+            return (
+                self.names.get("v_", operand.name),
+                self.names.get("e_", chart.scale_of),
+                self.names.get("a_", operand.name),
+                operand.name,
+            )
+        if operand.kind == "table":
+            return (
+                self.names.get("t_", operand.name),
+                self.names.get("s_", operand.name),
+                self.names.get("g_", operand.name),
+                "",
+            )
+        return (
+            self.names.get("p_", operand.name),
+            "",
+            self.names.get("g_", operand.name),
+            "",
+        )
+
+    def start(self, operand: Operand, origin: str) -> list[Expr]:
+        """Where in storage an operand's first cell lies, as far as that is one expression."""
+        first = {d: Expr.of(d) for d in self.loop_dims}
+        for loop in self.loops:
+            first[loop.name] = single(loop.low) or first[loop.name]
+        return [
+            expr.substitute(first) - self.low(origin, number)
+            for number, expr in enumerate(operand.index)
+        ]
+
+    def low(self, origin: str, number: int) -> Expr:
+        """The least index of a chart's axis: an expression, or a name that stands for it."""
+        if not origin:
+            return Expr()
+        return self.origins[origin][number]
+
+    def place(self, tensor: str, operand: Operand, origin: str) -> str:
+        """A view of an operand's cells in a tensor."""
+        if self.whole or not operand.index:
+            return tensor
+        start = [affine_code(expr, self.scope) for expr in self.start(operand, origin)]
+        loops = [d for d in self.index_dims(operand) if d != BATCH]
+        if not loops:
+            return f"{tensor}[{', '.join(start)}]"
+        strides = [self.names.get(f"k{i}_", tensor) for i in range(len(start))]
+        self.strided.add((tensor, len(start)))
+        sizes = [self.counts[d] for d in loops]
+        moves = [
+            scaled_sum([coefficient_of(expr, d) for expr in operand.index], strides) for d in loops
+        ]
+        offset = scaled_sum(start, strides)
+        return (
+            f"{tensor}.as_strided(({', '.join(sizes)}, *{self.names.get('ks_', tensor)}), "
+            f"({', '.join(moves)}, *{self.names.get('kt_', tensor)}), {offset})"
+        )
+
+    def gather_index(self, number: int, operand: Operand, lines: list[str]) -> str:
+        """The name of the index tensors of an operand that is gathered."""
+        if number not in self.gathered:
+            origin = self.storage(operand)[3]
+            made, local = self.tensors(operand.index, self.index_dims(operand))
+            lines += made
+            index = [
+                self.tensor_code(expr - self.low(origin, axis), local)
+                for axis, expr in enumerate(operand.index)
+            ]
+            self.gathered[number] = self.fresh("at")
+            lines.append(f"{self.gathered[number]} = ({', '.join(index)},)")
+        return self.gathered[number]
+
+    def tensors(
+        self, exprs: Sequence[Expr], dims: Sequence[str]
+    ) -> tuple[list[str], dict[str, str]]:
+        """Lines that make tensors of the variables and look-ups in expressions."""
+        local = dict(self.scope)
+        lines: list[str] = []
+        used = {name for expr in exprs for name in expr.names()}
+        for place, d in enumerate(dims):
+            if d == BATCH or d not in used:
+                continue
+            name = self.fresh("x")
+            loop = next(loop for loop in self.loops if loop.name == d)
+            low = single(loop.low)
+            first = self.scope[d] if low is None else affine_code(low, self.scope)
+            lines.append(f"{name} = batch.arange({first}, {self.counts[d]}, {place}, {len(dims)})")
+            local[d] = name
+        for lookup in lookups_in(exprs):
+            name = self.fresh("y")
+            index = ", ".join(self.tensor_code(i, local) for i in lookup.indices)
+            lines.append(f"{name} = batch.look_up({lookup.table!r}, ({index},))")
+            local[str(lookup)] = name
+        return lines, local
+
+    def tensor_code(self, expr: Expr, local: Mapping[str, str]) -> str:
+        """An index expression as a tensor."""
+        code = affine_code(expr, local)
+        if self.is_tensor(expr):
+            return code
+        return f"torch.tensor({code}, device=batch.device)"
+
+    def is_tensor(self, expr: Expr) -> bool:
+        """Whether an expression's code is a tensor: it has a variable, a length or a look-up."""
+        return any(
+            isinstance(atom, Lookup) or atom in self.loop_dims or atom in self.plan.lengths
+            for atom in expr.atoms()
+        )
+
+    def fresh(self, stem: str) -> str:
+        """A new local name."""
+        self.counter += 1
+        return f"{stem}{self.counter}"
+
+    def read(self, lines: list[str], scales: bool) -> tuple[list[Value | None], list[Value]]:
+        """Reads every operand: its values (None where it is scale alone), and the scales."""
+        values: list[Value | None] = []
+        found: list[Value] = []
+        for number, operand in enumerate(self.step.operands):
+            tensor, scale, _, origin = self.storage(operand)
+            dims = self.index_dims(operand)
+            if operand.kind == "parameter":
+                values.append(self.diagonal(Value(tensor, operand.axes)))
+                continue
+            if operand.view or self.whole:
+                code = self.place(tensor, operand, origin)
+                scale_code = self.place(scale, operand, origin)
+            else:
+                name = self.gather_index(number, operand, lines)
+                code = f"take({tensor}, {name})"
+                scale_code = f"take({scale}, {name}, NEGATIVE)"
+            if self.is_scalar(operand):
+                values.append(None)
+            else:
+                name = self.fresh("v")
+                lines.append(f"{name} = {code}")
+                values.append(self.diagonal(Value(name, (*dims, *operand.axes))))
+            if scales and self.has_scale(operand):
+                name = self.fresh("e")
+                lines.append(f"{name} = {scale_code}")
+                found.append(Value(name, dims))
+        return values, found
+
+    def diagonal(self, value: Value) -> Value:
+        """A value with each axis once: where a node occurs twice, the diagonal."""
+        while len(set(value.dims)) < len(value.dims):
+            first = next(i for i, d in enumerate(value.dims) if d in value.dims[i + 1 :])
+            second = value.dims.index(value.dims[first], first + 1)
+            rest = [d for i, d in enumerate(value.dims) if i not in (first, second)]
+            code = f"{value.code}.diagonal(0, {first}, {second})"
+            value = Value(code, (*rest, value.dims[first]))
+        return value
+
+    def scale(self, lines: list[str], scales: Sequence[Value]) -> Value | None:
+        """The sum of the operands' scales at each point, -inf where a mask says so."""
+        extra = f" + {log(self.step.free)!r}" if self.step.free > 1 else ""
+        if not scales and not self.step.masks:
+            if not extra:
+                return None
+            plain = f"torch.tensor({log(self.step.free)!r}, dtype=torch.float64"
+            return Value(f"{plain}, device=batch.device)", ())
+        full = bool(self.step.masks)
+        if full:
+            dims: tuple[str, ...] = self.point_dims
+        else:
+            dims = tuple(d for d in self.point_dims if any(d in s.dims for s in scales))
+        name = self.fresh("e")
+        if scales:
+            total = " + ".join(aligned(s, dims) for s in scales)
+            if len(scales) == 1 and scales[0].dims == dims and not (full or extra):
+                return scales[0]
+            lines.append(f"{name} = {total}{extra}")
+        if full:
+            sizes = ", ".join([*(self.counts[d] for d in self.loop_dims), "batch.size"])
+            if scales:
+                lines.append(f"{name} = {name}.expand({sizes})")
+            else:
+                lines.append(
+                    f"{name} = torch.zeros(({sizes},), dtype=torch.float64, device=batch.device)"
+                    f"{extra}"
+                )
+            for mask in self.step.masks:
+                inner, code = self.mask(mask.expr, dims)
+                inner.append(f"{name} = {name}.masked_fill(~({code}), NEGATIVE)")
+                if mask.mixed:
+                    lines.append("if batch.mixed:")
+                    inner = [f"    {line}" for line in inner]
+                lines += inner
+        return Value(name, dims)
+
+    def mask(self, expr: Expr, dims: Sequence[str]) -> tuple[list[str], str]:
+        """Where `expr >= 0` holds; never where a table has no entry."""
+        lines, local = self.tensors([expr], dims)
+        code = f"{affine_code(expr, local)} >= 0"
+        if not self.is_tensor(expr):
+            code = f"torch.tensor({code}, device=batch.device)"
+        for lookup in lookups_in([expr]):
+            code = f"({code}) & ({local[str(lookup)]} != OUTSIDE)"
+        return lines, code
+
+    def head(self, tensor: str) -> str:
+        """A view of the head's cells in a tensor."""
+        operand = Operand(kind="chart", name=self.step.head, index=self.step.head_index)
+        return self.place(tensor, operand, self.step.head)
+
+    def constant_tables(self) -> set[str]:
+        """Tables that depend on no parameter and no potential."""
+        return {p.name for p in self.plan.preparations if isinstance(p, OneHot)}

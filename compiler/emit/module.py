@@ -1,0 +1,356 @@
+"""From a plan to a Python module: `prepare`, `inside`, `result`, `outside`, `log_z`.
+
+The text is deterministic, begins with the helpers of `fgg.prelude`, and needs torch only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import fgg
+from fgg.compiler.emit.context import Context
+from fgg.compiler.emit.frame import StepFrame
+from fgg.compiler.emit.inside import InsideWriter
+from fgg.compiler.emit.names import Names, affine_code, bound_code, extreme_code, single
+from fgg.compiler.emit.outside import OutsideWriter
+from fgg.compiler.emit.peephole import fused, without_unused, written
+from fgg.compiler.emit.prepare import PrepareWriter
+from fgg.domains import domain_size, size_values
+from fgg.index import Expr
+from fgg.plan import Chart, OneHot, Plan, PlanStage, Step
+from fgg.printer import print_rule
+
+INDENT = "    "
+
+
+def emit(plan: Plan) -> str:
+    """The program of a plan, as a Python module."""
+    return _Emitter(plan).run()
+
+
+class _Emitter:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.context = Context(plan)
+        self.names = self.context.names
+        self.scope = self.context.scope
+        self.origins = self.context.origins
+        self.strided: set[tuple[str, int]] = set()
+
+    def run(self) -> str:
+        plan = self.plan
+        title = f"Inference for the grammar `{plan.grammar.name}`: inside, outside, log Z."
+        body = [
+            f'"""{_plain(title)}"""',
+            "",
+            *prelude_lines(),
+            "",
+            "",
+            *self.declarations(),
+            "",
+            "",
+            *PrepareWriter(self.context).prepare(),
+            "",
+            "",
+            *self.inside(),
+            "",
+            "",
+            *self.result(),
+            "",
+            "",
+            *self.outside(),
+            "",
+            "",
+            *_FRONT,
+        ]
+        return "\n".join(body) + "\n"
+
+    def declarations(self) -> list[str]:
+        plan, grammar = self.plan, self.plan.grammar
+        shapes = {
+            name: tuple(domain_size(grammar, d) for d in grammar.factor[name].domains)
+            for name in plan.parameters
+        }
+        inputs = {
+            item.name: tuple(
+                affine_code(e.substitute(dict(size_values(grammar))), {n: n for n in plan.lengths})
+                for e in item.shape
+            )
+            for item in grammar.observed
+        }
+        lines = [
+            f"LENGTHS = {tuple(plan.lengths)!r}",
+            "",
+            "# The factors and their shapes.",
+            "PARAMETERS = {",
+        ]
+        lines += [f"    {name!r}: {shape!r}," for name, shape in shapes.items()]
+        lines += ["}", "", "# The shape of each input, after the batch.", "INPUTS = {"]
+        lines += [f"    {name!r}: {shape!r}," for name, shape in inputs.items()]
+        lines += ["}"]
+        lines.append(f"TABLES = {tuple(t.name for t in grammar.tables)!r}")
+        return lines
+
+    def leaf_lines(self) -> Iterator[str]:
+        for name, kind in self.context.used_leaves().items():
+            prefix = "p_" if kind == "parameter" else "t_"
+            yield f"{self.names.get(prefix, name)} = leaves[{name!r}]"
+            if kind == "table" and self.plan.table[name].scaled:
+                yield f"{self.names.get('s_', name)} = scales[{name!r}]"
+
+    def extents(self, chart: Chart) -> str:
+        found = []
+        for axis, low in zip(chart.axes, self.origins[chart.family], strict=True):
+            high = single(axis.high)
+            if high is not None:
+                found.append(affine_code(high - low + 1, self.scope))
+            else:
+                code = bound_code(axis.high, self.scope, low=False)
+                found.append(f"{code} + {affine_code(1 - low, self.scope)}")
+        return "(" + "".join(f"{x}, " for x in found) + ")"
+
+    def stride_lines(self, body: Sequence[str]) -> Iterator[str]:
+        """Strides and inner shapes of the tensors that are viewed."""
+        text = "\n".join(line for line in body if not line.lstrip().startswith("#"))
+        for name in sorted(set(re.findall(r"\bq_(\w+)\b", text))):
+            yield f"q_{name} = p_{name}.mT"
+        used = set(re.findall(r"(\w+)\.as_strided\(", text))
+        for tensor, rank in sorted(self.strided):
+            if tensor not in used:
+                continue
+            names = "".join(f"{self.names.get(f'k{i}_', tensor)}, " for i in range(rank))
+            yield f"{names}*{self.names.get('kt_', tensor)} = {tensor}.stride()"
+            yield f"{self.names.get('ks_', tensor)} = {tensor}.shape[{rank}:]"
+
+    def inside(self) -> list[str]:
+        plan = self.plan
+        lines = [
+            "def inside(leaves, scales, batch):",
+            '    """The charts: the values of every family, and their scales."""',
+        ]
+        lines += [f"    {line}" for line in (*self.context.length_lines(), *self.leaf_lines())]
+        lines += [f"    {line}" for line in self.context.origin_lines()]
+        for chart in plan.charts:
+            lines.append(f"    # {_plain(self.chart_text(chart))}")
+            extents = self.extents(chart)
+            if not chart.is_scalar:
+                states = "(" + "".join(f"{s}, " for s in chart.states) + ")"
+                lines.append(
+                    f"    {self.names.get('v_', chart.family)} = batch.values({extents}, {states})"
+                )
+            if chart.scale_of == chart.family:
+                lines.append(f"    {self.names.get('e_', chart.family)} = batch.scales({extents})")
+        body = [line for stage in plan.stages for line in self.stage(stage, reverse=False)]
+        lines += [f"    {line}" for line in (*self.stride_lines(body), *body)]
+        self.strided.clear()
+        values = ", ".join(
+            f"{c.family!r}: {self.names.get('v_', c.family)}"
+            for c in plan.charts
+            if not c.is_scalar
+        )
+        scales = ", ".join(f"{c.family!r}: {self.names.get('e_', c.scale_of)}" for c in plan.charts)
+        lines.append(f"    return {{{values}}}, {{{scales}}}")
+        return lines
+
+    def chart_text(self, chart: Chart) -> str:
+        family = self.plan.grammar.nonterminal[chart.family]
+        text = f"{chart.family}[{', '.join(family.indices)}]" if family.indices else chart.family
+        if chart.scale_of != chart.family:
+            text += f", with the scales of {chart.scale_of}"
+        return text
+
+    def stage(self, stage: PlanStage, *, reverse: bool) -> Iterator[str]:
+        if not stage.has_levels:
+            yield from self.steps(stage.steps, reverse=reverse)
+            return
+        first = extreme_code(stage.first, self.scope, low=True)
+        last = extreme_code(stage.last, self.scope, low=False)
+        forms = ", ".join(f"{name} at {stage.level[name]}" for name in stage.families)
+        body = list(self.steps(stage.steps, reverse=reverse))
+        if not body:
+            return  # nothing that a gradient could go to
+        yield f"# Levels: {_plain(forms)}"
+        if reverse:
+            yield f"for level in range({last}, {first} - 1, -1):"
+        else:
+            yield f"for level in range({first}, {last} + 1):"
+        yield from (INDENT + line for line in body)
+
+    def steps(self, steps: Sequence[Step], *, reverse: bool) -> Iterator[str]:
+        """Steps in order, or in reverse; those of one group are added before they are put."""
+        if reverse:
+            for step in reversed(steps):
+                back = OutsideWriter(*self.shared(step))
+                body = back.outside(charts=True, parameters=not step.linear)
+                yield from self.step(back, fused(without_unused(body), back.matrices))
+            return
+        for _, members in groupby(steps, key=lambda step: (step.head, step.group)):
+            group = list(members)
+            several = len(group) > 1
+            if several:
+                yield "terms = []"
+            for step in group:
+                writer = InsideWriter(*self.shared(step))
+                body = written(without_unused(writer.inside(terms=several)))
+                yield from self.step(writer, body)
+            if several:
+                yield "if terms:"
+                yield from (INDENT + line for line in writer.put_terms())
+                self.strided |= writer.strided
+
+    def shared(
+        self, step: Step
+    ) -> tuple[Plan, Step, Names, Mapping[str, str], Mapping[str, Sequence[Expr]]]:
+        """What every writer of a step is made from."""
+        return self.plan, step, self.names, self.scope, self.origins
+
+    def step(self, writer: StepFrame, body: Sequence[str]) -> Iterator[str]:
+        """The lines of a step, with its rule, its box and its condition."""
+        self.strided |= writer.strided
+        if not body:
+            return
+        yield f"# {_plain(print_rule(self.plan.grammar, writer.step.rule))}"
+        yield from writer.bounds()
+        condition = writer.condition()
+        if condition:
+            yield f"if {condition}:"
+            yield from (INDENT + line for line in body)
+        else:
+            yield from body
+
+    def result(self) -> list[str]:
+        plan = self.plan
+        lines = ["def result(charts, batch):", '    """log Z of every item."""']
+        start = plan.start
+        if start.name not in plan.chart:
+            lines.append(
+                "    return torch.full((batch.size,), NEGATIVE, dtype=batch.dtype, "
+                "device=batch.device)"
+            )
+            return lines
+        lines += [
+            f"    {line}" for line in (*self.context.length_lines(), *self.context.origin_lines())
+        ]
+        lines.append(f"    found = take(charts[{start.name!r}], {self.start_index()}, NEGATIVE)")
+        lines.append("    return found.to(batch.dtype)")
+        return lines
+
+    def start_index(self) -> str:
+        plan = self.plan
+        chart = plan.chart[plan.start.name]
+        found = []
+        for expr, low in zip(plan.start.index, self.origins[chart.family], strict=True):
+            code = affine_code(expr - low, self.scope)
+            if not any(name in plan.lengths for name in expr.names()):
+                code = f"torch.tensor({code}, device=batch.device)"
+            found.append(code)
+        return "(" + "".join(f"{x}, " for x in found) + ")"
+
+    def outside(self) -> list[str]:
+        plan, names = self.plan, self.names
+        lines = [
+            "def outside(leaves, scales, values, charts, batch, gradient):",
+            '    """Gradients of log Z: of the leaves, and of every cell relative to its scale."""',
+        ]
+        lines += [f"    {line}" for line in (*self.context.length_lines(), *self.leaf_lines())]
+        lines += [f"    {line}" for line in self.context.origin_lines()]
+        constants = {p.name for p in plan.preparations if isinstance(p, OneHot)}
+        for name, kind in self.context.used_leaves().items():
+            if name not in constants:
+                prefix = "p_" if kind == "parameter" else "t_"
+                lines.append(
+                    f"    {names.get('g_', name)} = torch.zeros_like({names.get(prefix, name)})"
+                )
+        for chart in plan.charts:
+            if not chart.is_scalar:
+                values = names.get("v_", chart.family)
+                lines.append(f"    {values} = values[{chart.family!r}]")
+                lines.append(f"    {names.get('a_', chart.family)} = torch.zeros_like({values})")
+            if chart.scale_of == chart.family:
+                scales = names.get("e_", chart.family)
+                lines.append(f"    {scales} = charts[{chart.family!r}]")
+                lines.append(f"    {names.get('i_', chart.family)} = inverse({scales})")
+            if chart.is_scalar:
+                lines.append(
+                    f"    {names.get('a_', chart.family)} = torch.zeros_like("
+                    f"{names.get('e_', chart.family)}, dtype=batch.dtype)"
+                )
+        if plan.start.name in plan.chart:
+            lines.append("    # d log Z: what the start symbol's cell has, where it is not zero.")
+            lines.append("    live = result(charts, batch) > NEGATIVE")
+            lines.append(
+                f"    give({names.get('a_', plan.start.name)}, {self.start_index()}, "
+                "torch.where(live, gradient, 0.0).to(batch.dtype))"
+            )
+        stages = reversed(plan.stages)
+        body = [line for stage in stages for line in self.stage(stage, reverse=True)]
+        lines += [f"    {line}" for line in (*self.stride_lines(body), *body)]
+        self.strided.clear()
+        for stage in plan.stages:
+            for step in stage.steps:
+                if step.linear:
+                    writer = OutsideWriter(*self.shared(step), whole=True)
+                    body = without_unused(writer.outside(charts=False, parameters=True))
+                    rule = _plain(print_rule(self.plan.grammar, step.rule))
+                    lines.append(f"    # {rule}: all cells at once")
+                    lines += [f"    {line}" for line in body]
+        grads = ", ".join(
+            f"{name!r}: {names.get('g_', name)}"
+            for name in self.context.used_leaves()
+            if name not in constants
+        )
+        adjoints = ", ".join(f"{c.family!r}: {names.get('a_', c.family)}" for c in plan.charts)
+        lines.append(f"    return {{{grads}}}, {{{adjoints}}}")
+        return lines
+
+
+def prelude_lines() -> list[str]:
+    """The text of the helpers, without their module docstring."""
+    text = (Path(fgg.__file__).parent / "prelude.py").read_text(encoding="utf-8")
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("from __future__"))
+    body = lines[start:]
+    body.insert(body.index("import torch"), "import sys\n")
+    return body
+
+
+def _plain(text: str) -> str:
+    """User's text for a comment or a docstring: one line, nothing that could end either."""
+    kept = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(kept.split()).replace("\\", "/").replace('"""', "'''")
+
+
+_FRONT = '''\
+def batch_of(weights, inputs, lengths=None):
+    """The batch that inputs make; lengths are those of the inputs unless they are given."""
+    known = {}
+    for name, value in (lengths or {}).items():
+        known[name] = value.tolist() if isinstance(value, Tensor) else list(value)
+    size = next((len(v) for v in known.values()), 1)
+    for name, value in inputs.items():
+        size = value.shape[0]
+        for extent, axis in zip(INPUTS.get(name, ()), value.shape[1:]):
+            if extent in LENGTHS:
+                known.setdefault(extent, [axis] * size)
+    sample = next(v for v in (*weights.values(), *inputs.values()) if v.is_floating_point())
+    tables = {name: value for name, value in inputs.items() if name in TABLES}
+    return Batch(size, known, tables, sample.dtype, sample.device)
+
+
+def log_z(weights, inputs, lengths=None, missing=None):
+    """log Z of every item, `[batch]`, differentiable in weights and log-potentials.
+
+    `weights` are the factors' values (not logarithms), `inputs` token ids `[batch, …]` (-1 is
+    missing, -2 impossible) and log-potentials, `lengths` a list for each length.
+    """
+    batch = batch_of(weights, inputs, lengths)
+    if missing is None:
+        tokens = [v for name, v in inputs.items() if name in INPUTS and name not in TABLES]
+        missing = any(bool((v == -1).any()) for v in tokens)
+    leaves, scales = prepare(weights, inputs, batch, missing)
+    program = sys.modules[__name__]
+    return Inside.apply(program, tuple(leaves), scales, batch, *leaves.values())
+'''.splitlines()

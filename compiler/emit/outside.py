@@ -1,0 +1,209 @@
+"""The outside of a step, as Python: the gradient of a product of sums, over the same views.
+
+A gradient is kept relative to its cell's scale, so that value times gradient is the cell's
+marginal. The scales are constants in it: they cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fgg.compiler.emit.contraction import Contracted, Contraction
+from fgg.compiler.emit.values import Value, aligned, product_code
+from fgg.plan import Operand
+
+
+class OutsideWriter(Contraction):
+    """Writes how the gradient of a step's head goes to its operands."""
+
+    def outside(self, *, charts: bool, parameters: bool) -> list[str]:
+        """The lines that add to the gradients of charts and tables, of parameters, or of both."""
+        self.charts, self.parameters = charts, parameters
+        self.matrices: set[str] = set()
+        self.scalars = [(n, o) for n, o in enumerate(self.step.operands) if self.is_scalar(o)]
+        self.carried: int | None = None
+        lines: list[str] = []
+        values, scales = self.read(lines, scales=True)
+        gradient = self.head_gradient(lines)
+        before, weight = None, None
+        if not self.step.linear and not self.is_product(values):
+            weight = self.weight(lines, scales)
+            if set(weight.dims) == set(self.cell_dims):
+                # One term a cell: its weight goes into the gradient once and for all.
+                gradient = self.product(lines, gradient, weight, gradient.dims)
+                weight = None
+            else:
+                self.carried, before = self.carry(lines, values, weight)
+        done = self.contract(lines, values)
+        if done.result is None:
+            # Scales alone: what the head has goes to each of them.
+            self.give_scalars(lines, self.without_states(lines, gradient))
+            return lines
+        if self.scalars and weight is None:
+            whole = self.product(lines, gradient, done.result, gradient.dims)
+            self.give_scalars(lines, self.without_states(lines, whole))
+        grads = self.backward(lines, gradient, done)
+        if weight is not None:
+            self.uncarry(lines, grads, weight, before, done)
+        for number, operand in enumerate(self.step.operands):
+            wanted = parameters if operand.kind == "parameter" else charts
+            if number in grads and values[number] is not None and wanted:
+                lines += self.give(number, operand, grads[number])
+        return lines
+
+    def head_gradient(self, lines: list[str]) -> Value:
+        """The gradient of the head's cells; zero in cells that only other items have."""
+        step = self.step
+        place = self.head(self.names.get("a_", step.head))
+        found = self.diagonal(Value(place, (*self.cell_dims, *step.head_axes)))
+        name = self.fresh("a")
+        # Masked points of a box may be cells of the head: they are read before any is added to.
+        same = step.masks and any(o.kind == "chart" and o.name == step.head for o in step.operands)
+        lines.append(f"{name} = {found.code}{'.clone()' if same else ''}")
+        gradient = Value(name, found.dims)
+        if step.linear and step.masks and not self.whole:
+            gradient = self.masked(lines, gradient)
+            lines.append("if batch.mixed:")
+            lines.append(f"    {place}.copy_({gradient.code})")
+        return gradient
+
+    def is_product(self, values: Sequence[Value | None]) -> bool:
+        """Whether the head's scale is just the sum of the operands': one term, no values.
+
+        Then each term is worth as much as its cell. (A cell of zeros has the gradient zero.)
+        """
+        return (
+            not self.step.masks
+            and not self.split_dims
+            and self.step.mode == "write"
+            and all(value is None for value in values)
+            and self.plan.chart[self.step.head].is_scalar
+            and sum(s.head == self.step.head for s in self.plan.steps) == 1
+        )
+
+    def weight(self, lines: list[str], scales: Sequence[Value]) -> Value:
+        """What each point's scale is worth relative to its cell's."""
+        scale = self.scale(lines, scales)
+        inverse = Value(self.head(self.names.get("i_", self.step.head)), self.cell_dims)
+        dims = self.cell_dims
+        if scale is not None and any(d in scale.dims for d in self.split_dims):
+            dims = tuple(d for d in self.point_dims if d in scale.dims or d in self.cell_dims)
+        scale_code = "None" if scale is None else aligned(scale, dims)
+        name = self.fresh("w")
+        lines.append(f"{name} = ratio({scale_code}, {aligned(inverse, dims)}, batch.dtype)")
+        return Value(name, dims)
+
+    def backward(self, lines: list[str], gradient: Value, done: Contracted) -> dict[int, Value]:
+        """The gradients of values, by number, from the result's on."""
+        result = done.result
+        assert result is not None
+        numbers = [number for number, value in enumerate(done.values) if value is not None]
+        last = done.products[-1].result if done.products else numbers[0]
+        keep = tuple(d for d in gradient.dims if d in result.dims)
+        grads = {last: self.summed(lines, gradient, keep)}
+        for product in reversed(done.products):
+            if product.result not in grads:
+                continue  # nothing in it depends on a parameter or a chart
+            upper = grads[product.result]
+            if product.right == -1:
+                grads[product.left] = upper  # a sum over axes: broadcast when it is used
+                continue
+            pair = (product.left, product.right)
+            for number, partner in (pair, pair[::-1]):
+                value, other = done.values[number], done.values[partner]
+                assert value is not None and other is not None
+                if self.wanted(number, done):
+                    grads[number] = self.product(lines, upper, other, value.dims)
+        return grads
+
+    def uncarry(
+        self,
+        lines: list[str],
+        grads: dict[int, Value],
+        weight: Value,
+        before: Value | None,
+        done: Contracted,
+    ) -> None:
+        """Take the weights out of the gradient of the operand that carried them."""
+        number = len(self.step.operands) if self.carried is None else self.carried
+        if number not in grads:
+            return
+        upper = grads[number]
+        if self.scalars:
+            moved = weight if self.carried is None else done.values[number]
+            assert moved is not None
+            self.give_scalars(lines, self.product(lines, upper, moved, weight.dims))
+        if before is not None:
+            grads[number] = self.product(lines, upper, weight, before.dims)
+
+    def wanted(self, number: int, done: Contracted) -> bool:
+        """Whether anything asks for the gradient of a value."""
+        inner = next((p for p in done.products if p.result == number), None)
+        if inner is not None:
+            halves = (inner.left, inner.right)
+            return any(self.wanted(half, done) for half in halves if half >= 0)
+        if number >= len(self.step.operands):
+            return bool(self.scalars)  # the weights as an operand
+        operand = self.step.operands[number]
+        if operand.kind == "parameter":
+            return self.parameters
+        if operand.kind == "table" and operand.name in self.constant_tables():
+            return number == self.carried and bool(self.scalars)
+        return self.charts
+
+    def product(self, lines: list[str], left: Value, right: Value, dims: Sequence[str]) -> Value:
+        """A product under a new name, summed to those of the axes that it has."""
+        kept = tuple(d for d in dims if d in left.dims or d in right.dims)
+        name = self.fresh("a")
+        if len(kept) == 2:
+            self.matrices.add(name)
+        lines.append(f"{name} = {product_code(left, right, kept)}")
+        return Value(name, kept)
+
+    def without_states(self, lines: list[str], value: Value) -> Value:
+        """A value summed over the head's state axes."""
+        axes = self.step.head_axes
+        return self.summed(lines, value, tuple(d for d in value.dims if d not in axes))
+
+    def summed(self, lines: list[str], value: Value, keep: tuple[str, ...]) -> Value:
+        """A value summed to some of its axes."""
+        gone = [d for d in value.dims if d not in keep]
+        if not gone:
+            return value
+        name = self.fresh("a")
+        axes = ", ".join(str(value.dims.index(d)) for d in gone)
+        lines.append(f"{name} = {value.code}.sum(({axes},))")
+        return Value(name, tuple(d for d in value.dims if d in keep))
+
+    def give_scalars(self, lines: list[str], value: Value) -> None:
+        """Adds what every point of a rule contributes to the operands that are scales alone."""
+        for number, operand in self.scalars:
+            lines += self.give(number, operand, value)
+
+    def give(self, number: int, operand: Operand, gradient: Value) -> list[str]:
+        """Adds a gradient to an operand's own."""
+        lines: list[str] = []
+        if operand.kind == "table" and operand.name in self.constant_tables():
+            return lines
+        _, _, tensor, origin = self.storage(operand)
+        index_dims = self.index_dims(operand)
+        dims = (*index_dims, *dict.fromkeys(operand.axes))
+        value = self.summed(lines, gradient, tuple(d for d in gradient.dims if d in dims))
+        in_place = operand.kind == "parameter" or self.whole
+        if in_place or (operand.view and operand.distinct):
+            code = tensor if operand.kind == "parameter" else self.place(tensor, operand, origin)
+            place = self.diagonal(Value(code, (*index_dims, *operand.axes)))
+            lines.append(f"{place.code}.add_({aligned(value, place.dims)})")
+            return lines
+        index = self.gather_index(number, operand, lines)
+        code = aligned(value, dims)
+        axes = tuple(dict.fromkeys(operand.axes))
+        if len(axes) < len(operand.axes):
+            order = tuple(axes.index(a) for a in operand.axes)
+            # A diagonal has every entry, also where all are the same.
+            states = self.states(operand)
+            sizes = [self.counts.get(d, "batch.size") for d in index_dims]
+            sizes += [str(states[operand.axes.index(a)]) for a in axes]
+            code = f"undiagonal({code}.expand({', '.join(sizes)}), {len(index_dims)}, {order})"
+        lines.append(f"give({tensor}, {index}, {code})")
+        return lines

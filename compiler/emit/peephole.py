@@ -1,0 +1,69 @@
+"""Small improvements of emitted lines: nothing unused, one operation instead of two."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_PRODUCT = re.compile(r"(\s*)(\w+) = ([^@]+) (\*|@) ([^*@]+)")
+
+
+def fused(lines: Sequence[str], matrices: set[str]) -> list[str]:
+    """Lines in which a product that is only added to something is one operation.
+
+    `matrices` are the results that have two axes.
+    """
+    text = "\n".join(lines)
+    kept: list[str] = []
+    for line in lines:
+        kept.append(line)
+        for number, earlier in enumerate(kept[:-1]):
+            found = _PRODUCT.fullmatch(earlier)
+            if found is None or len(re.findall(rf"\b{found[2]}\b", text)) != 2:
+                continue
+            suffix = f".add_({found[2]})"
+            if not line.endswith(suffix) or (found[4] == "@" and found[2] not in matrices):
+                continue
+            name = "addcmul_" if found[4] == "*" else "addmm_"
+            kept[-1] = f"{line[: -len(suffix)]}.{name}({found[3]}, {found[5]})"
+            del kept[number]
+            break
+    return kept
+
+
+_SUM = re.compile(r"\s*(e\w*) = (\w+) \+ (\w+)")
+_LOG_SUM = re.compile(r"\s*(e) = torch\.logsumexp\((.*)\)")
+
+
+def written(lines: Sequence[str]) -> list[str]:
+    """Lines in which a result that is only copied to its place is computed there."""
+    kept = list(lines)
+    if len(kept) < 2:
+        return kept
+    calls = {_SUM: "torch.add({}, {}, out={})", _LOG_SUM: "torch.logsumexp({}, out={})"}
+    for pattern, call in calls.items():
+        found = pattern.fullmatch(kept[-2])
+        if found is not None and kept[-1].endswith(f".copy_({found[1]})"):
+            place = kept[-1][: -len(f".copy_({found[1]})")]
+            kept[-2:] = [call.format(*found.groups()[1:], place)]
+            break
+    return kept
+
+
+_ASSIGNMENT = re.compile(r"\s*(\w+) = (.*)")
+
+
+def without_unused(lines: Sequence[str]) -> list[str]:
+    """Lines without assignments that nothing after them reads."""
+    used: set[str] = set()
+    kept: list[str] = []
+    for line in reversed(lines):
+        found = _ASSIGNMENT.fullmatch(line)
+        if found is not None and found[1] not in used:
+            continue
+        if line.endswith(":") and not (kept and kept[-1].startswith("    ")):
+            continue  # a block that has become empty
+        text = found[2] if found is not None else line
+        used.update(re.findall(r"\w+", text))
+        kept.append(line)
+    return kept[::-1]

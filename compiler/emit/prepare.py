@@ -1,0 +1,191 @@
+"""What comes before the charts, as Python: hoisted products, entries at tokens, potentials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fgg.compiler.boxes import batch_rows, box_rows, row_of, uniform
+from fgg.compiler.emit.context import Context
+from fgg.compiler.emit.names import BATCH, affine_code, lookups_in
+from fgg.compiler.emit.values import LETTERS
+from fgg.domains import parts, size_values
+from fgg.grammar import InputTable
+from fgg.linear import implies
+from fgg.plan import Contract, Cut, Gather, OneHot, Potential, Preparation
+from fgg.slices import Narrow, Unfold
+
+
+class PrepareWriter:
+    """Writes the function `prepare`."""
+
+    def __init__(self, context: Context) -> None:
+        self.plan = context.plan
+        self.names = context.names
+        self.scope = context.scope
+        self.context = context
+
+    def prepare(self) -> list[str]:
+        """The lines of the function."""
+        plan = self.plan
+        lines = [
+            "def prepare(weights, inputs, batch, missing):",
+            '    """What is computed before the charts: the leaves, and the scales of some."""',
+            "    leaves = {}",
+            "    scales = {}",
+        ]
+        lines += [f"    {line}" for line in self.context.length_lines()]
+        for name in plan.parameters:
+            lines.append(f"    {self.names.get('p_', name)} = weights[{name!r}]")
+        for item in plan.grammar.inputs:
+            if self.is_used(item.name):
+                lines += [f"    {line}" for line in self.tokens(item.name)]
+        for table in plan.grammar.tables:
+            lines += [f"    {line}" for line in self.entries(table)]
+        for step in plan.preparations:
+            lines += [f"    {line}" for line in self.preparation(step)]
+        used = self.context.used_leaves()
+        for name, kind in used.items():
+            code = self.names.get("p_" if kind == "parameter" else "t_", name)
+            lines.append(f"    leaves[{name!r}] = {code}")
+            if kind == "table" and plan.table[name].scaled:
+                lines.append(f"    scales[{name!r}] = {self.names.get('s_', name)}")
+        lines.append("    return leaves, scales")
+        return lines
+
+    def is_used(self, name: str) -> bool:
+        """Whether anything reads the tokens of an input."""
+        for step in self.plan.preparations:
+            if isinstance(step, Gather) and any(t[1] == name for t in step.tokens):
+                return True
+            if isinstance(step, OneHot) and step.input == name:
+                return True
+        return False
+
+    def tokens(self, name: str) -> Iterator[str]:
+        """An input as `[*indices, batch]`, impossible beyond an item's own lengths."""
+        plan = self.plan
+        sizes = dict(size_values(plan.grammar))
+        code = self.names.get("w_", name)
+        yield f"{code} = inputs[{name!r}].movedim(0, -1)"
+        shape = plan.grammar.input[name].shape
+        yield "if batch.mixed:"
+        for number, extent in enumerate(shape):
+            form = affine_code(extent.substitute(sizes), self.scope)
+            rank = len(shape) + 1
+            yield (
+                f"    {code} = {code}.masked_fill("
+                f"batch.arange(0, {code}.shape[{number}], {number}, {rank}) >= {form}, -2)"
+            )
+
+    def entries(self, table: InputTable) -> Iterator[str]:
+        """A table without entries beyond an item's own lengths."""
+        sizes = dict(size_values(self.plan.grammar))
+        place = f"batch.tables[{table.name!r}]"
+        yield "if batch.mixed:"
+        for number, extent in enumerate(table.shape):
+            form = affine_code(extent.substitute(sizes), self.scope)
+            rank = len(table.shape) + 1
+            yield (
+                f"    {place} = {place}.masked_fill("
+                f"batch.arange(0, {place}.shape[{number}], {number}, {rank}) >= {form}, OUTSIDE)"
+            )
+
+    def preparation(self, step: Preparation) -> Iterator[str]:
+        """The lines of one preparation."""
+        names = self.names
+        if isinstance(step, Contract):
+            letters: dict[str, str] = {}
+            specs = []
+            codes = []
+            for operand, axes in step.operands:
+                table = operand in step.tables
+                if table:
+                    rank = sum(a.startswith("#") for a in axes)
+                    axes = (*axes[:rank], BATCH, *axes[rank:])
+                for axis in axes:
+                    letters.setdefault(axis, LETTERS[len(letters)])
+                specs.append("".join(letters[a] for a in axes))
+                codes.append(names.get("t_" if table else "p_", operand))
+            kept = list(step.axes)
+            if step.tables:
+                rank = sum(a.startswith("#") for a in kept)
+                kept.insert(rank, BATCH)
+            target = names.get("t_" if step.tables else "p_", step.name)
+            spec = f"{','.join(specs)}->{''.join(letters[a] for a in kept)}"
+            yield f'{target} = torch.einsum("{spec}", {", ".join(codes)})'
+        elif isinstance(step, Cut):
+            code = names.get("p_", step.source) + cut_code(step.steps, 0)
+            yield f"{names.get('p_', step.name)} = {code}.contiguous()"
+        elif isinstance(step, Gather):
+            target = names.get("t_", step.name)
+            tokens = ", ".join(
+                f"({axis}, {self.input_tokens(name, path)})" for axis, name, path in step.tokens
+            )
+            yield f"{target} = gather({names.get('p_', step.source)}, [{tokens}], missing)"
+        elif isinstance(step, OneHot):
+            target = names.get("t_", step.name)
+            tokens = self.input_tokens(step.input, step.path)
+            yield f"{target} = one_hot({tokens}, {step.size}, batch.dtype)"
+        elif isinstance(step, Potential):
+            yield from self.potential(step)
+
+    def input_tokens(self, name: str, path: tuple[str, ...]) -> str:
+        """The tokens of an input, or of the part of it that a path names."""
+        code = self.names.get("w_", name)
+        if not path:
+            return code
+        grammar = self.plan.grammar
+        domain = grammar.input[name].domain
+        for part_name in path:
+            part = parts(grammar, domain)[part_name]
+            code = f"part_of({code}, {part.offset}, {part.size}, {part.stride}, {part.period})"
+            domain = part.domain
+        return code
+
+    def potential(self, step: Potential) -> Iterator[str]:
+        """Log-potentials as weights with scales, zero outside the factor's range."""
+        plan, names = self.plan, self.names
+        factor = plan.grammar.input_factor[step.factor]
+        table = plan.table[step.name]
+        rank = len(factor.indices)
+        logs = names.get("w_", step.factor)
+        yield f"{logs} = inputs[{step.source!r}]{cut_code(step.steps, rank + 1)}"
+        sizes = size_values(plan.grammar)
+        box = [r for axis in table.axes for r in box_rows(axis)] + batch_rows(plan.lengths)
+        for expr in (
+            e.substitute(dict(sizes)) for c in factor.conditions for e in c.inequalities()
+        ):
+            if implies(box, row_of(expr)):
+                continue
+            mixed = implies(uniform(box, plan.lengths), row_of(expr))
+            local = dict(self.scope)
+            shape = rank + 1
+            for number, index in enumerate(factor.indices):
+                local[index] = f"batch.arange(0, {logs}.shape[{number + 1}], {number + 1}, {shape})"
+            for length in plan.lengths:
+                view = ", ".join(["-1"] + ["1"] * rank)
+                local[length] = f"{self.scope[length]}.view({view})"
+            if lookups_in([expr]):
+                continue
+            mask = f"{affine_code(expr, local)} >= 0"
+            line = f"{logs} = {logs}.masked_fill(~spread({mask}, {logs}), NEGATIVE)"
+            if mixed:
+                yield "if batch.mixed:"
+                line = f"    {line}"
+            yield line
+        yield (
+            f"{names.get('t_', step.name)}, {names.get('s_', step.name)} = "
+            f"potentials({logs}, {rank}, batch.dtype)"
+        )
+
+
+def cut_code(steps: Sequence[Narrow | Unfold], before: int) -> str:
+    """A part of a tensor, by views; `before` axes come before those of the factor."""
+    code = ""
+    for step in steps:
+        axis = step.axis + before
+        if isinstance(step, Narrow):
+            code += f".narrow({axis}, {step.offset}, {step.size})"
+        else:
+            code += f".unflatten({axis}, {tuple(step.sizes)!r})"
+    return code

@@ -1,0 +1,80 @@
+"""log Z as a differentiable function of weights and log-potentials.
+
+The first derivative is the emitted outside program. Where a derivative of a derivative is asked
+for, the first one is recomputed by plain automatic differentiation of the plan, carried out in
+logarithms: slower, and right to any order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+
+if TYPE_CHECKING:
+    from fgg.runtime.program import Run
+
+
+class LogZ(torch.autograd.Function):
+    """log Z of every item of a run."""
+
+    @staticmethod
+    def forward(ctx: Any, run: Run, *tensors: Tensor) -> Tensor:
+        """Fill the charts; they are kept for the outside program."""
+        module = run.program.module
+        values, charts = module.inside(run.leaves, run.scales, run.batch)
+        ctx.run, ctx.values, ctx.charts = run, values, charts
+        ctx.save_for_backward(*tensors)
+        result: Tensor = module.result(charts, run.batch)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        """The gradients of the tensors that were given."""
+        (gradient,) = gradients
+        run, tensors = ctx.run, ctx.saved_tensors
+        wanted = [t for t, needed in zip(tensors, ctx.needs_input_grad[1:], strict=True) if needed]
+        if torch.is_grad_enabled():
+            found = iter(_again(run, tensors, wanted, gradient))
+        else:
+            found = iter(_outside(ctx, run, gradient))
+        return None, *(next(found) if needed else None for needed in ctx.needs_input_grad[1:])
+
+
+def _outside(ctx: FunctionCtx, run: Run, gradient: Tensor) -> list[Tensor | None]:
+    """By the outside program for the leaves, and from there through what was prepared."""
+    leaves, _ = run.program.module.outside(
+        run.leaves,
+        run.scales,
+        ctx.values,  # type: ignore[attr-defined]
+        ctx.charts,  # type: ignore[attr-defined]
+        run.batch,
+        gradient,
+    )
+    names = [n for n in leaves if run.leaves[n].requires_grad]
+    sources = [t for t in run.tensors.values() if t.requires_grad]
+    found = torch.autograd.grad(
+        [run.leaves[n] for n in names],
+        sources,
+        [leaves[n] for n in names],
+        allow_unused=True,
+        retain_graph=True,
+    )
+    return list(found)
+
+
+def _again(
+    run: Run, tensors: tuple[Tensor, ...], wanted: list[Tensor], gradient: Tensor
+) -> list[Tensor | None]:
+    """By automatic differentiation of the plan in logarithms."""
+    from fgg.runtime.interpret import interpret
+
+    named = dict(zip(run.tensors, tensors, strict=True))
+    weights = {n: named[n] for n in run.weights}
+    inputs = {n: named.get(n, x) for n, x in run.collated.inputs.items()}
+    log_z = interpret(run.program.plan, weights, inputs, dict(run.collated.lengths)).z
+    live = torch.isfinite(log_z)
+    total = (log_z[live] * gradient.to(log_z.dtype)[live]).sum()
+    return list(torch.autograd.grad(total, wanted, create_graph=True, allow_unused=True))

@@ -1,0 +1,192 @@
+"""What a program can be asked besides log Z: derivations, entropy, moments, other semirings.
+
+All of it is read from the plan without messages, so that answers speak of the user's own rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.runtime.batching import Lengths
+from fgg.runtime.trees import Source
+
+if TYPE_CHECKING:
+    from fgg.grammar import Grammar
+    from fgg.plan import Plan
+    from fgg.runtime.derivation import Derivation
+    from fgg.runtime.plan_charts import Charts
+    from fgg.runtime.rule_marginals import RuleMarginals
+    from fgg.slices import SplitRule
+
+Weights = Mapping[str, Any]
+Inputs = Mapping[str, Any] | None
+METHODS = ("viterbi", "mbr")
+
+
+class Questions:
+    """Questions to a grammar with a plan whose derivations are the grammar's own."""
+
+    grammar: Grammar
+    tree_plan: Plan
+    origins: Mapping[str, SplitRule]
+
+    @property
+    def _source(self) -> Source:
+        return Source(self.grammar, self.origins) if self.origins else Source.of(self.grammar)
+
+    def decode(
+        self,
+        weights: Weights,
+        inputs: Inputs = None,
+        lengths: Lengths = None,
+        *,
+        method: str = "viterbi",
+        families: Sequence[str] | None = None,
+        states: bool | None = None,
+    ) -> list[Derivation]:
+        """The best derivation of each item.
+
+        `viterbi`: the one of greatest weight. `mbr`: the one whose cells have the greatest sum of
+        marginals, over the `families` named (all with indices, if none are); with `states` a cell
+        counts together with its values. By default it does where every indexed family has one
+        index (chains: each position has a cell anyway) and does not elsewhere (trees: spans).
+        Raises GrammarError if an item has no derivation.
+        """
+        if method not in METHODS:
+            message = f"there is no way to decode called `{method}`"
+            help = "there are " + ", ".join(f"`{m}`" for m in METHODS)
+            raise GrammarError([Diagnostic(code="F415", message=message, help=help)])
+        if method == "viterbi":
+            from fgg.runtime.decode import viterbi
+
+            return viterbi(
+                self.tree_plan, _plain(weights), inputs or {}, lengths, source=self._source
+            )
+        from fgg.runtime.mbr import mbr
+
+        if states is None:
+            ranks = {len(x.indices) for x in self.grammar.nonterminals if x.indices}
+            states = ranks <= {1}
+        found = mbr(
+            self.tree_plan,
+            _plain(weights),
+            inputs or {},
+            lengths,
+            families=families,
+            states=states,
+            source=self._source,
+        )
+        return [scored.derivation for scored in found]
+
+    def k_best(
+        self, weights: Weights, inputs: Inputs = None, lengths: Lengths = None, *, number: int
+    ) -> list[list[Derivation]]:
+        """The derivations of greatest weight of each item, at most so many, best first."""
+        from fgg.runtime.decode import k_best
+
+        plan = self.tree_plan
+        return k_best(
+            plan, _plain(weights), inputs or {}, lengths, number=number, source=self._source
+        )
+
+    def sample(
+        self,
+        weights: Weights,
+        inputs: Inputs = None,
+        lengths: Lengths = None,
+        *,
+        number: int = 1,
+        seed: int | torch.Generator | None = None,
+    ) -> list[list[Derivation]]:
+        """Independent draws from the posterior of each item, exact."""
+        from fgg.runtime.decode import sample
+
+        plan, source = self.tree_plan, self._source
+        return sample(
+            plan, _plain(weights), inputs or {}, lengths, number=number, seed=seed, source=source
+        )
+
+    def entropy(self, weights: Weights, inputs: Inputs = None, lengths: Lengths = None) -> Tensor:
+        """The entropy of the derivations of each item, in nats; differentiable."""
+        from fgg.runtime.expectation import entropy
+
+        return entropy(self.tree_plan, weights, inputs or {}, lengths)
+
+    def kl(self, p: Weights, q: Weights, inputs: Inputs = None, lengths: Lengths = None) -> Tensor:
+        """KL(p || q) of the derivations of each item under two settings of the weights."""
+        from fgg.runtime.expectation import kl
+
+        return kl(self.tree_plan, p, q, inputs or {}, lengths)
+
+    def moments(
+        self,
+        weights: Weights,
+        inputs: Inputs = None,
+        lengths: Lengths = None,
+        *,
+        keep: Mapping[str, Any],
+        semiring: str = "real",
+    ) -> Any:
+        """The weight of each assignment of kept positions, `keep={"w": [0, 2]}`."""
+        from fgg.runtime.moments import moments
+
+        plan = self.tree_plan
+        return moments(plan, weights, inputs or {}, lengths, keep=keep, semiring=semiring)
+
+    def rule_marginals(
+        self,
+        weights: Weights,
+        inputs: Inputs = None,
+        lengths: Lengths = None,
+        *,
+        rule: str,
+        nodes: Sequence[str] | None = None,
+    ) -> RuleMarginals:
+        """How often a rule is expected to be used at each index, with which values.
+
+        For an HMM's transition rule these are the pairwise marginals p(t, u) at each position.
+        """
+        from fgg.runtime.rule_marginals import rule_marginals
+
+        return rule_marginals(
+            self.tree_plan,
+            weights,
+            inputs or {},
+            lengths,
+            rule=rule,
+            nodes=nodes,
+            source=self._source,
+        )
+
+    def max_marginals(
+        self, weights: Weights, inputs: Inputs = None, lengths: Lengths = None
+    ) -> dict[str, Tensor]:
+        """For every family, the log-weight of the best derivation through each cell and state."""
+        from fgg.runtime.interpret import interpret, outside
+        from fgg.runtime.mbr import best_through
+
+        charts = interpret(self.tree_plan, _plain(weights), inputs or {}, lengths, "max")
+        return best_through(charts, outside(charts), self._source)
+
+    def solve(
+        self,
+        weights: Weights,
+        inputs: Inputs = None,
+        lengths: Lengths = None,
+        *,
+        semiring: str = "log",
+    ) -> Charts:
+        """The charts in a semiring of the reference engine; `.z` is the value of each item."""
+        from fgg.runtime.interpret import interpret
+
+        return interpret(self.tree_plan, weights, inputs or {}, lengths, semiring)
+
+
+def _plain(weights: Weights) -> dict[str, Any]:
+    """Weights as numbers on the CPU, where derivations are made."""
+    return {name: w.detach().cpu() if isinstance(w, Tensor) else w for name, w in weights.items()}

@@ -1,0 +1,229 @@
+"""`fggc compile`: every form, errors, files, and a module that trains."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fgg.cli import main
+from fgg.compiler import load, loads
+from fgg.compiler.driver import PASS_NAMES
+from fgg.compiling import selected
+from fgg.library import library_names
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    out = capsys.readouterr()
+    assert "Traceback" not in out.err
+    return code, out.out, out.err
+
+
+TRAIN = """
+import torch
+import pcfg
+words = torch.randint(20, (4, 7), generator=torch.Generator().manual_seed(0))
+logits = {name: torch.zeros(shape, requires_grad=True) for name, shape in pcfg.PARAMETERS.items()}
+optimizer = torch.optim.Adam(logits.values(), lr=0.1)
+losses = []
+for step in range(2):
+    weights = {"root": logits["root"].softmax(0), "emit": logits["emit"].softmax(1)}
+    weights["binary"] = logits["binary"].flatten(1).softmax(1).view_as(logits["binary"])
+    loss = -pcfg.log_z(weights, {"w": words}, {"n": [7, 6, 5, 2]}).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+import sys
+assert losses[1] < losses[0] and "fgg" not in sys.modules, losses
+"""
+
+
+def test_a_written_module_trains_without_this_package(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pcfg.py"
+    code, out, err = run(
+        capsys, "compile", "pcfg", "--set", "nt=3", "pt=4", "words=20", "-o", str(file)
+    )
+    assert (code, out, err) == (0, "", f"wrote {file}\n")
+    # Isolated: only the standard library, torch and the folder of the module.
+    code_text = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{TRAIN}"
+    subprocess.run([sys.executable, "-I", "-c", code_text], check=True, cwd=tmp_path)
+
+
+def test_python_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "compile", "hmm", "--set", "k=3")
+    assert (code, err) == (0, "")
+    assert out.startswith('"""Inference for the grammar `hmm_string`')
+    compile(out, "hmm.py", "exec")
+    assert json.loads(run(capsys, "compile", "hmm", "--set", "k=3", "--json")[1])["python"] == out
+
+
+@pytest.mark.parametrize("name", PASS_NAMES)
+def test_grammars_after_a_pass_are_grammars(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "compile", "pcfg_dense", "--emit", "grammar", "--after", name)
+    assert (code, err) == (0, "")
+    grammar = loads(out)
+    if name == "conjoin":
+        assert grammar.rules == selected(load("pcfg_dense"), None).rules
+    split = PASS_NAMES.index(name) >= PASS_NAMES.index("split")
+    assert any(x.name == "X_N" for x in grammar.nonterminals) == split
+    assert any("binary" in x.name for x in grammar.nonterminals) == (name == "fold")
+
+
+def test_the_last_pass_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+    last = run(capsys, "compile", "hmm", "--emit", "grammar", "--after", "fold")
+    assert run(capsys, "compile", "hmm", "--emit", "grammar") == last
+
+
+def test_schedules_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("compile", "pcfg", "--emit", "schedule", "--after", "conjoin")
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0 and "X[i, j] at level j - i" in out
+    shown = run(capsys, "show", "pcfg", "--query", "string", "--emit", "schedule")[1]
+    assert out == shown
+
+
+def test_plans_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "compile", "hmm", "--emit", "plan")
+    assert code == 0 and out.startswith("plan of hmm_string\n") and "log Z is S" in out
+    report = json.loads(run(capsys, "compile", "hmm", "--emit", "plan", "--json")[1])
+    assert report["ok"] and report["query"] == "string"
+    rules = [step["rule"] for stage in report["plan"]["stages"] for step in stage["steps"]]
+    assert {"begin", "step", "last"} <= set(rules)
+
+
+def test_costs_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(
+        capsys, "compile", "hmm", "--emit", "cost", "--length", "n=10", "--batch", "2"
+    )
+    assert code == 0 and out.startswith("hmm_string: O(n*k^2)\n  at n = 10, k = 8, batch 2")
+    options = ("--length", "n=10", "--dtype", "float64", "--json")
+    report = json.loads(run(capsys, "compile", "hmm", "--emit", "cost", *options)[1])
+    assert report["cost"]["order"] == "O(n*k^2)"
+    assert report["cost"]["at"] == {
+        "lengths": {"n": 10},
+        "sizes": {"k": 8},
+        "batch": 16,
+        "dtype": "float64",
+    }
+
+
+def test_json_says_which_file_was_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "hmm.txt"
+    code, out, err = run(capsys, "compile", "hmm", "--emit", "cost", "-o", str(file), "--json")
+    assert (code, err) == (0, "") and json.loads(out)["file"] == str(file)
+    assert file.read_text().startswith("hmm_string: O(")
+
+
+LOOP = (
+    "domain T = 2 input w: T[n] nonterminal X[i]() for 0 <= i <= n start X[0]"
+    " rule stay: X[i] -> X[i] rule on: X[i] -> X[i+1] for i < n rule end: X[n] ->"
+)
+
+
+def test_what_cannot_be_compiled_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, written = tmp_path / "loop.fgg", tmp_path / "loop.py"
+    file.write_text(LOOP)
+    for emit in ("python", "plan", "cost"):
+        code, out, err = run(capsys, "compile", str(file), "--emit", emit, "-o", str(written))
+        assert (code, out) == (1, "") and "error[F425]" in err and "`stay`" in err
+        assert not written.exists()
+    code, out, _ = run(capsys, "compile", str(file), "--json")
+    assert code == 1 and json.loads(out)["diagnostics"][0]["code"] == "F425"
+    code, out, _ = run(capsys, "compile", str(file), "--emit", "schedule")
+    assert code == 0 and "no schedule" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "wanted"),
+    [
+        (["pcfg_la"], 2, "choose one with --query"),
+        (["branching"], 1, "F425"),
+        (["hmm", "--query", "strnig"], 2, "did you mean `string`?"),
+        (["hmm", "--emit", "ptyhon"], 2, "F415"),
+        (["hmm", "--emit", "grammar", "--after", "splt"], 2, "did you mean `split`?"),
+        (["hmm", "--emit", "grammar", "--after", "zz"], 2, "in order, `conjoin`, "),
+        (["hmm", "--after", "split"], 2, "`--after split` does not go with `--emit python`"),
+        (["hmm", "--length", "m=3"], 2, "F411"),
+        (["hmm", "--length", "n=-1"], 2, "F411"),
+        (["hmm", "--length", "n"], 2, "F415"),
+        (["hmm", "--batch", "0"], 2, "F415"),
+        (["hmm", "--dtype", "float16"], 2, "F415"),
+        (["hmm", "-o", "."], 2, "it is a folder"),
+        (["hmm", "-o", "no/such/folder/x.py"], 2, "F413"),
+        (["no/such.fgg"], 2, "F401"),
+    ],
+)
+def test_wrong_commands(
+    arguments: list[str], exit_code: int, wanted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, "compile", *arguments)
+    assert (code, out, wanted in err) == (exit_code, "", True), err
+    code, out, err = run(capsys, "compile", *arguments, "--json")
+    assert (code, err) == (exit_code, "")
+    assert json.loads(out)["diagnostics"]
+
+
+def test_standard_output_has_one_reader(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "compile", "hmm", "-o", "-", "--json")[0] == 2
+    assert run(capsys, "compile", "hmm", "-o", "-")[1].startswith('"""Inference')
+
+
+def test_rules_are_drawn_after_a_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.svg"
+    assert run(capsys, "draw", "hmm", "--after", "fold", "-o", str(file))[0] == 0
+    assert "X_trans" in file.read_text()
+    assert "F415" in run(capsys, "draw", "hmm", "--after", "flod", "-o", str(file))[2]
+    assert run(capsys, "draw", "hmm", "--after", "fold", "--length", "n=3")[0] == 2
+    assert run(capsys, "draw", "branching", "--after", "fold", "-o", str(file))[0] == 0
+
+
+def test_running_says_why_a_grammar_is_not_compiled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "loop.fgg"
+    file.write_text(
+        LOOP.replace("rule stay: X[i] -> X[i]", "factor f() = 0.5 rule a: X[i] -> f X[i]")
+    )
+    code, out, err = run(capsys, "run", str(file), "--length", "n=2", "--input", "w=0,1")
+    assert code == 0 and "log Z" in out and err.count("warning[F434]") == 1
+    code, out, err = run(capsys, "run", str(file), "--length", "n=2", "--input", "w=0,1", "--json")
+    assert err == "" and [d["code"] for d in json.loads(out)["diagnostics"]] == ["F434"]
+    assert "F434" not in run(capsys, "run", "branching")[2]
+    assert "F434" not in run(capsys, "run", "hmm", "--input", "w=0,1", "--seed", "1")[2]
+
+
+SECONDS = """
+import sys, time
+from fgg.compiler.emit import emit
+from fgg.compiler.driver import Expected, plan_of
+from fgg.compiler import load
+from fgg.compiling import selected
+grammar = selected(load(sys.argv[1]), sys.argv[2] or None)
+start = time.process_time()
+emit(plan_of(grammar, Expected()))
+print(time.process_time() - start)
+assert not {"torch", "scipy", "networkx"} & set(sys.modules)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", library_names())
+def test_every_library_grammar_compiles_within_a_second(name: str) -> None:
+    if name == "branching":
+        pytest.skip("it has no schedule")
+    query = "string" if name == "pcfg_la" else ""
+    found = subprocess.run(
+        [sys.executable, "-c", SECONDS, name, query], capture_output=True, check=True, text=True
+    )
+    assert float(found.stdout) < 1.0
