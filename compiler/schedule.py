@@ -322,6 +322,8 @@ class _Levels:
         highs: set[Expr] = set()
         known = sorted(lengths(self.grammar))
         for name in self.families:
+            if name not in self.regions:
+                continue  # nothing refers to it
             region = self.regions[name]
             target = Expr.of(_LEVEL) - forms[name]
             rows = [row(c, self.sizes) for c in region.conditions]
