@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fgg.runtime.model import Model
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Program(Questions):
     """A grammar with its query, the plan of its inference, and the plan as Python.
 
@@ -51,6 +51,15 @@ class Program(Questions):
         object.__setattr__(self, "module", load_module(self.source))
 
     module: ModuleType = field(init=False, repr=False)
+
+    def __repr__(self) -> str:
+        return f"Program({self.grammar.name!r}, parameters={list(self.parameter_names)})"
+
+    def _repr_markdown_(self) -> str:
+        """What a notebook shows: the factors and their shapes, and what the program computes."""
+        lines = [f"**{self.grammar.name}**", "", "| factor | shape |", "|---|---|"]
+        lines += [f"| `{name}` | {self.shape(name)} |" for name in self.parameter_names]
+        return "\n".join(lines)
 
     # weights
 
