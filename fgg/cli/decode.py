@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fgg.cli import Usage
-from fgg.cli.items import add_items, count, query_of, read_items, weights_of
+from fgg.cli.items import add_items, query_of, read_items, weights_of
 from fgg.cli.output import print_json, write_whole
-from fgg.cli.target import add_file, load_target, need_grammar
+from fgg.cli.target import add_file, count, load_target, need_grammar
 from fgg.diagnostics import Diagnostic, GrammarError, as_json
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fgg.cli import Usage
-from fgg.cli.target import assignments, only_query, read_inputs
+from fgg.cli.target import add_inputs, add_weights, assignments, only_query, read_inputs
 from fgg.compiler.loading import MAX_BYTES, decode
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.files import read_limited
@@ -17,9 +17,6 @@ from fgg.grammar import Grammar, Input
 
 if TYPE_CHECKING:
     from fgg.runtime.program import Program
-
-MAX_NUMBER = 10_000
-"""More derivations than anybody reads; the Python functions have no such limit."""
 
 
 def add_items(parser: argparse.ArgumentParser) -> None:
@@ -30,39 +27,8 @@ def add_items(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="a file with an item a line: words or numbers, inputs apart by tabs",
     )
-    parser.add_argument(
-        "--input",
-        metavar="NAME=VALUES",
-        action="append",
-        nargs="+",
-        default=[],
-        help='one item: `w="the dog runs"`, `w=0,2,1`, JSON lists, or `w=@file`',
-    )
-    parser.add_argument(
-        "--length",
-        metavar="NAME=N",
-        action="append",
-        nargs="+",
-        default=[],
-        help="lengths, where inputs are not given (what is missing is summed out)",
-    )
-    parser.add_argument("--params", metavar="FILE", help="weights of factors (.safetensors)")
-    parser.add_argument("--seed", type=_seed, help="random weights where none are given; draws")
-
-
-def count(text: str) -> int:
-    """A number of derivations."""
-    number = int(text)
-    if not 1 <= number <= MAX_NUMBER:
-        raise argparse.ArgumentTypeError(f"a number from 1 to {MAX_NUMBER:,} is expected")
-    return number
-
-
-def _seed(text: str) -> int:
-    number = int(text)
-    if not 0 <= number < 2**63:
-        raise ValueError
-    return number
+    add_inputs(parser, "lengths, where inputs are not given (what is missing is summed out)")
+    add_weights(parser)
 
 
 @dataclass(frozen=True)

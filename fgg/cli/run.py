@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 from fgg.cli.decode import draw
 from fgg.cli.output import print_diagnostics, print_json
 from fgg.cli.run_compiled import compiled_report
-from fgg.cli.target import add_file, add_selection, load_target, need_grammar, select
+from fgg.cli.target import (
+    add_file,
+    add_selection,
+    add_weights,
+    count,
+    load_target,
+    need_grammar,
+    select,
+)
 from fgg.diagnostics import Diagnostic, as_json
 from fgg.grammar import Grammar
 
@@ -25,33 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `fggc run`."""
     add_file(parser)
     add_selection(parser)
-    parser.add_argument("--params", metavar="FILE", help="weights of factors (.safetensors)")
-    parser.add_argument("--seed", type=_seed, help="random weights where none are given; draws")
+    add_weights(parser)
     parser.add_argument("--semiring", choices=SEMIRINGS, default="log", help="what to compute with")
     parser.add_argument("--marginals", action="store_true", help="expected counts, entropy")
     parser.add_argument("--grad", action="store_true", help="the gradient of Z in every weight")
     parser.add_argument("--decode", choices=("viterbi",), help="the best derivation")
-    parser.add_argument("--kbest", type=_count, metavar="K", help="the K best derivations")
+    parser.add_argument("--kbest", type=count, metavar="K", help="the K best derivations")
     parser.add_argument("--draw", metavar="PATH", help="draw the best derivation (.svg)")
-    parser.add_argument("--sample", type=_count, metavar="K", help="K draws of derivations")
-
-
-MAX_DERIVATIONS = 10_000
-"""More than anybody reads; the Python functions have no such limit."""
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= MAX_DERIVATIONS:
-        raise argparse.ArgumentTypeError(f"a number from 1 to {MAX_DERIVATIONS:,} is expected")
-    return number
-
-
-def _seed(text: str) -> int:
-    number = int(text)
-    if not 0 <= number < 2**63:
-        raise ValueError
-    return number
+    parser.add_argument("--sample", type=count, metavar="K", help="K draws of derivations")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,9 +6,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from fgg.cli.decode import add_form, print_derivations
-from fgg.cli.items import add_items, count, query_of, read_items, weights_of
+from fgg.cli.items import add_items, query_of, read_items, weights_of
 from fgg.cli.output import print_json
-from fgg.cli.target import add_file, load_target, need_grammar
+from fgg.cli.target import add_file, count, load_target, need_grammar
 from fgg.diagnostics import as_json
 from fgg.grammar import Grammar
 
