@@ -124,26 +124,23 @@ def program_signature(program: Program, dtype: torch.dtype, max_length: int) -> 
 
 def _compile(exported: torch.export.ExportedProgram, path: Path, described: str) -> None:
     from torch._inductor import aoti_compile_and_package
-    from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
+    from torch._inductor.exc import CppCompileError, InductorError, InvalidCxxCompiler
 
     options = {"aot_inductor.metadata": {"fgg": described}}
     try:
         with torch.no_grad(), _quiet():
             aoti_compile_and_package(exported, package_path=str(path), inductor_configs=options)
-    except (InvalidCxxCompiler, CppCompileError) as error:
+    except (InductorError, InvalidCxxCompiler, CppCompileError) as error:
+        reason = getattr(error, "inner_exception", error)
+        if not isinstance(reason, InvalidCxxCompiler | CppCompileError):
+            raise InternalError(f"the program cannot be compiled: {reason}") from error
+        missing = isinstance(reason, InvalidCxxCompiler)
         raise _error(
             "F413",
-            "machine code cannot be made: " + str(error).strip().splitlines()[0],
-            "a C++ compiler is needed (g++ or clang++; the variable CXX names one)",
+            f"`{path.name}` cannot be written: "
+            + ("no C++ compiler works here" if missing else "the C++ compiler failed"),
+            "install g++ or clang++; the variable CXX names the one to take",
         ) from None
-    except torch._inductor.exc.InductorError as error:
-        if isinstance(error.__cause__, InvalidCxxCompiler | CppCompileError):
-            raise _error(
-                "F413",
-                "machine code cannot be made",
-                "a C++ compiler is needed (g++ or clang++; the variable CXX names one)",
-            ) from None
-        raise
 
 
 def _check(program: Program, known: Signature, path: Path) -> None:

@@ -184,6 +184,22 @@ def test_what_cannot_be_exported_is_refused_and_leaves_nothing(
     assert [p.name for p in tmp_path.iterdir()] == ["folder.pt2"]
 
 
+def test_without_a_compiler_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    def fail(*_: object, **__: object) -> None:
+        raise InvalidCxxCompiler
+
+    monkeypatch.setattr("torch._inductor.aoti_compile_and_package", fail)
+    monkeypatch.setattr("fgg.runtime.export.exported_program", lambda *_, **__: None)
+    with pytest.raises(GrammarError) as caught:
+        export_program(program_of("hmm"), tmp_path / "model.pt2")
+    assert caught.value.diagnostics[0].code == "F413"
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_a_compiled_package_gives_the_same_log_z(name: str, tmp_path: Path) -> None:
