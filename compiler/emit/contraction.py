@@ -135,8 +135,8 @@ class Contraction(StepFrame):
             inner, code = self.mask(mask.expr, self.cell_dims)
             lines.append("if batch.mixed:")
             # A mask may be one of items alone; the axes it lacks come first.
-            states = "".join(", None" for d in value.dims if d not in self.cell_dims)
-            inner.append(f"{value.code} = {value.code}.masked_fill(~({code})[...{states}], 0.0)")
+            states = "".join(".unsqueeze(-1)" for d in value.dims if d not in self.cell_dims)
+            inner.append(f"{value.code} = {value.code}.masked_fill(~({code}){states}, 0.0)")
             lines += [f"    {line}" for line in inner]
         return value
 
