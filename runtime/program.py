@@ -42,7 +42,7 @@ class Program(Questions):
 
     grammar: Grammar
     plan: Plan
-    tree_plan: Plan
+    tree_plan: Plan | None
     origins: Mapping[str, SplitRule]
     source: str = field(repr=False)
     notes: tuple[Diagnostic, ...] = ()

@@ -81,7 +81,7 @@ def _asked(
         exactly = arguments.semiring == "gf"
         numbers = bind(program.grammar, given, seed=arguments.seed, exactly=exactly)
         value = program.solve(
-            {name: numbers[name] for name in program.tree_plan.parameters},
+            {name: numbers[name] for name in program.parameter_names},
             batch,
             sizes,
             semiring=arguments.semiring,

@@ -232,3 +232,20 @@ def test_numbers_that_are_too_small_are_not_taken_for_zero(hmm: Program) -> None
     assert float(hmm.log_z(weights, item)) == pytest.approx(2 * math.log(1e-25))
     with pytest.warns(UserWarning, match="F433"):
         hmm.log_z({n: w.float() for n, w in weights.items()}, item)
+
+
+def test_a_start_symbol_with_a_union_node_has_log_z_but_no_derivations() -> None:
+    text = """
+    domain A = 2  domain B = 3  domain C = A + B
+    factor f(A) = [1, 2]
+    factor g(B) = [3, 4, 5]
+    nonterminal X(C)
+    start X
+    rule one: X(c) -> f(c.A)
+    rule two: X(c) -> g(c.B)
+    """
+    program = fgg.compile(fgg.loads(text), fallback=False)
+    weights = program.weights()
+    torch.testing.assert_close(program.log_z(weights).exp(), torch.tensor([15.0]))
+    with pytest.raises(fgg.GrammarError, match="F425"):
+        program.decode(weights)
