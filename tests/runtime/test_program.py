@@ -166,7 +166,7 @@ def test_an_impossible_item_does_not_disturb_the_others() -> None:
         ({"w": [[0, 9]]}, None, "9 is not a value of `W`"),
         ({"w": [[0, -3]]}, None, "-3 is not a value"),
         ({"v": [[0]]}, None, "there is no input `v`"),
-        ({"w": [["x"]]}, None, "`x` in item 0 is not a value"),
+        ({"w": [["x"]]}, None, "`x` is not a value of `W`: .w.0.. of item 0"),
         ({"w": 3}, None, "a list of items is expected"),
         ({"w": torch.zeros(2, 3)}, None, "whole numbers"),
         ({"w": torch.zeros(3, dtype=torch.long)}, None, "the first axis is the batch"),
