@@ -6,22 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from fgg.compiler.boxes import (
-    Box,
-    Unbounded,
-    boxed,
+from fgg.compiler.boxes import Box, Unbounded, boxed, is_distinct, is_view, shape_of, shifts
+from fgg.compiler.forms import bounds as loop_bounds
+from fgg.compiler.forms import (
     expr_of,
     implicit_equalities,
     irredundant,
-    is_distinct,
-    is_view,
     row_of,
-    shape_of,
-    shifts,
     solve_equalities,
     uniform,
 )
-from fgg.compiler.boxes import bounds as loop_bounds
 from fgg.compiler.parts import rule_parts
 from fgg.compiler.preparing import Preparer
 from fgg.compiler.schedule import Schedule, Stage, schedule

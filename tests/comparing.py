@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fgg.compiler.boxes import coefficient_of
 from fgg.compiler.emit.frame import StepFrame
 from fgg.compiler.emit.names import affine_code
+from fgg.compiler.forms import coefficient_of
 from fgg.compiling import compile
 from fgg.conjoining import lengths as length_names
 from fgg.diagnostics import GrammarError
