@@ -296,7 +296,7 @@ def compile_checked(grammar: Grammar) -> Program:
         )
         check = f"*within({tensor}, ({start}), ({loops}))"
         if not loops:
-            return f"{tensor}[{check}, {code.removeprefix(tensor + '[')}"
+            return f"{tensor}[{check}, {start}]"
         return code.replace(".as_strided((", f".as_strided(({check}, ", 1)
 
     with patch.object(StepFrame, "place", place):

@@ -165,7 +165,9 @@ class StepFrame:
         start = [affine_code(expr, self.scope) for expr in self.start(operand, origin)]
         loops = [d for d in self.index_dims(operand) if d != BATCH]
         if not loops:
-            return f"{tensor}[{', '.join(start)}]"
+            # One cell a level: cells along a single axis are listed once, by `unbind`.
+            rows = self.names.get("r_", tensor) if len(start) == 1 else tensor
+            return f"{rows}[{', '.join(start)}]"
         strides = [self.names.get(f"k{i}_", tensor) for i in range(len(start))]
         self.strided.add((tensor, len(start)))
         sizes = [self.counts[d] for d in loops]

@@ -117,6 +117,9 @@ class _Emitter:
         text = "\n".join(line for line in body if not line.lstrip().startswith("#"))
         for name in sorted(set(re.findall(r"\bq_(\w+)\b", text))):
             yield f"q_{name} = p_{name}.mT"
+        for name, rows in sorted(self.names.rows().items()):
+            if re.search(rf"\b{rows}\[", text):
+                yield f"{rows} = {name}.unbind()"
         used = set(re.findall(r"(\w+)\.as_strided\(", text))
         for tensor, rank in sorted(self.strided):
             if tensor not in used:
