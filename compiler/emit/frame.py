@@ -322,8 +322,11 @@ class StepFrame:
 
     def head(self, tensor: str) -> str:
         """A view of the head's cells in a tensor."""
-        operand = Operand(kind="chart", name=self.step.head, index=self.step.head_index)
-        return self.place(tensor, operand, self.step.head)
+        return self.place(tensor, self.head_operand(), self.step.head)
+
+    def head_operand(self) -> Operand:
+        """The head's cells as if they were read."""
+        return Operand(kind="chart", name=self.step.head, index=self.step.head_index)
 
     def constant_tables(self) -> set[str]:
         """Tables that depend on no parameter and no potential."""
