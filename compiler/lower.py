@@ -6,22 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from fgg.compiler.boxes import (
-    Box,
-    Unbounded,
-    boxed,
+from fgg.compiler.boxes import Box, Unbounded, boxed, is_distinct, is_view, shape_of, shifts
+from fgg.compiler.forms import bounds as loop_bounds
+from fgg.compiler.forms import (
     expr_of,
     implicit_equalities,
     irredundant,
-    is_distinct,
-    is_view,
     row_of,
-    shape_of,
-    shifts,
     solve_equalities,
     uniform,
 )
-from fgg.compiler.boxes import bounds as loop_bounds
 from fgg.compiler.parts import rule_parts
 from fgg.compiler.preparing import Preparer
 from fgg.compiler.schedule import Schedule, Stage, schedule
@@ -347,11 +341,15 @@ class _Lowering:
     def meeting(self, name: str, head_index: tuple[Expr, ...], box: Box) -> tuple[int, str]:
         """The group that a step joins, and how its result meets what earlier groups wrote."""
         others = self.boxes.get(name, [])
-        for step, _ in others:
+        found, group = "write", len({step.group for step, _ in others})
+        # Only the latest group is still open: what came between would be overwritten. Its last
+        # step puts the sum of all, which meets what any of them meets.
+        for step, _ in others[-1:]:
             if (step.head_index, step.positions) == (head_index, box.positions):
-                return step.group, step.mode
-        found = "write"
+                found, group = step.mode, step.group
         for step, other in others:
+            if step.group == group:
+                continue
             renamed = {loop.name: Expr.of(loop.name + "*") for loop in other.loops}
             rows = [*box.system, *(row_of(expr_of(r).substitute(renamed)) for r in other.system)]
             for one, two in zip(head_index, step.head_index, strict=True):
@@ -361,7 +359,7 @@ class _Lowering:
                 found = "add"
             elif found == "write" and is_feasible(rows):
                 found = "mixed"
-        return len({step.group for step, _ in others}), found
+        return group, found
 
 
 def grouped(steps: Sequence[Step]) -> list[Step]:

@@ -14,8 +14,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from fgg.compiler.boxes import box_rows, coefficient_of, row_of, uniform
 from fgg.compiler.contraction import rank_of
+from fgg.compiler.forms import box_rows, coefficient_of, row_of, uniform
 from fgg.compiler.polynomial import ONE, Polynomial
 from fgg.domains import size_values
 from fgg.grammar import Grammar, Rule

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from fgg.compiler.boxes import bounds
 from fgg.compiler.contraction import Tree
+from fgg.compiler.forms import bounds
 from fgg.compiler.parts import RuleParts
 from fgg.domains import domain_size, size_values
 from fgg.grammar import Clamp, Edge, Grammar, Rule
@@ -271,7 +271,7 @@ class Preparer:
 
     def input_axes(self, name: str) -> list[Loop]:
         """The positions that an input has in a batch."""
-        from fgg.compiler.boxes import loosen
+        from fgg.compiler.forms import loosen
 
         axes = []
         for number, extent in enumerate(self.grammar.input[name].shape):

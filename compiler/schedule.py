@@ -177,14 +177,15 @@ class _Levels:
         """How good forms are that hold, the least first: what the linear program minimises.
 
         Many calls that go down; then small coefficients, for the size of the steps that they go
-        down in; and then many indices: levels by `j - i` have more even boxes than those by `i`.
+        down in; and then two indices: levels by `j - i` have more even boxes than those by `i`, and
+        with more indices than two the cells of a level are no box.
         """
         least = [
             least_value(self.drop(call, forms), call.rows, self.sizes) or 0 for call in self.calls
         ]
         down = [step for step in least if step > 0]
         used = len(next(iter(forms.values())).terms)
-        return (-len(down), used / min(down, default=1), -used)
+        return (-len(down), used / min(down, default=1), abs(used - 2))
 
     def simple_forms(self) -> Iterator[dict[str, Expr]]:
         """Sums and differences of the indices that all families have, those of fewest first."""
@@ -321,6 +322,8 @@ class _Levels:
         highs: set[Expr] = set()
         known = sorted(lengths(self.grammar))
         for name in self.families:
+            if name not in self.regions:
+                continue  # nothing refers to it
             region = self.regions[name]
             target = Expr.of(_LEVEL) - forms[name]
             rows = [row(c, self.sizes) for c in region.conditions]

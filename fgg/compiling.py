@@ -70,14 +70,25 @@ def compiled(
         closed, summing = close(source)
         atomic, origins = split_with_origin(closed)
         origins = {name: rule for name, rule in origins.items() if rule.source != summing}
-        # Derivations begin with the user's own start symbol.
-        trees = atomic if summing is None else split_with_origin(source)[0]
-        tree_plan = plan(trees, length=length, batch=batch)
+        # Derivations begin with the user's own start symbol, unless its nodes would be split.
+        trees = atomic if summing is None else unclosed(source)
+        tree_plan = None if trees is None else plan(trees, length=length, batch=batch)
         folded = after(atomic, PASSES[-1].name, Expected(length, batch))
-        main = tree_plan if folded is trees else plan(folded, length=length, batch=batch)
+        same = tree_plan if folded is trees else None
+        main = same or plan(folded, length=length, batch=batch)
     return Program(
         grammar=source, plan=main, tree_plan=tree_plan, origins=origins, source=emit(main)
     )
+
+
+def unclosed(grammar: Grammar) -> Grammar | None:
+    """The grammar with atomic nodes and its own start symbol, if that can be."""
+    from fgg.compiler.passes.split import SplitImpossible, split
+
+    try:
+        return split(grammar)
+    except SplitImpossible:
+        return None
 
 
 @contextmanager

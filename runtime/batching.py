@@ -203,7 +203,7 @@ class _Collator:
             raise self.fail(f"`{item.name}`: a list of items is expected, one for each of a batch")
         self.batch(f"`{item.name}`", len(value))
         rank = len(item.shape)
-        rows = [self.row(item, entry, rank, number) for number, entry in enumerate(value)]
+        rows = [self.row(item, entry, rank, number, ()) for number, entry in enumerate(value)]
         shapes = [_shape(row, rank) for row in rows]
         for number, shape in enumerate(shapes):
             if shape is None:
@@ -229,7 +229,15 @@ class _Collator:
                         )
         return found
 
-    def row(self, item: Input | InputTable, entry: Any, depth: int, number: int) -> Any:
+    def row(
+        self,
+        item: Input | InputTable,
+        entry: Any,
+        depth: int,
+        number: int,
+        position: tuple[int, ...],
+    ) -> Any:
+        """An item's entries as numbers."""
         if depth:
             if isinstance(entry, str) and depth == 1:
                 entry = entry.split()
@@ -237,7 +245,10 @@ class _Collator:
                 entry = entry.tolist()
             if isinstance(entry, str) or not isinstance(entry, Sequence):
                 raise self.fail(f"`{item.name}`: item {number} must be a list")
-            return [self.row(item, inner, depth - 1, number) for inner in entry]
+            return [
+                self.row(item, inner, depth - 1, number, (*position, place))
+                for place, inner in enumerate(entry)
+            ]
         if isinstance(entry, int) and not isinstance(entry, bool):
             return entry
         if isinstance(entry, str) and isinstance(item, Input):
@@ -245,10 +256,13 @@ class _Collator:
             if entry in index:
                 return index[entry]
             raise self.fail(
-                f"`{item.name}`: `{entry}` in item {number} is not a value of `{item.domain}`",
+                f"`{entry}` is not a value of `{item.domain}`: "
+                f"`{item.name}{list(position)}` of item {number}",
                 did_you_mean(entry, list(index) if len(index) < 10_000 else ()),
             )
-        raise self.fail(f"`{item.name}`: item {number} has an entry that is no token")
+        raise self.fail(
+            f"`{item.name}{list(position)}` of item {number} is neither a number nor a word"
+        )
 
     def potentials(self, item: InputFactor, value: Any) -> Tensor:
         try:

@@ -94,6 +94,18 @@ class Derivation:
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
+    def cell_values(self) -> tuple[str, ...]:
+        """The values of the external nodes of each step that has any, in preorder.
+
+        For a chain these are its states from the first position on.
+        """
+        found = []
+        for step in self.steps:
+            names = [self.value_name(step, node) for node in step.rule.rhs.externals]
+            if names:
+                found.append("*".join(names))
+        return tuple(found)
+
     def brackets(self) -> str:
         """The derivation as nested brackets of the user's rule names."""
         opened: list[int] = []

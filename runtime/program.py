@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, render_all
 from fgg.domains import domain_size
 from fgg.grammar import Factor, Grammar
 from fgg.plan import Plan
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fgg.runtime.model import Model
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Program(Questions):
     """A grammar with its query, the plan of its inference, and the plan as Python.
 
@@ -42,7 +42,7 @@ class Program(Questions):
 
     grammar: Grammar
     plan: Plan
-    tree_plan: Plan
+    tree_plan: Plan | None
     origins: Mapping[str, SplitRule]
     source: str = field(repr=False)
     notes: tuple[Diagnostic, ...] = ()
@@ -51,6 +51,15 @@ class Program(Questions):
         object.__setattr__(self, "module", load_module(self.source))
 
     module: ModuleType = field(init=False, repr=False)
+
+    def __repr__(self) -> str:
+        return f"Program({self.grammar.name!r}, parameters={list(self.parameter_names)})"
+
+    def _repr_markdown_(self) -> str:
+        """What a notebook shows: the factors and their shapes, and what the program computes."""
+        lines = [f"**{self.grammar.name}**", "", "| factor | shape |", "|---|---|"]
+        lines += [f"| `{name}` | {self.shape(name)} |" for name in self.parameter_names]
+        return "\n".join(lines)
 
     # weights
 
@@ -149,7 +158,29 @@ class Program(Questions):
         """
         run = self.start(weights, inputs or {}, lengths)
         result: Tensor = LogZ.apply(run, *run.sources)  # type: ignore[no-untyped-call]
+        if bool(torch.isneginf(result).any()):
+            self.check_zeros(run, result.detach())
         return result
+
+    def check_zeros(self, run: Run, log_z: Tensor) -> None:
+        """Warn if an item has derivations although its numbers became too small to see."""
+        from warnings import warn
+
+        from fgg.runtime.interpret import interpret
+
+        weights = {n: w.detach().cpu() for n, w in run.weights.items()}
+        inputs = {n: x.detach().cpu() for n, x in run.collated.inputs.items()}
+        lengths = dict(run.collated.lengths)
+        live = interpret(self.plan, weights, inputs, lengths, "boolean").z
+        lost = [i for i, alive in enumerate(live) if alive and torch.isneginf(log_z[i])]
+        if lost:
+            note = Diagnostic(
+                code="F433",
+                message=f"items {lost[:5]} have derivations, but their weights are too small for "
+                f"{str(log_z.dtype).removeprefix('torch.')}: log Z = -inf is not right",
+                help="use float64, or less extreme weights",
+            )
+            warn(render_all([note], None), stacklevel=3)
 
     def start(
         self, weights: Mapping[str, Tensor], inputs: Mapping[str, Any], lengths: Lengths

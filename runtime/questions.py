@@ -32,8 +32,19 @@ class Questions:
     """Questions to a grammar with a plan whose derivations are the grammar's own."""
 
     grammar: Grammar
-    tree_plan: Plan
+    tree_plan: Plan | None
     origins: Mapping[str, SplitRule]
+
+    @property
+    def _trees(self) -> Plan:
+        """The plan that derivations are read from. Raises GrammarError if there is none."""
+        if self.tree_plan is None:
+            message = (
+                f"`{self.grammar.name}`: derivations of this start symbol cannot be told apart"
+            )
+            help = "its node is a union or a product: begin with a symbol that has no nodes"
+            raise GrammarError([Diagnostic(code="F425", message=message, help=help)])
+        return self.tree_plan
 
     @property
     def _source(self) -> Source:
@@ -64,16 +75,14 @@ class Questions:
         if method == "viterbi":
             from fgg.runtime.decode import viterbi
 
-            return viterbi(
-                self.tree_plan, _plain(weights), inputs or {}, lengths, source=self._source
-            )
+            return viterbi(self._trees, _plain(weights), inputs or {}, lengths, source=self._source)
         from fgg.runtime.mbr import mbr
 
         if states is None:
             ranks = {len(x.indices) for x in self.grammar.nonterminals if x.indices}
             states = ranks <= {1}
         found = mbr(
-            self.tree_plan,
+            self._trees,
             _plain(weights),
             inputs or {},
             lengths,
@@ -89,7 +98,7 @@ class Questions:
         """The derivations of greatest weight of each item, at most so many, best first."""
         from fgg.runtime.decode import k_best
 
-        plan = self.tree_plan
+        plan = self._trees
         return k_best(
             plan, _plain(weights), inputs or {}, lengths, number=number, source=self._source
         )
@@ -106,7 +115,7 @@ class Questions:
         """Independent draws from the posterior of each item, exact."""
         from fgg.runtime.decode import sample
 
-        plan, source = self.tree_plan, self._source
+        plan, source = self._trees, self._source
         return sample(
             plan, _plain(weights), inputs or {}, lengths, number=number, seed=seed, source=source
         )
@@ -115,13 +124,13 @@ class Questions:
         """The entropy of the derivations of each item, in nats; differentiable."""
         from fgg.runtime.expectation import entropy
 
-        return entropy(self.tree_plan, weights, inputs or {}, lengths)
+        return entropy(self._trees, weights, inputs or {}, lengths)
 
     def kl(self, p: Weights, q: Weights, inputs: Inputs = None, lengths: Lengths = None) -> Tensor:
         """KL(p || q) of the derivations of each item under two settings of the weights."""
         from fgg.runtime.expectation import kl
 
-        return kl(self.tree_plan, p, q, inputs or {}, lengths)
+        return kl(self._trees, p, q, inputs or {}, lengths)
 
     def moments(
         self,
@@ -135,7 +144,7 @@ class Questions:
         """The weight of each assignment of kept positions, `keep={"w": [0, 2]}`."""
         from fgg.runtime.moments import moments
 
-        plan = self.tree_plan
+        plan = self._trees
         return moments(plan, weights, inputs or {}, lengths, keep=keep, semiring=semiring)
 
     def rule_marginals(
@@ -154,7 +163,7 @@ class Questions:
         from fgg.runtime.rule_marginals import rule_marginals
 
         return rule_marginals(
-            self.tree_plan,
+            self._trees,
             weights,
             inputs or {},
             lengths,
@@ -170,7 +179,7 @@ class Questions:
         from fgg.runtime.interpret import interpret, outside
         from fgg.runtime.mbr import best_through
 
-        charts = interpret(self.tree_plan, _plain(weights), inputs or {}, lengths, "max")
+        charts = interpret(self._trees, _plain(weights), inputs or {}, lengths, "max")
         return best_through(charts, outside(charts), self._source)
 
     def solve(
@@ -184,7 +193,7 @@ class Questions:
         """The charts in a semiring of the reference engine; `.z` is the value of each item."""
         from fgg.runtime.interpret import interpret
 
-        return interpret(self.tree_plan, weights, inputs or {}, lengths, semiring)
+        return interpret(self._trees, weights, inputs or {}, lengths, semiring)
 
 
 def _plain(weights: Weights) -> dict[str, Any]:

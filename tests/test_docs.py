@@ -15,6 +15,7 @@ from fgg.compiler import load_text
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.M | re.S)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = ROOT / "examples" / "README.md"
 
 PREAMBLE = """
 domain T = 2  domain N = 2  domain P = 2  domain C = N + P  domain W = 2  domain A = 2
@@ -125,3 +126,11 @@ def test_language_page_blocks_parse() -> None:
     for text in found:
         _, diagnostics, _ = load_text(PREAMBLE + text)
         assert [d for d in diagnostics if d.code.startswith("F0")] == [], text
+
+
+def test_examples_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for arguments in commands(EXAMPLES):
+        assert main(arguments) == 0, arguments
+    for text in blocks(EXAMPLES, "python"):
+        exec(compile(text, "examples", "exec"), {})

@@ -134,16 +134,11 @@ class Contraction(StepFrame):
         for mask in self.step.masks:
             inner, code = self.mask(mask.expr, self.cell_dims)
             lines.append("if batch.mixed:")
-            keep = Value(f"({code})", self.cell_dims)
-            inner.append(
-                f"{value.code} = {value.code}.masked_fill(~{aligned(keep, self.full(value))}, 0.0)"
-            )
+            # A mask may be one of items alone; the axes it lacks come first.
+            states = "".join(".unsqueeze(-1)" for d in value.dims if d not in self.cell_dims)
+            inner.append(f"{value.code} = {value.code}.masked_fill(~({code}){states}, 0.0)")
             lines += [f"    {line}" for line in inner]
         return value
-
-    def full(self, value: Value) -> tuple[str, ...]:
-        """The axes of a value in the order of cells, then states."""
-        return (*self.cell_dims, *(d for d in value.dims if d not in self.cell_dims))
 
     def carry(
         self, lines: list[str], values: list[Value | None], weight: Value

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import log
 
-from fgg.compiler.boxes import coefficient_of
 from fgg.compiler.emit.names import (
     BATCH,
     Names,
@@ -17,6 +16,7 @@ from fgg.compiler.emit.names import (
     single,
 )
 from fgg.compiler.emit.values import Value, aligned
+from fgg.compiler.forms import coefficient_of
 from fgg.index import Expr, Lookup
 from fgg.plan import OneHot, Operand, Plan, Step
 

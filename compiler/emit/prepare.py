@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fgg.compiler.boxes import batch_rows, box_rows, row_of, uniform
 from fgg.compiler.emit.context import Context
 from fgg.compiler.emit.names import BATCH, affine_code, lookups_in
 from fgg.compiler.emit.values import LETTERS
+from fgg.compiler.forms import batch_rows, box_rows, row_of, uniform
 from fgg.domains import parts, size_values
 from fgg.grammar import InputTable
 from fgg.linear import implies

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fgg.compiler.boxes import expr_of, implicit_equalities, irredundant, solve_equalities
+from fgg.compiler.forms import expr_of, implicit_equalities, irredundant, solve_equalities
 from fgg.compiler.support import support, supported_rows
 from fgg.conjoining import lengths
 from fgg.grammar import Fragment, Grammar, Rule

@@ -15,7 +15,7 @@ from fgg.cli.target import add_file, assignments, load_target, need_grammar, onl
 from fgg.diagnostics import Diagnostic, GrammarError, as_json, did_you_mean
 from fgg.grammar import Grammar
 
-FORMS = ("python", "grammar", "schedule", "plan", "cost")
+FORMS = ("python", "grammar", "schedule", "plan", "cost", "aoti")
 WIDTHS = {"float32": 4, "float64": 8}
 MAX_LENGTH = 1_000_000
 MAX_BATCH = 1_000_000
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=FORMS,
         default="python",
         help="a Python module (the default), the grammar after a pass, the order in which charts "
-        "are filled, the plan, or its cost",
+        "are filled, the plan, its cost, or a package compiled ahead of time (-o model.pt2)",
     )
     add_after(parser, "with `--emit grammar` or `schedule`, after which pass (default: the last)")
     parser.add_argument(
@@ -65,10 +65,18 @@ def run(arguments: argparse.Namespace) -> int:
     query = arguments.query
     if query is None and grammar.queries:
         query = only_query(grammar)
-    text, report = _emitted(grammar, query, arguments)
+    if arguments.emit == "aoti":
+        _export(grammar, query, arguments)
+        text = ""
+        report: dict[str, Any] = {}
+    else:
+        text, report = _emitted(grammar, query, arguments)
     if not arguments.json:
         print_diagnostics(loaded.diagnostics, loaded.source)
-    if arguments.output is not None and arguments.output != "-":
+    if arguments.emit == "aoti":
+        if not arguments.json:
+            print(f"wrote {arguments.output}", file=sys.stderr)
+    elif arguments.output is not None and arguments.output != "-":
         write_whole(Path(arguments.output), text.encode())
         if not arguments.json:
             print(f"wrote {arguments.output}", file=sys.stderr)
@@ -100,8 +108,23 @@ def _check_options(arguments: argparse.Namespace) -> None:
                 f"`--after {arguments.after}` does not go with `--emit {arguments.emit}`",
                 f"a plan is made after the last pass, `{PASS_NAMES[-1]}`",
             )
+    if arguments.emit == "aoti" and arguments.output in (None, "-"):
+        raise Usage("`--emit aoti` writes a file", "say where: `-o model.pt2`")
     if arguments.output == "-" and arguments.json:
         raise Usage("`-o -` and `--json` both want standard output")
+
+
+def _export(grammar: Grammar, query: str | None, arguments: argparse.Namespace) -> None:
+    """Write a package compiled ahead of time; that takes a C++ compiler and a minute."""
+    import torch
+
+    from fgg.compiling import compile
+    from fgg.runtime.export import export_program
+
+    if not sys.stderr.closed and sys.stderr.isatty():
+        print("compiling with a C++ compiler: this takes a minute", file=sys.stderr)
+    program = compile(grammar, query, fallback=False)
+    export_program(program, Path(arguments.output), dtype=getattr(torch, arguments.dtype))
 
 
 def _emitted(

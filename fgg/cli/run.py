@@ -7,9 +7,18 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fgg.cli import Usage
+from fgg.cli.decode import draw
 from fgg.cli.output import print_diagnostics, print_json
-from fgg.cli.target import add_file, add_selection, load_target, need_grammar, select
+from fgg.cli.run_compiled import compiled_report
+from fgg.cli.target import (
+    add_file,
+    add_selection,
+    add_weights,
+    count,
+    load_target,
+    need_grammar,
+    select,
+)
 from fgg.diagnostics import Diagnostic, as_json
 from fgg.grammar import Grammar
 
@@ -24,42 +33,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `fggc run`."""
     add_file(parser)
     add_selection(parser)
-    parser.add_argument("--params", metavar="FILE", help="weights of factors (.safetensors)")
-    parser.add_argument("--seed", type=_seed, help="random weights where none are given; draws")
+    add_weights(parser)
     parser.add_argument("--semiring", choices=SEMIRINGS, default="log", help="what to compute with")
     parser.add_argument("--marginals", action="store_true", help="expected counts, entropy")
     parser.add_argument("--grad", action="store_true", help="the gradient of Z in every weight")
     parser.add_argument("--decode", choices=("viterbi",), help="the best derivation")
-    parser.add_argument("--kbest", type=_count, metavar="K", help="the K best derivations")
+    parser.add_argument("--kbest", type=count, metavar="K", help="the K best derivations")
     parser.add_argument("--draw", metavar="PATH", help="draw the best derivation (.svg)")
-    parser.add_argument("--sample", type=_count, metavar="K", help="K draws of derivations")
-
-
-MAX_DERIVATIONS = 10_000
-"""More than anybody reads; the Python functions have no such limit."""
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= MAX_DERIVATIONS:
-        raise argparse.ArgumentTypeError(f"a number from 1 to {MAX_DERIVATIONS:,} is expected")
-    return number
-
-
-def _seed(text: str) -> int:
-    number = int(text)
-    if not 0 <= number < 2**63:
-        raise ValueError
-    return number
+    parser.add_argument("--sample", type=count, metavar="K", help="K draws of derivations")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute what is asked for and print it."""
     loaded = load_target(arguments)
     grammar = need_grammar(loaded, quiet=arguments.json)
+    weights = read_params(arguments.params) if arguments.params else {}
+    quick = compiled_report(grammar, arguments, weights)
+    if quick is not None:
+        report, derivations = quick
+        report["diagnostics"] = [as_json(d, loaded.source) for d in loaded.diagnostics]
+        return _finish(grammar, arguments, report, derivations)
     finite = select(grammar, arguments, whole=True)
     notes = [*loaded.diagnostics, *_engine_notes(grammar, arguments)]
-    weights = _params(arguments.params) if arguments.params else {}
     from fgg.runtime.solve import solve
 
     seed = arguments.seed
@@ -76,6 +71,18 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.marginals:
         report |= _marginals(finite, weights, seed)
     derivations = _derivations(finite, weights, arguments)
+    if not arguments.json:
+        print_diagnostics([*notes[len(loaded.diagnostics) :], *solution.warnings], None)
+    return _finish(grammar, arguments, report, derivations)
+
+
+def _finish(
+    grammar: Grammar,
+    arguments: argparse.Namespace,
+    report: dict[str, Any],
+    derivations: dict[str, list[Derivation]],
+) -> int:
+    """Draw and print what was found."""
     numbers = {rule.name: i for i, rule in enumerate(grammar.rules)}
     for key, found in derivations.items():
         report[key] = [d.as_json() for d in found]
@@ -85,11 +92,10 @@ def run(arguments: argparse.Namespace) -> int:
     if "viterbi" in report:
         report["viterbi"] = report["viterbi"][0]
     if arguments.draw:
-        _draw(derivations, arguments.draw)
+        draw(derivations["viterbi"][0], arguments.draw)
     if arguments.json:
         print_json(report)
         return 0
-    print_diagnostics([*notes[len(loaded.diagnostics) :], *solution.warnings], None)
     _print(report, derivations)
     return 0
 
@@ -114,23 +120,8 @@ def _engine_notes(grammar: Grammar, arguments: argparse.Namespace) -> list[Diagn
     return [Diagnostic(code="F434", message=message, help=help)]
 
 
-def _draw(derivations: Mapping[str, list[Derivation]], path: str) -> None:
-    from pathlib import Path
-
-    from fgg.cli.output import write_whole
-    from fgg.diagnostics import GrammarError
-    from fgg.draw import TooLarge
-
-    if Path(path).suffix != ".svg":
-        raise Usage(f"`--draw {path}`: derivations are drawn as .svg")
-    try:
-        text = derivations["viterbi"][0].to_svg()
-    except TooLarge as error:
-        raise GrammarError([Diagnostic(code="F412", message=str(error))]) from None
-    write_whole(Path(path), text.encode())
-
-
-def _params(path: str) -> dict[str, Any]:
+def read_params(path: str) -> dict[str, Any]:
+    """The weights in a safetensors file. Raises GrammarError."""
     from pathlib import Path
 
     from fgg.diagnostics import GrammarError

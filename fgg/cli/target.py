@@ -45,13 +45,13 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ground", action="store_true", help="write the families out (where no length is needed)"
     )
+    add_inputs(parser, "write the families out for these lengths (`--length n=3`)")
+
+
+def add_inputs(parser: argparse.ArgumentParser, lengths: str) -> None:
+    """Add `--length` and `--input`; `lengths` says what lengths are for."""
     parser.add_argument(
-        "--length",
-        metavar="NAME=N",
-        action="append",
-        nargs="+",
-        default=[],
-        help="write the families out for these lengths (`--length n=3`)",
+        "--length", metavar="NAME=N", action="append", nargs="+", default=[], help=lengths
     )
     parser.add_argument(
         "--input",
@@ -61,6 +61,31 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         default=[],
         help='give an input: `w="the dog runs"`, `w=0,2,1`, JSON lists, or `w=@file`',
     )
+
+
+def add_weights(parser: argparse.ArgumentParser) -> None:
+    """Add `--params` and `--seed`."""
+    parser.add_argument("--params", metavar="FILE", help="weights of factors (.safetensors)")
+    parser.add_argument("--seed", type=_seed, help="random weights where none are given; draws")
+
+
+MAX_DERIVATIONS = 10_000
+"""More than anybody reads; the Python functions have no such limit."""
+
+
+def count(text: str) -> int:
+    """A number of derivations."""
+    number = int(text)
+    if not 1 <= number <= MAX_DERIVATIONS:
+        raise argparse.ArgumentTypeError(f"a number from 1 to {MAX_DERIVATIONS:,} is expected")
+    return number
+
+
+def _seed(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 2**63:
+        raise ValueError
+    return number
 
 
 def load_target(arguments: argparse.Namespace) -> Loaded:

@@ -31,7 +31,7 @@ CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_t
 def agrees(grammar: Grammar, seed: int, *, count: int = 3, checked: bool = True) -> str:
     """Assert that a program gives the reference's numbers; what became of the grammar."""
     try:
-        program = compile_checked(grammar) if checked else compile(grammar)
+        program = compile_checked(grammar) if checked else compile(grammar, fallback=False)
     except GrammarError as error:
         assert [d.code for d in error.diagnostics] == ["F425"]
         return "refused"
@@ -53,7 +53,7 @@ def agrees(grammar: Grammar, seed: int, *, count: int = 3, checked: bool = True)
     return "finite" if any(np.isfinite(a.log_z) for _, a in known) else "zero"
 
 
-@settings(max_examples=100, suppress_health_check=CHECKS)
+@settings(max_examples=50, suppress_health_check=CHECKS)
 @given(schedulable_grammars(), st.integers(0, 99))
 def test_compiled_is_reference(grammar: Grammar, seed: int) -> None:
     agrees(grammar, seed)
@@ -61,12 +61,12 @@ def test_compiled_is_reference(grammar: Grammar, seed: int) -> None:
 
 def test_compiled_is_reference_without_checks_in_between_and_hardly_anything_is_refused() -> None:
     found: Counter[str] = Counter()
-    for seed in range(200):
+    for seed in range(250):
         made = write_grammar(random.Random(seed).choice)
         assert made is not None
         found[agrees(made[0], seed, checked=seed % 2 == 0)] += 1
-    assert found["refused"] <= 10
-    assert found["finite"] >= 80
+    assert found["refused"] <= 5
+    assert found["finite"] >= 40
 
 
 @pytest.mark.slow
@@ -170,6 +170,12 @@ FOUND = {
         rule a: S -> X[n](t)
         rule b: X[i](t) -> trans(t, u) X[i-1](u) for 0 <= i
         rule c: X[-1](t) -> init(t)""",
+    "rules of the same cells with another between": """
+        nonterminal X[i](T) for 0 <= i <= n
+        rule a: S -> X[0](t) init(t)
+        rule b: X[i](t) -> trans(t, u) X[p](u) for i < p, p <= n
+        rule c: X[n](t) -> emit(t, w[n-1])
+        rule d: X[i](t) -> init(t)""",
     "names like those of strides": """
         nonterminal X[i](T) for 0 <= i <= n
         nonterminal X_0[i](T) for 0 <= i <= n
@@ -188,13 +194,11 @@ def test_found_by_chance(claim: str) -> None:
         assert agrees(loads(HEAD + FOUND[claim]), seed) != "refused"
 
 
-@pytest.mark.parametrize("domain", ["T", "C", "L"])
-def test_a_start_symbol_with_nodes_is_summed(domain: str) -> None:
+def test_a_start_symbol_with_nodes_is_summed() -> None:
     text = HEAD.replace("nonterminal S()\nstart S\n", "start X[0]\n")
-    factor = {"T": "emit(t, w[i])", "C": "init(t.T)", "L": "emit(t.T, t.W)"}[domain]
-    rules = f"""
-        nonterminal X[i]({domain}) for 0 <= i <= n
-        rule b: X[i](t) -> {factor} X[i+1](t) for i < n
+    rules = """
+        nonterminal X[i](T) for 0 <= i <= n
+        rule b: X[i](t) -> emit(t, w[i]) X[i+1](t) for i < n
         rule c: X[n](t) ->"""
     for seed in range(4):
         assert agrees(loads(text + rules), seed) == "finite"

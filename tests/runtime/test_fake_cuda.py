@@ -109,5 +109,5 @@ def test_a_stray_is_found() -> None:
         here, there = torch.ones(2), torch.ones(2, device=CUDA)
         with pytest.raises(RuntimeError, match="device"):
             here + there
-        with pytest.raises(Exception, match=r"(?i)data.dependent|item"):
-            float(there.sum())
+        with pytest.raises(RuntimeError):  # what asks for a value: there is none
+            there.sum().item()

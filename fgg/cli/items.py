@@ -1,0 +1,120 @@
+"""Items that a command works on: one from `--input`, or one a line of a data file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fgg.cli import Usage
+from fgg.cli.target import add_inputs, add_weights, assignments, only_query, read_inputs
+from fgg.compiler.loading import MAX_BYTES, decode
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.files import read_limited
+from fgg.grammar import Grammar, Input
+
+if TYPE_CHECKING:
+    from fgg.runtime.program import Program
+
+
+def add_items(parser: argparse.ArgumentParser) -> None:
+    """Add the options that give items and weights."""
+    parser.add_argument("--query", metavar="NAME", help="join the model with this query")
+    parser.add_argument(
+        "--data",
+        metavar="PATH",
+        help="a file with an item a line: words or numbers, inputs apart by tabs",
+    )
+    add_inputs(parser, "lengths, where inputs are not given (what is missing is summed out)")
+    add_weights(parser)
+
+
+@dataclass(frozen=True)
+class Items:
+    """A batch as programs take it."""
+
+    inputs: dict[str, list[Any]]
+    lengths: dict[str, list[int]] | None
+
+
+def query_of(grammar: Grammar, arguments: argparse.Namespace) -> str | None:
+    """The query that is named, or the only one."""
+    name: str | None = arguments.query
+    return only_query(grammar) if name is None and grammar.queries else name
+
+
+def read_items(grammar: Grammar, arguments: argparse.Namespace) -> Items:
+    """The items of a grammar joined with its query. Raises GrammarError or Usage."""
+    given = read_inputs(arguments.input)
+    lengths = assignments(arguments.length, "--length")
+    if arguments.data is None:
+        return Items(
+            {name: [value] for name, value in given.items()},
+            {name: [value] for name, value in lengths.items()} or None,
+        )
+    if given or lengths:
+        raise Usage("`--data` gives the items; `--input` and `--length` cannot be used with it")
+    return Items(_columns(grammar, arguments.data), None)
+
+
+def _columns(grammar: Grammar, path: str) -> dict[str, list[Any]]:
+    """The inputs in a file: an item a line, a column for each input."""
+    wanted = grammar.inputs
+    if not wanted or any(len(item.shape) != 1 for item in wanted) or grammar.input_factors:
+        raise Usage(
+            f"`--data` cannot give the inputs of `{grammar.name}`",
+            "it gives sequences of words; use `--input`, or Python for log-potentials",
+        )
+    text = _read(path)
+    found: dict[str, list[Any]] = {item.name: [] for item in wanted}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        columns = line.split("\t") if len(wanted) > 1 else [line]
+        if len(columns) != len(wanted):
+            names = ", ".join(f"`{item.name}`" for item in wanted)
+            message = f"{path}:{number}: {len(columns)} columns; {len(wanted)} are expected"
+            help = f"one for each of {names}, apart by tabs"
+            raise GrammarError([Diagnostic(code="F411", message=message, help=help)])
+        for item, column in zip(wanted, columns, strict=True):
+            found[item.name].append(_tokens(grammar, item, column.split(), f"{path}:{number}"))
+    if not all(found.values()):
+        raise GrammarError([Diagnostic(code="F411", message=f"`{path}` has no items")])
+    return found
+
+
+def _read(path: str) -> str:
+    try:
+        return decode(read_limited(Path(path), MAX_BYTES), path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        message = f"`{path}` cannot be read: {reason.lower()}"
+        raise GrammarError([Diagnostic(code="F401", message=message)]) from None
+
+
+def _tokens(grammar: Grammar, item: Input, words: Sequence[str], place: str) -> list[int]:
+    from fgg.domains import value_index
+
+    index = value_index(grammar, item.domain)
+    tokens = []
+    for word in words:
+        if word in index:
+            tokens.append(index[word])
+        elif word in ("-1", "-2"):
+            tokens.append(int(word))
+        else:
+            message = f"{place}: `{word}` is not a value of `{item.domain}`"
+            raise GrammarError([Diagnostic(code="F411", message=message)])
+    return tokens
+
+
+def weights_of(program: Program, arguments: argparse.Namespace) -> dict[str, Any]:
+    """The weights of a program in float64: from a file, the grammar, or a seed."""
+    import torch
+
+    from fgg.cli.run import read_params
+
+    given = read_params(arguments.params) if arguments.params else {}
+    return program.weights(given, seed=arguments.seed, dtype=torch.float64)

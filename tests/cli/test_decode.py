@@ -1,0 +1,133 @@
+"""`fggc decode`, `fggc sample`, and `fggc run` on compiled programs."""
+
+from __future__ import annotations
+
+import json
+from math import isclose
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_commands import run
+
+Capture = pytest.CaptureFixture[str]
+HMM = ("hmm", "--set", "k=2", "d=3", "--seed", "0")
+
+
+def report(capsys: Capture, *arguments: str) -> Any:
+    code, out, err = run(capsys, *arguments, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def test_run_is_the_same_on_both_engines(capsys: Capture) -> None:
+    item = ("--query", "string", "--input", "w=0,2,-1,1")
+    quick = report(capsys, "run", *HMM, *item, "--decode", "viterbi")
+    ground = report(capsys, "run", *HMM, *item, "--decode", "viterbi", "--ground")
+    assert quick["method"][0]["method"] == "compiled program"
+    assert ground["method"][0]["method"] != "compiled program"
+    assert isclose(quick["log_z"], ground["log_z"], rel_tol=1e-12)
+    best, other = quick["viterbi"], ground["viterbi"]
+    assert isclose(best["log_weight"], other["log_weight"], rel_tol=1e-12)
+    for step, twin in zip(best["steps"], other["steps"], strict=True):
+        assert step["source"] == twin["source"]
+        assert (step["indices"], step["values"]) == (twin["indices"], twin["values"])
+
+
+@pytest.mark.parametrize("semiring", ["max", "counting", "boolean", "gf"])
+def test_run_in_other_semirings(capsys: Capture, semiring: str) -> None:
+    item = (*HMM, "--input", "w=0,2,1", "--semiring", semiring)
+    quick = report(capsys, "run", *item)
+    ground = report(capsys, "run", *item, "--ground")
+    if semiring == "max":
+        assert isclose(quick["value"], ground["value"], rel_tol=1e-12)
+    else:
+        assert quick["value"] == ground["value"]
+
+
+def test_a_long_item_needs_no_grounding(capsys: Capture) -> None:
+    words = ",".join(str(i % 3) for i in range(1500))
+    found = report(capsys, "run", *HMM, "--input", f"w={words}")
+    assert -3000 < found["log_z"] < -500
+
+
+def test_decode_a_file(tmp_path: Path, capsys: Capture) -> None:
+    data = tmp_path / "data.txt"
+    data.write_text("0 2 1\n\n1 1\n")
+    code, out, err = run(capsys, "decode", *HMM, "--data", str(data), "--form", "values")
+    assert (code, err) == (0, "")
+    lines = [line.split("\t")[1].split() for line in out.splitlines()]
+    assert [len(states) for states in lines] == [3, 2]
+    assert {state for states in lines for state in states} <= {"0", "1"}
+    listed = report(capsys, "decode", *HMM, "--data", str(data), "--kbest", "3")
+    weights = [[d["log_weight"] for d in item] for item in listed["items"]]
+    assert [len(item) for item in weights] == [3, 3]
+    assert all(item == sorted(item, reverse=True) for item in weights)
+
+
+def test_two_inputs_are_columns(tmp_path: Path, capsys: Capture) -> None:
+    data = tmp_path / "pairs.tsv"
+    data.write_text("0 1 2\t1 2\n0\t0\n")
+    found = report(capsys, "decode", "pair_hmm", "--seed", "1", "--data", str(data))
+    assert len(found["items"]) == 2
+
+
+@pytest.mark.parametrize("method", ["viterbi", "mbr"])
+def test_decode_trees(tmp_path: Path, capsys: Capture, method: str) -> None:
+    picture = tmp_path / "tree.svg"
+    code, out, err = run(
+        capsys, "decode", "pcfg_dense", "--set", "nt=2", "pt=2", "words=5", "--seed", "0",
+        "--input", "w=0,1,2,3", "--method", method, "--draw", str(picture),
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    assert out.split("\t")[1].startswith("(root (binary ")
+    assert out.count("(word)") == 4
+    assert picture.read_text().startswith("<svg")
+
+
+def test_sampling_is_repeatable_and_has_the_right_form(capsys: Capture) -> None:
+    item = ("sample", *HMM, "--input", "w=0,2,1", "--number", "20")
+    one, two = report(capsys, *item), report(capsys, *item)
+    assert one == two
+    (draws,) = one["items"]
+    assert len(draws) == 20
+    observed = [s["values"]["o"] for s in draws[0]["steps"] if "o" in s["values"]]
+    assert observed == ["0", "2", "1"]
+
+
+def test_generation_needs_no_query(capsys: Capture) -> None:
+    found = report(capsys, "sample", "dyck", "--seed", "0", "--number", "5")
+    ends = [item["steps"][-1]["source"] for item in found["items"][0]]
+    assert ends == ["stop"] * 5
+
+
+def test_a_length_alone_sums_words_out(capsys: Capture) -> None:
+    found = report(capsys, "sample", *HMM, "--length", "n=4")
+    assert len(found["items"][0][0]["steps"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["decode", *HMM, "--data", "/no/such/file"], 2, "F401"),
+        (["decode", *HMM, "--data", "DATA", "--input", "w=0"], 2, "F415"),
+        (["decode", *HMM, "--data", "DATA"], 2, "line:1: `7` is not a value of `W`"),
+        (["decode", *HMM], 2, "F301"),
+        (["decode", "hmm", "--input", "w=0,1"], 2, "F416"),
+        (["decode", *HMM, "--input", "w=0", "--method", "mbr", "--kbest", "2"], 2, "F415"),
+        (["decode", *HMM, "--input", "w=0", "--draw", "tree.txt"], 2, "drawn as .svg"),
+        (["decode", "eisner", "--data", "DATA"], 2, "F415"),
+        (["decode", "pair_hmm", "--seed", "0", "--data", "DATA"], 2, "columns"),
+        (["sample", *HMM, "--input", "w=0", "--number", "0"], 2, "F415"),
+        (["decode", "dyck", "--input", "w=( ]"], 2, "F421"),
+    ],
+)
+def test_mistakes(
+    tmp_path: Path, capsys: Capture, arguments: list[str], code: int, message: str
+) -> None:
+    data = tmp_path / "line"
+    data.write_text("7 8\n")
+    found, _, err = run(capsys, *(str(data) if a == "DATA" else a for a in arguments))
+    assert found in (1, code)
+    assert message in err
