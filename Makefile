@@ -52,4 +52,4 @@ format: $(STAMP)
 
 clean:
 	rm -rf $(VENV) build dist demo *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov
-	find fgg compiler runtime grammars tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find fgg compiler runtime grammars tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -210,6 +210,15 @@ def ratio(scale: Tensor | None, head: Tensor, dtype: torch.dtype) -> Tensor:
     return (-head if scale is None else scale - head).exp_().to(dtype)
 
 
+def ratios(scales: Tensor, heads: Tensor, shift: int, dtype: torch.dtype) -> Tensor:
+    """What scales are worth relative to the heads `shift` cells before them, for all cells."""
+    first = max(0, -shift)
+    count = max(0, min(heads.shape[0], scales.shape[0] - shift) - first)
+    if not count:
+        return heads.new_zeros((0, *heads.shape[1:]), dtype=dtype)
+    return ratio(scales.narrow(0, first + shift, count), heads.narrow(0, first, count), dtype)
+
+
 class Batch:
     """What a batch is like: its size, its lengths, the tables that indices look up."""
 

@@ -166,7 +166,7 @@ class StepFrame:
         loops = [d for d in self.index_dims(operand) if d != BATCH]
         if not loops:
             # One cell a level: cells along a single axis are listed once, by `unbind`.
-            rows = self.names.get("r_", tensor) if len(start) == 1 else tensor
+            rows = self.names.get("c_", tensor) if len(start) == 1 else tensor
             return f"{rows}[{', '.join(start)}]"
         strides = [self.names.get(f"k{i}_", tensor) for i in range(len(start))]
         self.strided.add((tensor, len(start)))
@@ -324,8 +324,11 @@ class StepFrame:
 
     def head(self, tensor: str) -> str:
         """A view of the head's cells in a tensor."""
-        operand = Operand(kind="chart", name=self.step.head, index=self.step.head_index)
-        return self.place(tensor, operand, self.step.head)
+        return self.place(tensor, self.head_operand(), self.step.head)
+
+    def head_operand(self) -> Operand:
+        """The head's cells as if they were read."""
+        return Operand(kind="chart", name=self.step.head, index=self.step.head_index)
 
     def constant_tables(self) -> set[str]:
         """Tables that depend on no parameter and no potential."""

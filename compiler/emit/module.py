@@ -39,6 +39,7 @@ class _Emitter:
         self.scope = self.context.scope
         self.origins = self.context.origins
         self.strided: set[tuple[str, int]] = set()
+        self.before: list[str] = []
 
     def run(self) -> str:
         plan = self.plan
@@ -166,13 +167,15 @@ class _Emitter:
         return text
 
     def stage(self, stage: PlanStage, *, reverse: bool) -> Iterator[str]:
+        body = list(self.steps(stage.steps, reverse=reverse))
+        yield from dict.fromkeys(self.before)
+        self.before.clear()
         if not stage.has_levels:
-            yield from self.steps(stage.steps, reverse=reverse)
+            yield from body
             return
         first = extreme_code(stage.first, self.scope, low=True)
         last = extreme_code(stage.last, self.scope, low=False)
         forms = ", ".join(f"{name} at {stage.level[name]}" for name in stage.families)
-        body = list(self.steps(stage.steps, reverse=reverse))
         if not body:
             return  # nothing that a gradient could go to
         yield f"# Levels: {_plain(forms)}"
@@ -188,6 +191,7 @@ class _Emitter:
             for step in reversed(steps):
                 back = OutsideWriter(*self.shared(step))
                 body = back.outside(charts=True, parameters=not step.linear)
+                self.before += back.before
                 yield from self.step(back, fused(without_unused(body), back.matrices))
             return
         for _, members in groupby(steps, key=lambda step: (step.head, step.group)):

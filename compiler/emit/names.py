@@ -14,7 +14,7 @@ BATCH = "@b"
 # What intermediate results are called: `v1`, `e2`, …
 _TEMPORARY = re.compile(r"(a|at|e|top|v|w|x|y)[1-9][0-9]*")
 # What names of tensors and lengths begin with: a loop variable, which has no prefix, does not.
-_PREFIXED = re.compile(r"(p|q|r|v|e|a|t|s|g|i|w|o|k[0-9st]+|lo|hi|item)_")
+_PREFIXED = re.compile(r"(p|q|r|c|v|e|a|t|s|g|i|w|o|k[0-9st]+|lo|hi|item)_")
 
 
 class Names:
@@ -45,7 +45,7 @@ class Names:
 
     def rows(self) -> dict[str, str]:
         """The tensors whose cells are listed, and what the lists are called."""
-        return {name: found for (prefix, name), found in self.known.items() if prefix == "r_"}
+        return {name: found for (prefix, name), found in self.known.items() if prefix == "c_"}
 
 
 def affine_code(expr: Expr, names: Mapping[str, str]) -> str:

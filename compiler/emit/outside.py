@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fgg.compiler.emit.contraction import Contracted, Contraction
+from fgg.compiler.emit.names import affine_code
 from fgg.compiler.emit.values import Value, aligned, product_code
 from fgg.plan import Operand
 
@@ -19,6 +20,7 @@ class OutsideWriter(Contraction):
     def outside(self, *, charts: bool, parameters: bool) -> list[str]:
         """The lines that add to the gradients of charts and tables, of parameters, or of both."""
         self.charts, self.parameters = charts, parameters
+        self.before: list[str] = []
         self.matrices: set[str] = set()
         self.scalars = [(n, o) for n, o in enumerate(self.step.operands) if self.is_scalar(o)]
         self.carried: int | None = None
@@ -83,6 +85,9 @@ class OutsideWriter(Contraction):
 
     def weight(self, lines: list[str], scales: Sequence[Value]) -> Value:
         """What each point's scale is worth relative to its cell's."""
+        known = self.known_weight()
+        if known is not None:
+            return known
         scale = self.scale(lines, scales)
         inverse = Value(self.head(self.names.get("i_", self.step.head)), self.cell_dims)
         dims = self.cell_dims
@@ -92,6 +97,30 @@ class OutsideWriter(Contraction):
         name = self.fresh("w")
         lines.append(f"{name} = ratio({scale_code}, {aligned(inverse, dims)}, batch.dtype)")
         return Value(name, dims)
+
+    def known_weight(self) -> Value | None:
+        """The weight from those of all cells of a chain, if the step is one of its links.
+
+        The scales are known before the outside begins: so the weights of all levels are computed
+        at once (`before`), and a level takes its own.
+        """
+        step = self.step
+        scaled = [o for o in step.operands if self.has_scale(o)]
+        if self.loops or self.whole or step.masks or step.free > 1 or len(scaled) != 1:
+            return None
+        (operand,) = scaled
+        if not operand.view or len(operand.index) != 1 or len(step.head_index) != 1:
+            return None
+        _, scale, _, origin = self.storage(operand)
+        (here,) = self.start(operand, origin)
+        (head,) = self.start(self.head_operand(), step.head)
+        shift = (here - head).constant
+        if shift is None or head.constant is not None:
+            return None
+        inverse = self.names.get("i_", step.head)
+        name = self.names.get("r_", f"{step.head} {scale} {shift}")
+        self.before.append(f"{name} = ratios({scale}, {inverse}, {shift}, batch.dtype)")
+        return Value(f"{name}[{affine_code(head - max(0, -shift), self.scope)}]", self.cell_dims)
 
     def backward(self, lines: list[str], gradient: Value, done: Contracted) -> dict[int, Value]:
         """The gradients of values, by number, from the result's on."""

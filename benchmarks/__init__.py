@@ -1,0 +1,1 @@
+"""Measurements of compiled programs beside what else computes the same. See README.md."""

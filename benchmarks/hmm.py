@@ -1,0 +1,76 @@
+"""HMMs: `hmm.fgg` beside the scaled forward algorithm with a hand-written backward one."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+import fgg
+from benchmarks import adapters, peers
+from benchmarks.measure import OURS, Call, Point, Skipped, Suite, gradients_of
+
+WORDS = 1000
+LARGE, MANY = 16, 256
+"""Of more states, torch-struct and hmmlearn are left out. torch-struct takes 6 s and gigabytes for
+64 states (34 GB for 256), which disturbs what is measured beside it."""
+
+
+def data(point: Point) -> tuple[dict[str, Tensor], Tensor]:
+    """Random distributions that require gradients, and words."""
+    chance = torch.Generator().manual_seed(0)
+    states = point["states"]
+    shapes = {"init": (states,), "trans": (states, states), "emit": (states, WORDS)}
+    weights = {}
+    for name, shape in shapes.items():
+        values = torch.rand(shape, generator=chance)
+        weights[name] = (values / values.sum(-1, keepdim=True)).requires_grad_()
+    return weights, torch.randint(WORDS, (point["batch"], point["n"]), generator=chance)
+
+
+def ours(point: Point) -> Call:
+    """The compiled program."""
+    weights, words = data(point)
+    grammar = fgg.load("hmm", sizes={"k": point["states"], "d": WORDS})
+    program = fgg.compile(grammar, query="string")
+    return lambda: gradients_of(program.log_z(weights, {"w": words}), weights)
+
+
+def by_hand(point: Point) -> Call:
+    """What one would write for it."""
+    weights, words = data(point)
+    return lambda: gradients_of(peers.hmm(**weights, words=words), weights)
+
+
+def torch_struct(point: Point) -> Call:
+    """torch-struct."""
+    if point["states"] > LARGE:
+        raise Skipped(f"left out by choice above {LARGE} states, for its memory")
+    return adapters.torch_struct_hmm(*data(point))
+
+
+def hmmlearn(point: Point) -> Call:
+    """hmmlearn."""
+    if point["states"] > MANY:
+        raise Skipped(f"left out by choice above {MANY} states, for its time")
+    return adapters.hmmlearn_hmm(*data(point))
+
+
+def dynamax(point: Point) -> Call:
+    """dynamax."""
+    return adapters.dynamax_hmm(*data(point))
+
+
+SUITE = Suite(
+    name="hmm",
+    title="HMM, forward and backward, float32",
+    makers={
+        OURS: ours,
+        "by hand": by_hand,
+        "torch-struct": torch_struct,
+        "hmmlearn": hmmlearn,
+        "dynamax": dynamax,
+    },
+    points=[{"batch": 16, "n": 64, "states": k} for k in (16, 64, 256, 512, 1024)],
+    memory=[{"batch": 16, "n": n, "states": 256} for n in (32, 64, 128)],
+    goals={"by hand": "at least 0.83 (ours at most 1.2 times as long)"},
+)

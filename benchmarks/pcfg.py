@@ -1,0 +1,76 @@
+"""PCFGs: `pcfg_dense.fgg` beside CKY in torch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+import fgg
+from benchmarks import adapters, peers
+from benchmarks.measure import OURS, Call, Point, Skipped, Suite, gradients_of
+
+WORDS = 1000
+LONG, LARGE = 20, 30
+"""Beyond this length or number of phrase symbols, torch-struct is left out: it takes seconds."""
+
+
+def data(point: Point) -> tuple[dict[str, Tensor], Tensor]:
+    """Random distributions that require gradients, and words."""
+    chance = torch.Generator().manual_seed(0)
+    phrases, tags = point["phrases"], point["tags"]
+    both = phrases + tags
+    weights = {}
+    for name, shape in {"root": (phrases,), "binary": (phrases, both, both)}.items():
+        values = torch.rand(shape, generator=chance)
+        axes = tuple(range(1, len(shape))) or (0,)
+        weights[name] = (values / values.sum(axes, keepdim=True)).requires_grad_()
+    emit = torch.rand((tags, WORDS), generator=chance)
+    weights["emit"] = (emit / emit.sum(-1, keepdim=True)).requires_grad_()
+    return weights, torch.randint(WORDS, (point["batch"], point["n"]), generator=chance)
+
+
+def ours(point: Point) -> Call:
+    """The compiled program."""
+    weights, words = data(point)
+    sizes = {"nt": point["phrases"], "pt": point["tags"], "words": WORDS}
+    program = fgg.compile(fgg.load("pcfg_dense", sizes=sizes), query="string")
+    return lambda: gradients_of(program.log_z(weights, {"w": words}), weights)
+
+
+def by_hand(point: Point) -> Call:
+    """CKY with one chart for all symbols."""
+    weights, words = data(point)
+    return lambda: gradients_of(peers.cky(**weights, words=words), weights)
+
+
+def apart(point: Point) -> Call:
+    """CKY with preterminals apart."""
+    weights, words = data(point)
+    return lambda: gradients_of(peers.cky_apart(**weights, words=words), weights)
+
+
+def torch_struct(point: Point) -> Call:
+    """torch-struct."""
+    if point["n"] > LONG or point["phrases"] > LARGE:
+        raise Skipped("left out by choice, for its time")
+    return adapters.torch_struct_pcfg(*data(point))
+
+
+def at(n: int, phrases: int = 30, tags: int = 60) -> Point:
+    """A length and numbers of symbols, and the batch."""
+    return {"batch": 4, "n": n, "phrases": phrases, "tags": tags}
+
+
+SUITE = Suite(
+    name="pcfg",
+    title="Dense PCFG, inside and outside, float32",
+    makers={
+        OURS: ours,
+        "by hand": by_hand,
+        "by hand, apart": apart,
+        "torch-struct": torch_struct,
+    },
+    points=[at(20), at(30), at(40), at(20, 15, 30), at(20, 60, 120)],
+    memory=[at(20), at(40), at(80)],
+    goals={"by hand": "more than 1; 1.5 at n = 40"},
+)
