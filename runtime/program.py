@@ -52,6 +52,14 @@ class Program(Questions):
 
     module: ModuleType = field(init=False, repr=False)
 
+    def __deepcopy__(self, memo: object) -> Program:
+        return self  # nothing in it changes
+
+    def __reduce__(self) -> Any:
+        # The module is made again from its text.
+        fields = (self.grammar, self.plan, self.tree_plan, self.origins, self.source, self.notes)
+        return type(self), fields
+
     def __repr__(self) -> str:
         return f"Program({self.grammar.name!r}, parameters={list(self.parameter_names)})"
 
@@ -119,7 +127,10 @@ class Program(Questions):
                 problems.append(Diagnostic(code="F417", message=message))
         if problems:
             raise GrammarError(problems)
-        return {name: weights[name] for name in self.plan.parameters}
+        found = {name: weights[name] for name in self.plan.parameters}
+        if found:
+            check_numbers(found)
+        return found
 
     # computing
 
@@ -319,6 +330,29 @@ class Run:
         for part in self.program.refinements:
             part.add_to(result, found[part.family], plan, ends)
         return result
+
+
+def check_numbers(weights: Mapping[str, Tensor]) -> None:
+    """Raise GrammarError for weights that are negative, infinite or no numbers, or of two types."""
+    problems = []
+    types = {w.dtype for w in weights.values()}
+    if len(types) > 1 or not types <= {torch.float32, torch.float64}:
+        names = ", ".join(sorted(str(t).removeprefix("torch.") for t in types))
+        message = f"weights are of type {names}; all must be float32 or all float64"
+        problems.append(Diagnostic(code="F417", message=message))
+    elif len({w.device for w in weights.values()}) > 1:
+        problems.append(Diagnostic(code="F417", message="weights are on several devices"))
+    else:
+        # One question to the device for all factors.
+        ends = [torch.stack(torch.aminmax(w.detach())) for w in weights.values() if w.numel()]
+        found = torch.stack(ends) if ends else torch.zeros(0, 2)
+        if not bool(((found[:, 0] >= 0) & torch.isfinite(found[:, 1])).all()):
+            for name, w in weights.items():
+                if not bool(((w >= 0) & torch.isfinite(w)).all()):
+                    message = f"weights for `{name}` are negative, infinite or no numbers in places"
+                    problems.append(Diagnostic(code="F417", message=message))
+    if problems:
+        raise GrammarError(problems)
 
 
 _modules: dict[str, ModuleType] = {}

@@ -51,6 +51,9 @@ class ReferenceProgram(Program):
             )
         raise AttributeError(name)
 
+    def __reduce__(self) -> Any:
+        return ReferenceProgram, (self.grammar, self.notes)
+
     def __repr__(self) -> str:
         return f"ReferenceProgram({self.grammar.name!r})"
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -249,3 +252,32 @@ def test_a_start_symbol_with_a_union_node_has_log_z_but_no_derivations() -> None
     torch.testing.assert_close(program.log_z(weights).exp(), torch.tensor([15.0]))
     with pytest.raises(fgg.GrammarError, match="F425"):
         program.decode(weights)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: w - 1, "`trans` are negative"),
+        (lambda w: w * float("nan"), "no numbers"),
+        (lambda w: w + float("inf"), "infinite"),
+        (lambda w: w.double(), "all must be float32 or all float64"),
+        (lambda w: w.half(), "float16"),
+    ],
+)
+def test_weights_that_are_no_weights_are_reported(
+    hmm: Program, change: Callable[[Tensor], Tensor], message: str
+) -> None:
+    weights = hmm.weights(seed=0)
+    with pytest.raises(fgg.GrammarError, match=message):
+        hmm.log_z({**weights, "trans": change(weights["trans"])}, {"w": [[0, 1]]})
+
+
+def test_models_are_copied_and_programs_pickled(hmm: Program) -> None:
+    model = hmm.model(seed=1)
+    other = copy.deepcopy(model)
+    assert torch.equal(other(w=[[0, 1]]), model(w=[[0, 1]]))
+    assert next(other.parameters()) is not next(model.parameters())
+    again = pickle.loads(pickle.dumps(hmm))
+    assert torch.equal(again.model(seed=1)(w=[[0, 1]]), model(w=[[0, 1]]))
+    wide = model.to(torch.float64)
+    assert wide(w=[[0, 1]]).dtype == torch.float64
