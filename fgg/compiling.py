@@ -30,12 +30,32 @@ def compile(
     the program. A grammar that has no schedule gets a program that runs on the reference engine,
     with a warning (F434) that says why; without `fallback` it raises GrammarError (F425).
     """
+    if not isinstance(grammar, Grammar):
+        raise TypeError("a grammar is expected: `fgg.compile(fgg.load(…))`")
+    if length < 1 or batch < 1:
+        raise ValueError("the length and the batch to expect are at least 1")
+    check_sizes(grammar, sizes or {})
     try:
         return compiled(grammar, query, sizes, length, batch)
     except GrammarError as error:
         if not fallback or error.diagnostics[0].code != "F425":
             raise
         return on_reference(selected(with_sizes(grammar, sizes or {}), query), error)
+
+
+def check_sizes(grammar: Grammar, sizes: Mapping[str, int]) -> None:
+    """Raise GrammarError (F410) for sizes that the grammar does not have, or that are none."""
+    problems = []
+    for name, value in sizes.items():
+        if name not in grammar.size:
+            help = did_you_mean(name, grammar.size)
+            message = f"`{grammar.name}` has no size `{name}`"
+            problems.append(Diagnostic(code="F410", message=message, help=help))
+        elif not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            message = f"size `{name}` must be a whole number from 1 up"
+            problems.append(Diagnostic(code="F410", message=message))
+    if problems:
+        raise GrammarError(problems)
 
 
 def on_reference(grammar: Grammar, error: GrammarError) -> Program:

@@ -16,8 +16,9 @@ from fgg.domains import size_values
 from fgg.grammar import Grammar
 from fgg.observe import IMPOSSIBLE
 from fgg.plan import Plan, Potential
-from fgg.plan_sizes import environment, extents
+from fgg.plan_sizes import chart_bytes, environment, extents, table_bytes
 from fgg.runtime.batching import Collated, Lengths, collate
+from fgg.runtime.memory import require
 from fgg.slices import slice_of
 
 Ints = NDArray[np.int64]
@@ -58,6 +59,10 @@ def batch_of(plan: Plan, inputs: Mapping[str, Any], lengths: Lengths = None) -> 
         replace(grammar, input_factors=given), inputs, lengths, dtype=torch.float64, device="cpu"
     )
     _check_potentials(plan, found)
+    ends = environment(found.lengths)
+    # Values in float64, inside and outside, and the tables.
+    needed = 2 * chart_bytes(plan, ends, found.size, 8) + table_bytes(plan, ends, found.size, 8)
+    require(needed, torch.device("cpu"), "this batch")
     own = {n: np.asarray(found.lengths[n], dtype=np.int64) for n in plan.lengths}
     tokens = {
         item.name: _held(grammar, item.name, found.inputs[item.name].numpy(), own)

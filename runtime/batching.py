@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from fgg.domains import domain_size, size_values, value_index
 from fgg.grammar import Grammar, Input, InputFactor, InputTable
 from fgg.index import Expr
 from fgg.observe import IMPOSSIBLE, MISSING
+from fgg.runtime.memory import require
 
 Lengths = Mapping[str, Any] | Sequence[int] | Tensor | int | None
 MAX_LENGTH = 2**31 - 1
@@ -45,6 +47,9 @@ def collate(
     device: torch.device | str | None = None,
 ) -> Collated:
     """The inputs checked and padded, the lengths found. Raises GrammarError."""
+    if not isinstance(inputs, Mapping):
+        message = "inputs are given by name: `{'w': [[0, 1]]}`"
+        raise GrammarError([Diagnostic(code="F411", message=message)])
     return _Collator(grammar, dict(inputs), lengths, dtype, device).run()
 
 
@@ -99,9 +104,10 @@ class _Collator:
         size = 1 if self.count is None else self.count
         for source in grammar.inputs:
             if source.name not in tensors:
+                extents = [max(self.extents(e)) for e in source.shape]
+                require(8 * size * prod(extents), torch.device("cpu"), f"input `{source.name}`")
                 # A position of an input that is not given is missing: it is summed out.
-                shape = [max(self.extents(e)) for e in source.shape]
-                tensors[source.name] = torch.full((size, *shape), MISSING, device=self.device)
+                tensors[source.name] = torch.full((size, *extents), MISSING, device=self.device)
         for item in grammar.observed:
             tensors[item.name] = self.fit(item, tensors[item.name])
         missing = any(bool((tensors[item.name] == MISSING).any()) for item in grammar.inputs)
@@ -199,6 +205,8 @@ class _Collator:
 
     def listed(self, item: Input | InputTable, value: Any) -> Tensor:
         """Nested lists, words or numbers, of one length or many, as a padded tensor."""
+        if hasattr(value, "tolist"):
+            value = value.tolist()
         if isinstance(value, str) or not isinstance(value, Sequence):
             raise self.fail(f"`{item.name}`: a list of items is expected, one for each of a batch")
         self.batch(f"`{item.name}`", len(value))
@@ -250,7 +258,8 @@ class _Collator:
                 for place, inner in enumerate(entry)
             ]
         if isinstance(entry, int) and not isinstance(entry, bool):
-            return entry
+            # Out of every range anyway, and too large for a tensor.
+            return max(min(entry, MAX_LENGTH), -MAX_LENGTH)
         if isinstance(entry, str) and isinstance(item, Input):
             index = value_index(self.grammar, item.domain)
             if entry in index:
@@ -322,7 +331,8 @@ class _Collator:
 
 
 def _is_array(value: Any) -> bool:
-    return hasattr(value, "__array__") and hasattr(value, "dtype") and value.dtype != object
+    numeric = getattr(getattr(value, "dtype", None), "kind", "") in ("i", "u", "f", "b", "c")
+    return hasattr(value, "__array__") and numeric
 
 
 def _shape(nest: Any, depth: int) -> tuple[int, ...] | None:

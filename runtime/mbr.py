@@ -25,6 +25,8 @@ from fgg.runtime.plan_charts import Charts
 from fgg.runtime.preparing import checked_weights, plain
 from fgg.runtime.trees import Source, Writer, build
 
+TIES = 1e-7
+
 
 @dataclass(frozen=True)
 class Scored:
@@ -99,8 +101,8 @@ def mbr(
     A cell is a family of the user's and its index, with `states` also the values of its external
     nodes. `families` are those that count; all with indices, if none are named. Only derivations
     of weight other than 0 are considered. It is Viterbi with marginals as the weights of cells
-    (Goodman 1996). Values that the score does not speak of are the first ones that fit. Raises
-    GrammarError if an item has no derivation.
+    (Goodman 1996). Where the score does not speak of states, their marginals break ties (they
+    count a ten-millionth). Raises GrammarError if an item has no derivation.
     """
     source = source or Source.of(plan.grammar)
     wanted = _wanted(source, families)
@@ -162,5 +164,6 @@ def _scores(charts: Charts, source: Source, wanted: set[str], *, states: bool) -
         own = table[(slice(None), *(np.array(p, dtype=int) for p in places))]
         cells = np.moveaxis(own, 0, -1).reshape(array.shape[: rank + 1])
         spread = cells.reshape(cells.shape + (1,) * (array.ndim - rank - 1))
-        result[part.family] = np.broadcast_to(spread, array.shape)
+        # Where the score does not speak of states, the more probable ones break ties.
+        result[part.family] = spread + TIES * array
     return result

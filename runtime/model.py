@@ -20,7 +20,12 @@ from fgg.runtime.weights import bind
 from fgg.values import Call, Word
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fgg.runtime.derivation import Derivation
+    from fgg.runtime.plan_charts import Charts
     from fgg.runtime.program import Program
+    from fgg.runtime.rule_marginals import RuleMarginals
 
 
 class Model(nn.Module):
@@ -51,16 +56,16 @@ class Model(nn.Module):
             if factor.name in given or factor.value is not None:
                 tensor = torch.as_tensor(constants[factor.name]).to(dtype)
                 if factor.name in given and factor.value is None:
-                    self.logits[factor.name] = nn.Parameter(tensor.log())
+                    self.logits[_key(factor.name)] = nn.Parameter(tensor.log())
                 else:
                     self.register_buffer(_buffer(factor.name), tensor)
             elif factor.attribute("tied") is None:
                 for key, shape in self.pieces(factor).items():
                     start = torch.randn(shape, generator=generator, dtype=torch.float64)
-                    self.logits[key] = nn.Parameter(start.to(dtype))
+                    self.logits[_key(key)] = nn.Parameter(start.to(dtype))
         for factor in program.parameters:
             source = _tied(factor)
-            if source is not None and source not in self.logits:
+            if source is not None and _key(source) not in self.logits:
                 self.add_tied(source, generator, dtype)
 
     def add_tied(self, name: str, generator: torch.Generator, dtype: torch.dtype) -> None:
@@ -69,7 +74,7 @@ class Model(nn.Module):
         if factor.value is None and _buffer(name) not in self._buffers:
             for key, shape in self.pieces(factor).items():
                 start = torch.randn(shape, generator=generator, dtype=torch.float64)
-                self.logits[key] = nn.Parameter(start.to(dtype))
+                self.logits[_key(key)] = nn.Parameter(start.to(dtype))
 
     def pieces(self, factor: Factor) -> dict[str, tuple[int, ...]]:
         """The shapes of the logits of a factor: one tensor, or one for each piece."""
@@ -93,9 +98,9 @@ class Model(nn.Module):
         source = _tied(factor)
         if source is not None:
             return stationary(self.weight(source))
-        if name in self.logits:
-            return _normalised(self.logits[name], factor.given)
-        keys = [key for key in self.pieces(factor)]
+        if _key(name) in self.logits:
+            return _normalised(self.logits[_key(name)], factor.given)
+        keys = [_key(key) for key in self.pieces(factor)]
         given = factor.given or 0
         normal = factor.given is not None
         left = _normalised(self.logits[keys[0]], given if normal else None)
@@ -117,9 +122,39 @@ class Model(nn.Module):
         """For every family, how often a derivation is expected to use each cell and state."""
         return self.program.marginals(self.detached(), inputs, lengths)
 
-    def decode(self, *, lengths: Lengths = None, method: str = "viterbi", **inputs: Any) -> Any:
-        """The best derivation of each item, by `viterbi` or `mbr`."""
-        return self.program.decode(self.detached(), inputs, lengths, method=method)
+    def decode(
+        self,
+        *,
+        lengths: Lengths = None,
+        method: str = "viterbi",
+        families: Sequence[str] | None = None,
+        states: bool | None = None,
+        **inputs: Any,
+    ) -> list[Derivation]:
+        """The best derivation of each item, by `viterbi` or `mbr`; see `Program.decode`."""
+        return self.program.decode(
+            self.detached(), inputs, lengths, method=method, families=families, states=states
+        )
+
+    def rule_marginals(self, *, rule: str, lengths: Lengths = None, **inputs: Any) -> RuleMarginals:
+        """How often a rule is expected to be used at each index, with which values."""
+        return self.program.rule_marginals(self.detached(), inputs, lengths, rule=rule)
+
+    def max_marginals(self, *, lengths: Lengths = None, **inputs: Any) -> dict[str, Tensor]:
+        """For every family, the log-weight of the best derivation through each cell."""
+        return self.program.max_marginals(self.detached(), inputs, lengths)
+
+    def kl(self, other: Model, *, lengths: Lengths = None, **inputs: Any) -> Tensor:
+        """KL(self || other) of the derivations of each item, in nats."""
+        return self.program.kl(self.weights(), other.weights(), inputs, lengths)
+
+    def moments(self, *, keep: Mapping[str, Any], lengths: Lengths = None, **inputs: Any) -> Any:
+        """The weight of each assignment of kept positions, `keep={"w": [0, 2]}`."""
+        return self.program.moments(self.weights(), inputs, lengths, keep=keep)
+
+    def solve(self, *, semiring: str = "log", lengths: Lengths = None, **inputs: Any) -> Charts:
+        """The charts in a semiring; `.z` is the value of each item."""
+        return self.program.solve(self.detached(), inputs, lengths, semiring=semiring)
 
     def k_best(self, *, number: int, lengths: Lengths = None, **inputs: Any) -> Any:
         """The derivations of greatest weight of each item, best first."""
@@ -173,6 +208,11 @@ def _tied(factor: Factor) -> str | None:
     return None
 
 
+def _key(name: str) -> str:
+    """A parameter's name: torch allows no dots in it."""
+    return name.replace(".", "\N{MIDDLE DOT}")
+
+
 def _buffer(name: str) -> str:
-    """A buffer's name: torch allows no dots in it."""
-    return "value_" + name.replace(".", "_")
+    """A buffer's name."""
+    return "value_" + _key(name)

@@ -79,7 +79,7 @@ class Program(Questions):
     @property
     def parameters(self) -> tuple[Factor, ...]:
         """The factors that a computation needs weights of."""
-        return tuple(self.grammar.factor[name] for name in self.plan.parameters)
+        return tuple(self.grammar.factor[name] for name in self.parameter_names)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a factor's weights."""
@@ -111,6 +111,7 @@ class Program(Questions):
     def check_weights(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The weights that the plan needs, of the right shapes. Raises GrammarError."""
         problems = []
+        weights = {name: as_weight(name, value) for name, value in (weights or {}).items()}
         for name in weights:
             if name not in self.grammar.factor:
                 help = did_you_mean(name, self.grammar.factor)
@@ -270,15 +271,16 @@ class Program(Questions):
 
         Input factors too, item by item. It is the gradient of log Z in log-weights.
         """
-        leaves = {n: w.detach().requires_grad_() for n, w in weights.items()}
-        potentials = {
-            name: torch.as_tensor(value).detach().requires_grad_()
-            if name in self.grammar.input_factor
-            else value
-            for name, value in (inputs or {}).items()
-        }
-        log_z = self.log_z(leaves, potentials, lengths)
-        torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
+        with torch.inference_mode(False), torch.enable_grad():
+            leaves = {n: w.detach().clone().requires_grad_() for n, w in weights.items()}
+            potentials = {
+                name: torch.as_tensor(value).detach().clone().requires_grad_()
+                if name in self.grammar.input_factor
+                else value
+                for name, value in (inputs or {}).items()
+            }
+            log_z = self.log_z(leaves, potentials, lengths)
+            torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
         found = {
             name: torch.zeros_like(w) if w.grad is None else w.grad * w.detach()
             for name, w in leaves.items()
@@ -330,6 +332,18 @@ class Run:
         for part in self.program.refinements:
             part.add_to(result, found[part.family], plan, ends)
         return result
+
+
+def as_weight(name: str, value: Any) -> Tensor:
+    """Weights as a tensor; arrays and lists too. Raises GrammarError."""
+    try:
+        found = value if isinstance(value, Tensor) else torch.as_tensor(value)
+        if isinstance(value, Tensor) or found.is_floating_point():
+            return found
+        return found.to(torch.get_default_dtype())
+    except (TypeError, ValueError, RuntimeError):
+        message = f"weights for `{name}` are not an array of numbers"
+        raise GrammarError([Diagnostic(code="F417", message=message)]) from None
 
 
 def check_numbers(weights: Mapping[str, Tensor]) -> None:

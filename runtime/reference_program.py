@@ -44,7 +44,7 @@ class ReferenceProgram(Program):
                 [
                     Diagnostic(
                         code="F425",
-                        message=f"`{self.grammar.name}` has no compiled program",
+                        message=f"this needs a compiled program; `{self.grammar.name}` has none",
                         help="; ".join(note.message for note in self.notes),
                     )
                 ]
@@ -120,9 +120,10 @@ class ReferenceProgram(Program):
         self, weights: Mapping[str, Tensor], inputs: Inputs = None, lengths: Lengths = None
     ) -> dict[str, Tensor]:
         """How often each entry of each factor is expected to be used, over the whole batch."""
-        leaves = {n: w.detach().requires_grad_() for n, w in weights.items()}
-        log_z = self.log_z(leaves, inputs, lengths)
-        torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
+        with torch.inference_mode(False), torch.enable_grad():
+            leaves = {n: w.detach().clone().requires_grad_() for n, w in weights.items()}
+            log_z = self.log_z(leaves, inputs, lengths)
+            torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
         return {
             name: torch.zeros_like(w) if w.grad is None else w.grad * w.detach()
             for name, w in leaves.items()

@@ -120,6 +120,15 @@ class System:
         """All components, each after those it depends on."""
         return tuple(c for level in self.levels for c in level.components)
 
+    @cached_property
+    def component_of(self) -> Mapping[str, int]:
+        """The number of the component that each nonterminal is in."""
+        return {
+            name: number
+            for number, component in enumerate(self.components)
+            for name in component.nonterminals
+        }
+
     def cells(self, name: str) -> int:
         """The number of entries of a nonterminal's value."""
         return prod(self.shapes[name])

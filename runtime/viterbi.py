@@ -18,7 +18,7 @@ from fgg.runtime.expand import Cell, Expander, start_cells
 from fgg.runtime.parts import join_parts, small_fragments
 from fgg.runtime.solution import Solution
 from fgg.runtime.solve import solve
-from fgg.runtime.system import Term
+from fgg.runtime.system import Term, system_of
 from fgg.runtime.weights import bind
 
 
@@ -64,14 +64,19 @@ def _best_choice(expander: Expander, cell: Cell) -> int:
     near = np.flatnonzero(choices.scores >= best - 1e-9 * max(1.0, abs(best)))
     for position in near[np.argsort(-choices.scores[near], kind="stable")]:
         term, values = choices.decode(int(position), cell)
-        if all(_round(expander, child) < own for child in expander.children(term, values)):
+        children = expander.children(term, values)
+        if all(_round(expander, child, name) < own for child in children):
             return int(position)
     raise _none("the best derivation does not end")
 
 
-def _round(expander: Expander, cell: Cell) -> int:
+def _round(expander: Expander, cell: Cell, above: str) -> int:
+    """The round in which a cell got its value; before all, if it is not of the same recursion."""
     rounds = expander.solution.rounds.get(cell[0])
-    return -1 if rounds is None else int(rounds[cell[1]])
+    component = system_of(expander.solution.grammar).component_of
+    if rounds is None or component[cell[0]] != component[above]:
+        return -1
+    return int(rounds[cell[1]])
 
 
 @dataclass(frozen=True)

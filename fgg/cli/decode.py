@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fgg.cli import Usage
-from fgg.cli.items import add_items, query_of, read_items, weights_of
+from fgg.cli.items import add_items, compiled_for, read_items, weights_of
 from fgg.cli.output import print_json, write_whole
 from fgg.cli.target import add_file, count, load_target, need_grammar
 from fgg.diagnostics import Diagnostic, GrammarError, as_json
@@ -43,13 +43,11 @@ def add_form(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Decode the items and print their derivations."""
-    from fgg.compiling import compile
-
     if arguments.kbest and arguments.method != "viterbi":
         raise Usage("`--kbest` goes with `--method viterbi`")
     loaded = load_target(arguments)
     grammar = need_grammar(loaded, quiet=arguments.json)
-    program = compile(grammar, query_of(grammar, arguments))
+    program = compiled_for(grammar, arguments)
     items = read_items(program.grammar, arguments)
     weights = weights_of(program, arguments)
     if arguments.kbest:

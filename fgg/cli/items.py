@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fgg.cli import Usage
+from fgg.cli.output import print_diagnostics
 from fgg.cli.target import add_inputs, add_weights, assignments, only_query, read_inputs
 from fgg.compiler.loading import MAX_BYTES, decode
 from fgg.diagnostics import Diagnostic, GrammarError
@@ -17,6 +18,9 @@ from fgg.grammar import Grammar, Input
 
 if TYPE_CHECKING:
     from fgg.runtime.program import Program
+
+
+MAX_LENGTH = 1_000_000
 
 
 def add_items(parser: argparse.ArgumentParser) -> None:
@@ -45,10 +49,33 @@ def query_of(grammar: Grammar, arguments: argparse.Namespace) -> str | None:
     return only_query(grammar) if name is None and grammar.queries else name
 
 
+def compiled_for(grammar: Grammar, arguments: argparse.Namespace) -> Program:
+    """The program of a grammar and its query; notes on it go to standard error."""
+    from warnings import catch_warnings, simplefilter
+
+    from fgg.compiling import compile
+
+    with catch_warnings():
+        simplefilter("ignore")  # the notes say it
+        program = compile(grammar, query_of(grammar, arguments))
+    if not arguments.json:
+        print_diagnostics(program.notes, None)
+    return program
+
+
+def check_lengths(lengths: Mapping[str, int]) -> None:
+    """Raise GrammarError for lengths that no machine gets to the end of."""
+    for name, value in lengths.items():
+        if value > MAX_LENGTH:
+            message = f"length `{name}` is {value:,}; at most {MAX_LENGTH:,} is possible here"
+            raise GrammarError([Diagnostic(code="F420", message=message)])
+
+
 def read_items(grammar: Grammar, arguments: argparse.Namespace) -> Items:
     """The items of a grammar joined with its query. Raises GrammarError or Usage."""
     given = read_inputs(arguments.input)
     lengths = assignments(arguments.length, "--length")
+    check_lengths(lengths)
     if arguments.data is None:
         return Items(
             {name: [value] for name, value in given.items()},
@@ -69,9 +96,10 @@ def _columns(grammar: Grammar, path: str) -> dict[str, list[Any]]:
         )
     text = _read(path)
     found: dict[str, list[Any]] = {item.name: [] for item in wanted}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.rstrip().splitlines(), 1):
         if not line.strip():
-            continue
+            message = f"{path}:{number}: an empty line is no item"
+            raise GrammarError([Diagnostic(code="F411", message=message)])
         columns = line.split("\t") if len(wanted) > 1 else [line]
         if len(columns) != len(wanted):
             names = ", ".join(f"`{item.name}`" for item in wanted)

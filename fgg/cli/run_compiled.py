@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from fgg.cli.items import check_lengths
 from fgg.cli.target import assignments, only_query, read_inputs
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
@@ -28,6 +29,7 @@ def compiled_report(
     """
     inputs = read_inputs(arguments.input)
     lengths = assignments(arguments.length, "--length")
+    check_lengths(lengths)
     if (
         arguments.ground
         or arguments.grad

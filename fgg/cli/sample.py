@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from fgg.cli.decode import add_form, print_derivations
-from fgg.cli.items import add_items, query_of, read_items, weights_of
+from fgg.cli.items import add_items, compiled_for, read_items, weights_of
 from fgg.cli.output import print_json
 from fgg.cli.target import add_file, count, load_target, need_grammar
 from fgg.diagnostics import as_json
@@ -44,9 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def posterior_draws(grammar: Grammar, arguments: argparse.Namespace) -> list[list[Derivation]]:
     """Draws for each item that is given."""
-    from fgg.compiling import compile
-
-    program = compile(grammar, query_of(grammar, arguments))
+    program = compiled_for(grammar, arguments)
     items = read_items(program.grammar, arguments)
     return program.sample(
         weights_of(program, arguments),

@@ -183,6 +183,8 @@ def read_inputs(groups: Sequence[Sequence[str]]) -> dict[str, Nest]:
             from fgg.compiler.loading import read_text
 
             text = read_text(Path(text[1:])).strip()
+        if name in found:
+            raise Usage(f"`--input` gives `{name}` twice")
         found[name] = parse_values(name, text)
     return found
 

@@ -54,7 +54,7 @@ def test_a_long_item_needs_no_grounding(capsys: Capture) -> None:
 
 def test_decode_a_file(tmp_path: Path, capsys: Capture) -> None:
     data = tmp_path / "data.txt"
-    data.write_text("0 2 1\n\n1 1\n")
+    data.write_text("0 2 1\n1 1\n\n")
     code, out, err = run(capsys, "decode", *HMM, "--data", str(data), "--form", "values")
     assert (code, err) == (0, "")
     lines = [line.split("\t")[1].split() for line in out.splitlines()]

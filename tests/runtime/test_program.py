@@ -281,3 +281,78 @@ def test_models_are_copied_and_programs_pickled(hmm: Program) -> None:
     assert torch.equal(again.model(seed=1)(w=[[0, 1]]), model(w=[[0, 1]]))
     wide = model.to(torch.float64)
     assert wide(w=[[0, 1]]).dtype == torch.float64
+
+
+def test_what_is_asked_of_charts_is_refused_too_where_it_would_not_fit(pcfg: Program) -> None:
+    model = pcfg.model()
+    for question in (model.decode, model.sample, model.entropy):
+        with pytest.raises(fgg.GrammarError, match="F420"):
+            question(lengths=[10_000_000])
+
+
+def test_labels_of_mbr_trees_are_probable_ones(pcfg: Program) -> None:
+    model = pcfg.model(seed=1, dtype=torch.float64)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(4)
+    item = [[0, 1]]  # one tree only: nothing but its labels can differ
+    (best,) = model.decode(w=item)
+    (found,) = model.decode(w=item, method="mbr")
+    (labelled,) = model.decode(w=item, method="mbr", states=True)
+    assert found.log_weight == pytest.approx(labelled.log_weight)
+    assert found.log_weight > best.log_weight - 3
+
+
+def test_counts_need_no_gradient_mode(hmm: Program) -> None:
+    model = hmm.model(seed=0)
+    expected = model.expected_counts(w=SENTENCES)["init"]
+    with torch.no_grad():
+        torch.testing.assert_close(model.expected_counts(w=SENTENCES)["init"], expected)
+    with torch.inference_mode():
+        torch.testing.assert_close(model.expected_counts(w=SENTENCES)["init"], expected)
+
+
+def test_a_model_can_be_asked_what_a_program_can(hmm: Program) -> None:
+    model, other = hmm.model(seed=0), hmm.model(seed=1)
+    assert (model.kl(other, w=SENTENCES) > 0).all()
+    assert model.moments(keep={"w": [0]}, lengths=[2]).shape == (1, 4)
+    assert model.max_marginals(w=SENTENCES)["X"].shape == (2, 5, 3)
+    assert model.solve(w=SENTENCES, semiring="counting").z.tolist() == [3**3, 3**5]
+    assert model.rule_marginals(w=SENTENCES, rule="step").values.shape[0] == 2
+
+
+def test_models_on_the_reference_engine_train() -> None:
+    text = """
+    domain T = 2
+    factor grow(-> T)
+    factor stay(T) = [0.2, 0.3]
+    nonterminal S()
+    start S
+    rule more: S -> grow(t) stay(t) S
+    rule stop: S -> grow(t)
+    """
+    with pytest.warns(UserWarning, match="F434"):
+        model = fgg.compile(fgg.loads(text)).model(seed=0)
+    (log_z,) = model()
+    log_z.backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for p in model.parameters())
+
+
+def test_arrays_and_odd_names(hmm: Program) -> None:
+    weights = {n: w.numpy() for n, w in hmm.weights(seed=0).items()}
+    tensors = hmm.weights(seed=0)
+    item = {"w": [[0, 1]]}
+    assert torch.equal(hmm.log_z(weights, item), hmm.log_z(tensors, item))  # type: ignore[arg-type]
+    named = fgg.compile(
+        fgg.loads("domain T = 2 factor `a.b`(-> T) nonterminal S() start S\nrule s: S -> `a.b`(t)")
+    )
+    torch.testing.assert_close(named.model()(), torch.zeros(1))
+
+
+def test_mistakes_in_compiling_are_named() -> None:
+    with pytest.raises(TypeError, match="a grammar is expected"):
+        fgg.compile("hmm")  # type: ignore[arg-type]
+    grammar = fgg.load("hmm")
+    for sizes in ({"zz": 2}, {"k": 0}):
+        with pytest.raises(fgg.GrammarError, match="F410"):
+            fgg.compile(grammar, sizes=sizes)

@@ -136,3 +136,23 @@ def test_a_large_fragment_is_decoded_in_pieces_and_put_together() -> None:
 def test_the_best_of_a_long_chain_are_found_without_recursion() -> None:
     (only,) = k_best(chain(5000), 3)
     assert len(only.steps) == 5001
+
+
+def test_recursions_one_after_the_other_have_a_best_derivation() -> None:
+    text = """
+    domain T = 2
+    factor u(T, T) = [[0.2, 0.1], [0.1, 0.3]]
+    factor e(T) = [0.9, 0.8]
+    nonterminal S()
+    nonterminal X(T)
+    nonterminal Y(T)
+    start S
+    rule s: S -> X(t)
+    rule more: X(t) -> u(t, v) X(v)
+    rule on: X(t) -> e(t) Y(t)
+    rule end: Y(t) -> e(t)
+    rule again: Y(t) -> u(t, v) Y(v)
+    """
+    grammar = loads(text)
+    assert viterbi(grammar).rules == ("s", "on", "end")
+    assert [d.rules for d in k_best(grammar, 2)][1] == ("s", "on", "end")
