@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from fgg.compiler.passes.rank_space import kept, rank_space
 from fgg.compiler.passes.split import split
 from fgg.compiler.rank_nodes import NotRankSpace, state_uses
 from fgg.compiling import compile, selected
+from fgg.compose import rename
 from fgg.diagnostics import GrammarError
 from fgg.domains import domain_size
 from fgg.grammar import Attribute, Grammar
@@ -34,6 +36,7 @@ from fgg.printer import print_grammar
 from fgg.runtime.solve import solve
 from fgg.runtime.weights import bind
 from fgg.semantics import brute_force
+from fgg.summary import free_parameters
 from fgg.values import Call, Word
 from tests.conftest import Golden
 
@@ -266,6 +269,97 @@ def test_programs_in_rank_space_agree_with_the_source(name: str) -> None:
     for value, row in zip(program.log_z(weights, {"w": words}), words, strict=True):
         flat = ground(grammar, inputs={"w": row})
         assert float(value) == pytest.approx(float(solve(flat, "log", seed=7).value), rel=1e-5)
+
+
+def random_grammar(rng: random.Random) -> Grammar:
+    """A grammar over spans: families with rules of low rank, dense ones, shared nodes, weights."""
+    families = [f"X{i}" for i in range(rng.randint(1, 3))]
+    domain = {name: rng.choice("TU") for name in families}
+    factors: dict[str, str] = {}
+    rules: list[str] = []
+
+    def factor(domains: Sequence[str], low: float = 0.7) -> str:
+        names = [n for n, text in factors.items() if text.startswith(f"({'|'.join(domains)})")]
+        if names and rng.random() < 0.3:
+            return rng.choice(names)
+        name = f"f{len(factors)}"
+        rank = f" rank {rng.randint(1, 3)}" if len(domains) > 1 and rng.random() < low else ""
+        given = rng.choice([None, 0, 1, 1, 1]) if len(domains) > 1 else None
+        arrow = ", ".join(domains)
+        if given is not None:
+            arrow = f"{', '.join(domains[:given])} -> {', '.join(domains[given:])}"
+        factors[name] = f"({'|'.join(domains)})factor {name}({arrow}){rank}"
+        return name
+
+    def rule(head: str, indices: str, children: Sequence[tuple[str, str]], tail: str) -> None:
+        nodes = {"a": domain[head]}
+        edges = []
+        for number, (child, at) in enumerate(children):
+            node = f"b{number}"
+            shared = [n for n in nodes if n != "a" and nodes[n] == domain[child]]
+            if shared and rng.random() < 0.15:
+                node = shared[0]
+            nodes[node] = domain[child]
+            edges.append(f"{child}[{at}]({node})")
+        if "w[" in tail:
+            nodes["o"] = "W"
+        names = [*nodes]
+        if rng.random() < 0.85:
+            edges.insert(0, f"{factor([nodes[n] for n in names])}({', '.join(names)})")
+        else:
+            for one, two in pairwise(names):
+                edges.insert(0, f"{factor([nodes[one], nodes[two]], 0.9)}({one}, {two})")
+        for name in names:
+            if rng.random() < 0.1:
+                edges.append(f"{factor([nodes[name]])}({name})")
+        rules.append(f"rule {head}[{indices}](a) -> {' '.join(edges)} {tail}")
+
+    for name in families:
+        rule(name, "i,i+1", (), "o = w[i]")
+        for _ in range(rng.randint(1, 3)):
+            one, two = rng.choice(families), rng.choice(families)
+            kind = rng.randrange(4)
+            if kind < 2:
+                rule(name, "i,j", ((one, "i,m"), (two, "m,j")), "for i < m < j")
+            elif kind == 2:
+                rule(name, "i,j", ((one, "i+1,j"),), "o = w[i] for i + 1 < j")
+            else:
+                rule(name, "i,j", ((one, "i,j-1"),), "for i + 1 < j")
+    for top in families:
+        root = f"{factor([domain[top]])}(a) " if rng.random() < 0.7 else ""
+        rules.append(f"rule S -> {root}{top}[0,n](a)")
+    lines = ["domain T = 3", "domain U = 2", "domain W = 2", "input w: W[n]"]
+    lines += [text.split(")", 1)[1] for text in factors.values()]
+    lines += ["nonterminal S()", "start S"]
+    lines += [f"nonterminal {x}[i,j]({domain[x]}) for 0 <= i < j <= n" for x in families]
+    return loads("\n".join([*lines, *rules]) + "\n")
+
+
+def keeps_its_value(seed: int) -> bool:
+    """Whether a random grammar has a rank space; assert that its value is the same there."""
+    grammar = random_grammar(random.Random(seed))
+    before = decomposed(grammar)
+    try:
+        result = rank_space(before)
+    except NotRankSpace:
+        return False
+    assert_well_formed(result)
+    for words in ([0, -1], [1, 1, 0]):
+        wanted, *found = (
+            solve(ground(g, inputs={"w": words}), "gf", seed=seed).value.item()
+            for g in (grammar, result, fold(result))
+        )
+        assert found == [wanted] * 2 and wanted, seed
+    return True
+
+
+def test_random_grammars_keep_their_values() -> None:
+    assert 8 < sum(map(keeps_its_value, range(16))) < 16
+
+
+@pytest.mark.slow
+def test_many_random_grammars_keep_their_values() -> None:
+    assert sum(map(keeps_its_value, range(100, 400))) > 150
 
 
 def rules_without(grammar: Grammar) -> list[Grammar]:
@@ -541,3 +635,15 @@ def test_indices_are_matched() -> None:
     assert matching([n], [Expr.of(0)], {"i"}) == ({}, (n.equals(0),))
     assert matching([i + j, j], [x, n], {"i", "j"}) == ({"j": n, "i": x - n}, ())
     assert matching([i * 2], [x], {"i"}) == ({}, ((i * 2 - x).equals(0),))
+
+
+def test_pieces_are_renamed_and_counted_as_the_whole() -> None:
+    grammar = asked("pcfg")
+    result = cpd(grammar)
+    renamed = rename(result, factors={"binary": "two"})
+    assert piece_of(renamed.factor["binary_1"]) == Piece("two", 1)
+    assert_well_formed(renamed)
+    assert [free_parameters(result, f) for f in result.factors if piece_of(f) is None] == [
+        free_parameters(grammar, f) for f in grammar.factors
+    ]
+    assert not any(free_parameters(result, f) for f in result.factors if piece_of(f))
