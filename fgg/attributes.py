@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from fgg.diagnostics import Diagnostic, did_you_mean
 from fgg.grammar import Attribute
+from fgg.pieces import read_piece
 from fgg.slices import read_slice
 from fgg.values import Call, Word
 
@@ -18,6 +19,7 @@ KNOWN = {
     "observed": "what says what the factor is, `w` or `factor(phi)`; grounding writes it",
     "tied": "what the factor follows from, `stationary(trans)`",
     "slice": "the factor it is a part of, a variant for each node, `binary(N, C(N), C(P))`",
+    "piece": "the factor of low rank it is a piece of, and which, `binary(0)`",
 }
 
 
@@ -48,6 +50,8 @@ def check_attribute(attribute: Attribute) -> Diagnostic | None:
         )
     elif key == "slice":
         right = read_slice(value) is not None
+    elif key == "piece":
+        right = read_piece(value) is not None
     elif key == "frozen":
         right = isinstance(value, Word) and value.name in ("yes", "no")
     elif key == "blocks":

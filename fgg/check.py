@@ -9,6 +9,7 @@ from fgg.check_values import Locate, check_values
 from fgg.conjoining import conjoin
 from fgg.diagnostics import Diagnostic, Label, Report, did_you_mean
 from fgg.grammar import Factor, Grammar, InputFactor
+from fgg.pieces import is_piece, piece_of
 from fgg.slices import is_slice, slice_of
 from fgg.useful import productive, reachable
 from fgg.values import Call, Word
@@ -17,6 +18,7 @@ from fgg.values import Call, Word
 def check_grammar(grammar: Grammar, locate: Locate | None = None) -> list[Diagnostic]:
     """All errors and warnings about a grammar and its queries."""
     found = check_values(grammar, locate) + check_ties(grammar) + check_slices(grammar)
+    found += check_pieces(grammar)
     found += check_attributes(grammar)
     found += check_useful(grammar) + check_indices(grammar)
     for query in grammar.queries:
@@ -81,6 +83,7 @@ def check_useful(grammar: Grammar) -> list[Diagnostic]:
     used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
     used |= {edge.label for query in grammar.queries for r in query.rules for edge in r.edges}
     used |= {found.source for f in grammar.factors if f.name in used and (found := slice_of(f))}
+    used |= {piece.source for f in grammar.factors if f.name in used and (piece := piece_of(f))}
     for factor in grammar.factors:
         if factor.name not in used:
             report.add(
@@ -160,6 +163,33 @@ def check_slices(grammar: Grammar) -> list[Diagnostic]:
                 span,
                 help="a variant `C(N)` decides a union, `L(N, P)` lists the components of a "
                 "product; the slice has the domains that are left, and no value of its own",
+            )
+    return report.diagnostics
+
+
+def check_pieces(grammar: Grammar) -> list[Diagnostic]:
+    """Errors in attributes that say what a factor is a piece of."""
+    report = Report()
+    for factor in grammar.factors:
+        found = piece_of(factor)
+        if found is None:
+            continue
+        span = next(a.span for a in factor.attributes if a.key == "piece") or factor.span
+        source = grammar.factor.get(found.source)
+        if source is None:
+            report.add(
+                "F134",
+                f"there is no factor `{found.source}` that `{factor.name}` could be a piece of",
+                span,
+                help=did_you_mean(found.source, grammar.factor),
+            )
+        elif not is_piece(grammar, factor, source):
+            report.add(
+                "F134",
+                f"`{factor.name}` cannot be piece {found.number} of `{source.name}`",
+                span,
+                help="the pieces of `factor f(A -> B, C) rank r` are `(A -> R)`, `(R -> B)` and "
+                "`(R -> C)`, with `rank R = r` and no value",
             )
     return report.diagnostics
 

@@ -116,9 +116,14 @@ def compilable(name: str) -> Iterator[None]:
     """What the compiler refuses in this context is an error of the grammar (F425)."""
     from fgg.compiler.lower import CannotCompile
     from fgg.compiler.passes.split import SplitImpossible
+    from fgg.compiler.rank_nodes import NotRankSpace
 
     try:
         yield
+    except NotRankSpace as error:
+        message = f"`{name}` cannot go to rank space: {error}"
+        help = "`--space state` takes it as it is"
+        raise GrammarError([Diagnostic(code="F425", message=message, help=help)]) from None
     except (CannotCompile, SplitImpossible) as error:
         raise GrammarError(
             [

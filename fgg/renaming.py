@@ -114,12 +114,15 @@ class Renaming:
         )
 
     def attribute(self, attribute: Attribute) -> Attribute:
-        """An attribute; `tied` and `slice` name another factor, and `slice` domains."""
+        """An attribute; `tied`, `slice` and `piece` name another factor, and `slice` domains."""
         value = attribute.value
         if attribute.key == "slice" and isinstance(value, Call):
             source = self.labels.get(value.name, value.name)
             axes = tuple(map(self.variant, value.arguments))
             return replace(attribute, value=replace(value, name=source, arguments=axes))
+        if attribute.key == "piece" and isinstance(value, Call):
+            source = self.labels.get(value.name, value.name)
+            return replace(attribute, value=replace(value, name=source))
         if attribute.key != "tied" or not isinstance(value, Call):
             return attribute
         arguments = tuple(

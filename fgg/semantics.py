@@ -18,6 +18,7 @@ from typing import Any
 from fgg.domains import size_values
 from fgg.grammar import Factor, Grammar, Product, Rule, Sized, Union
 from fgg.memo import per_grammar
+from fgg.pieces import piece_of
 from fgg.slices import Slice, Variant, slice_of
 from fgg.values import Constant, Eye, Load, Sparse, Table, Uniform
 
@@ -177,8 +178,9 @@ def brute_force(
     """
     arrays = dict(weights)
     slices = {f.name: found for f in grammar.factors if (found := slice_of(f)) is not None}
+    decomposed = {piece.source for f in grammar.factors if (piece := piece_of(f)) is not None}
     for factor in grammar.factors:
-        if factor.name not in weights and factor.name not in slices:
+        if factor.name not in weights and factor.name not in {*slices, *decomposed}:
             arrays[factor.name] = _array(grammar, factor)
     for name, found in slices.items():
         if name not in weights:

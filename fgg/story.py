@@ -91,7 +91,7 @@ def _factor(factor: Factor) -> str:
         text += f" given {' and '.join(given)}" if given else ""
     if factor.rank is not None:
         text += f", of rank {factor.rank}"
-    if factor.attribute("tied") is not None or factor.attribute("slice") is not None:
+    if any(factor.attribute(key) is not None for key in ("tied", "slice", "piece")):
         return f"{name}: {text}, which follows from another factor"
     observed = factor.attribute("observed")
     if observed is not None:

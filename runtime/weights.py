@@ -6,7 +6,7 @@ float64, or exact fractions (dtype object) where a semiring computes exactly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -19,6 +19,7 @@ from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.domains import domain_size, size_values
 from fgg.grammar import Factor, Grammar
 from fgg.memo import per_grammar
+from fgg.pieces import piece_of, pieces, signatures
 from fgg.runtime.exact_linear import Singular, solve_fractions
 from fgg.slices import slice_of, steps, take
 from fgg.values import Call, Constant, Eye, Load, Sparse, Table, Uniform, Word, exact
@@ -54,6 +55,7 @@ class _Binder:
         self.exactly = exactly
         self.problems: list[Diagnostic] = []
         self.found: dict[str, Array] = {}
+        self.drawn: dict[str, list[Array]] = {}
 
     def run(self) -> dict[str, Array]:
         grammar = self.grammar
@@ -67,8 +69,12 @@ class _Binder:
         needed = self.needed()
         missing = []
         for factor in grammar.factors:
+            own = [n for names in self.pieces(factor).values() for n in names if n in needed]
+            if own:
+                missing += self.decomposed(factor, own)
+                continue
             if factor.name not in self.supplied:
-                if _source(factor) is not None:
+                if _source(factor) is not None or piece_of(factor) is not None:
                     continue
                 if factor.name not in needed:
                     self.skip(factor)
@@ -116,8 +122,45 @@ class _Binder:
         if not isinstance(factor.attribute("observed"), Word):
             self.random(factor, shape)
 
+    def pieces(self, factor: Factor) -> dict[int, tuple[str, ...]]:
+        """The names of a factor's pieces in the grammar, by number."""
+        return {} if factor.rank is None else pieces(self.grammar, factor.name)
+
+    def decomposed(self, factor: Factor, own: list[str]) -> list[str]:
+        """Draw the pieces of a factor of which rules use some; the names of those missing."""
+        if factor.name in self.supplied:
+            self.fail(
+                "F417",
+                f"weights are given for `{factor.name}`, which is decomposed",
+                "give its pieces: " + ", ".join(f"`{name}`" for name in own),
+            )
+            return []
+        if self.generator is not None:
+            self.drawn[factor.name] = self.random_pieces(factor)
+        missing = []
+        for number, names in self.pieces(factor).items():
+            for name in names:
+                if name not in own or name in self.supplied:
+                    continue
+                if factor.name in self.drawn:
+                    self.found[name] = self.drawn[factor.name][number]
+                else:
+                    missing.append(name)
+        return missing
+
+    def multiply(self, factor: Factor) -> None:
+        """The weights of a decomposed factor that another one is tied to."""
+        arrays = list(self.drawn.get(factor.name, ()))
+        for number, names in sorted(self.pieces(factor).items()):
+            known = [self.found[name] for name in names if name in self.found]
+            arrays[number : number + 1] = known[:1] or arrays[number : number + 1]
+        if len(arrays) == len(signatures(factor, "")):
+            self.found[factor.name] = product_of(arrays, factor.given or 0)
+
     def follow(self, factor: Factor) -> None:
-        """The weights of a factor that follows from another one: a tie or a slice."""
+        """The weights of a factor that follows from others: a tie, a slice, a product."""
+        if factor.name not in self.found and self.pieces(factor):
+            self.multiply(factor)
         name = _source(factor)
         if name is None or factor.name in self.found:
             return
@@ -215,16 +258,22 @@ class _Binder:
         """Random parameters: a distribution where an arrow says so, of the declared rank."""
         if factor.rank is None:
             return self.draw(shape, factor.given)
+        return product_of(self.random_pieces(factor), factor.given or 0)
+
+    def random_pieces(self, factor: Factor) -> list[Array]:
+        """Random pieces of a factor of declared rank, as `fgg.pieces` has them."""
+        assert factor.rank is not None
         rank = factor.rank.evaluate(size_values(self.grammar))
         assert rank is not None
-        given = factor.given or 0
-        left = self.draw((*shape[:given], rank), None if factor.given is None else given)
-        operands: list[Any] = [left, [*range(given), len(shape)]]
-        for axis in range(given, len(shape)):
-            piece = self.draw((rank, shape[axis]), None if factor.given is None else 1)
-            operands += [piece, [len(shape), axis]]
-        result = np.einsum(*operands, list(range(len(shape))))
-        return np.asarray(result)
+        found = []
+        for number, signature in enumerate(signatures(factor, "")):
+            shape = tuple(domain_size(self.grammar, d) if d else rank for d in signature.domains)
+            if prod(shape) > MAX_ENTRIES:
+                message = f"piece {number} of factor `{factor.name}` has {prod(shape):,} entries"
+                self.fail("F420", message)
+                shape = (1,) * len(shape)
+            found.append(self.draw(shape, signature.given))
+        return found
 
     def draw(self, shape: tuple[int, ...], given: int | None) -> Array:
         assert self.generator is not None
@@ -262,6 +311,15 @@ def _source(factor: Factor) -> str | None:
         return None
     assert isinstance(value, Call) and isinstance(value.arguments[0], Word)
     return value.arguments[0].name
+
+
+def product_of(arrays: Sequence[Array], given: int) -> Array:
+    """The factor that pieces are the pieces of: their product, summed over the rank."""
+    count = given + len(arrays) - 1
+    operands: list[Any] = [arrays[0], [*range(given), count]]
+    for axis, piece in enumerate(arrays[1:], given):
+        operands += [piece, [count, axis]]
+    return np.asarray(np.einsum(*operands, list(range(count))))
 
 
 @per_grammar

@@ -10,7 +10,7 @@ from typing import Any
 
 from fgg.cli import Usage
 from fgg.cli.output import print_diagnostics, print_json, write_whole
-from fgg.cli.passes import add_after, check_pass
+from fgg.cli.passes import add_after, check_pass, space_of
 from fgg.cli.target import add_file, assignments, load_target, need_grammar, only_query
 from fgg.diagnostics import Diagnostic, GrammarError, as_json, did_you_mean
 from fgg.grammar import Grammar
@@ -102,12 +102,17 @@ def _check_options(arguments: argparse.Namespace) -> None:
     from fgg.compiler.driver import PASS_NAMES
 
     if arguments.after is not None:
-        check_pass(arguments.after)
+        check_pass(arguments.after, space_of(arguments))
         if arguments.emit not in ("grammar", "schedule"):
             raise Usage(
                 f"`--after {arguments.after}` does not go with `--emit {arguments.emit}`",
                 f"a plan is made after the last pass, `{PASS_NAMES[-1]}`",
             )
+    if arguments.space == "rank" and arguments.emit in ("python", "aoti"):
+        raise Usage(
+            f"`--space rank` does not go with `--emit {arguments.emit}`",
+            "it shows the grammar, the schedule, the plan and the cost in rank space",
+        )
     if arguments.emit == "aoti" and arguments.output in (None, "-"):
         raise Usage("`--emit aoti` writes a file", "say where: `-o model.pt2`")
     if arguments.output == "-" and arguments.json:
@@ -136,15 +141,16 @@ def _emitted(
     from fgg.conjoining import lengths
 
     source = selected(grammar, query)
+    space = space_of(arguments)
     given = assignments(arguments.length, "--length")
     _check_lengths(source, given)
     # The cost model knows one length; with several, the greatest counts.
     expected = Expected(max(given.values(), default=32) or 1, arguments.batch)
     with compilable(grammar.name):
         if arguments.emit in ("grammar", "schedule"):
-            found = after(source, arguments.after or PASS_NAMES[-1], expected)
+            found = after(source, arguments.after or PASS_NAMES[-1], expected, space)
             return _grammar_text(found, arguments.emit)
-        plan = plan_of(source, expected)
+        plan = plan_of(source, expected, space)
     if arguments.emit == "plan":
         from fgg.compiler.plan_text import plan_json, plan_lines
 

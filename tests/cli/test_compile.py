@@ -11,7 +11,7 @@ import pytest
 
 from fgg.cli import main
 from fgg.compiler import load, loads
-from fgg.compiler.driver import PASS_NAMES
+from fgg.compiler.driver import PASS_NAMES, RANK_PASS_NAMES
 from fgg.compiling import selected
 from fgg.library import library_names
 
@@ -227,3 +227,32 @@ def test_every_library_grammar_compiles_within_a_second(name: str) -> None:
         [sys.executable, "-c", SECONDS, name, query], capture_output=True, check=True, text=True
     )
     assert float(found.stdout) < 1.0
+
+
+@pytest.mark.parametrize("name", RANK_PASS_NAMES)
+def test_grammars_on_the_way_to_rank_space(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--emit", "grammar", "--after", name, "--space", "rank")
+    code, out, err = run(capsys, "compile", "hmm_rank", *options)
+    assert (code, err) == (0, "")
+    grammar = loads(out)
+    at = RANK_PASS_NAMES.index
+    assert ("step_0" in grammar.factor) == (at(name) >= at("cpd"))
+    assert ("X_rank" in grammar.nonterminal) == (at(name) >= at("rank_space"))
+
+
+def test_decomposing_needs_no_space(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "compile", "pcfg", "--emit", "grammar", "--after", "cpd")
+    assert code == 0 and "with piece = binary(0)" in out
+    options = ("--emit", "grammar", "--after", "rank_space")
+    code, _, err = run(capsys, "compile", "pcfg", *options)
+    assert code == 2 and "add `--space rank`" in err
+    code, _, err = run(capsys, "compile", "pcfg", "--space", "rank")
+    assert code == 2 and "`--space rank` does not go with `--emit python`" in err
+
+
+def test_costs_in_rank_space(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--emit", "cost", "--space", "rank")
+    code, out, _ = run(capsys, "compile", "hmm_rank", *options)
+    assert code == 0 and out.startswith("hmm_rank_string: O(n*r^2 + k*r^2)\n")
+    code, _, err = run(capsys, "compile", "lhmm", *options)
+    assert code == 1 and "cannot go to rank space: rule `step`, node `t`: `emit`" in err

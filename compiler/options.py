@@ -1,0 +1,163 @@
+"""Writing out a use of a nonterminal: one of the fragments that it can be, in place of its edge."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+from fgg.grammar import Clamp, Edge, Fragment, Node, Rule
+from fgg.index import Condition, Expr
+from fgg.names import fresh
+
+
+@dataclass(frozen=True)
+class Option:
+    """One fragment that a nonterminal with one external node, `state`, can be.
+
+    It holds at `indices` where the conditions do; `rule` is the rule that it comes from.
+    """
+
+    name: str
+    state: Node
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    clamps: tuple[Clamp, ...]
+    indices: tuple[Expr, ...]
+    conditions: tuple[Condition, ...]
+    rule: Rule
+
+
+def leaf_option(rule: Rule, state: str) -> Option:
+    """A rule with one external node, as it is."""
+    return Option(
+        name=rule.name,
+        state=rule.rhs.by_name[state],
+        nodes=tuple(node for node in rule.rhs.nodes if node.name != state),
+        edges=rule.rhs.edges,
+        clamps=rule.rhs.clamps,
+        indices=rule.indices,
+        conditions=rule.conditions,
+        rule=rule,
+    )
+
+
+def written_out(rule: Rule, use: Edge, option: Option, known: Set[str]) -> Rule | None:
+    """The rule with an option in place of an edge; None if their indices are never equal.
+
+    `known` are the names of lengths and sizes: all others in indices are variables.
+    """
+    placed = _placed_option(rule, use, option, known)
+    if placed is None:
+        return None
+    taken = {node.name for node in rule.rhs.nodes}
+    names = {option.state.name: use.attachments[0].node}
+    nodes: list[Node] = []
+    for node in option.nodes:
+        names[node.name] = fresh(node.name, taken)
+        taken.add(names[node.name])
+        nodes.append(replace(node, name=names[node.name]))
+    edges: list[Edge] = []
+    for edge in rule.rhs.edges:
+        edges += [renamed(e, names) for e in placed.edges] if edge is use else [edge]
+    clamps = tuple(_renamed_clamp(clamp, names) for clamp in placed.clamps)
+    rhs = Fragment.make(
+        (*rule.rhs.nodes, *nodes),
+        tuple(edges),
+        (*rule.rhs.clamps, *clamps),
+        rule.rhs.externals,
+    )
+    return replace(rule, rhs=rhs, conditions=(*rule.conditions, *placed.conditions))
+
+
+def _placed_option(rule: Rule, use: Edge, option: Option, known: Set[str]) -> Option | None:
+    """The option at the indices of a use, its own variables renamed apart from the rule's."""
+    taken = _index_names(rule.indices, rule.conditions, rule.rhs.edges, rule.rhs.clamps)
+    own = _index_names(option.indices, option.conditions, option.edges, option.clamps)
+    apart: dict[str, int | Expr] = {}
+    free: set[str] = set()
+    for name in sorted(own):
+        if name not in known:
+            new = fresh(name, taken | own | free | known)
+            apart[name] = Expr.of(new)
+            free.add(new)
+    wanted = [index.substitute(apart) for index in option.indices]
+    matched = matching(wanted, use.indices, free)
+    if matched is None:
+        return None
+    fixed, equalities = matched
+    values = {name: Expr.of(value).substitute(fixed) for name, value in apart.items()}
+    # A variable that the use does not fix gets its old name back if the rule has none like it.
+    left = {n for n in own if n in values and values[n] == apart[n] and n not in taken}
+    back: dict[str, int | Expr] = {str(next(values[n].names())): Expr.of(n) for n in left}
+    final: dict[str, int | Expr] = {n: v.substitute(back) for n, v in values.items()}
+    conditions = [c.substitute(final) for c in option.conditions]
+    conditions += [c.substitute(back) for c in equalities]
+    return replace(
+        option,
+        edges=tuple(
+            replace(e, indices=tuple(i.substitute(final) for i in e.indices)) for e in option.edges
+        ),
+        clamps=tuple(
+            replace(c, indices=tuple(i.substitute(final) for i in c.indices)) for c in option.clamps
+        ),
+        indices=use.indices,
+        conditions=tuple(conditions),
+    )
+
+
+def matching(
+    wanted: Sequence[Expr], given: Sequence[Expr], free: Container[str]
+) -> tuple[dict[str, int | Expr], tuple[Condition, ...]] | None:
+    """Values of free variables that make expressions equal, and conditions for the rest.
+
+    None if they never are equal. Free variables do not occur in what is given.
+    """
+    values: dict[str, int | Expr] = {}
+    conditions = []
+    pairs = sorted(zip(wanted, given, strict=True), key=lambda pair: len([*pair[0].names()]))
+    for left, right in pairs:
+        difference = left.substitute(values) - right
+        solved = _solvable(difference, free)
+        if solved is not None:
+            name, sign = solved
+            value = (difference - Expr.of(name) * sign) * -sign
+            values = {n: Expr.of(v).substitute({name: value}) for n, v in values.items()}
+            values[name] = value
+        elif difference.constant is None:
+            conditions.append(difference)
+        elif difference.constant:
+            return None
+    return values, tuple(c.substitute(values).equals(0) for c in conditions)
+
+
+def _solvable(difference: Expr, free: Container[str]) -> tuple[str, int] | None:
+    """A free variable that occurs once, alone and with coefficient 1 or -1; and which."""
+    for monomial, sign in difference.terms:
+        if len(monomial) == 1 and isinstance(monomial[0], str) and sign in (1, -1):
+            name = monomial[0]
+            if name in free and name not in (difference - Expr.of(name) * sign).names():
+                return name, sign
+    return None
+
+
+def renamed(edge: Edge, names: Mapping[str, str]) -> Edge:
+    """An edge with other nodes."""
+    attachments = tuple(replace(a, node=names.get(a.node, a.node)) for a in edge.attachments)
+    return replace(edge, attachments=attachments)
+
+
+def _renamed_clamp(clamp: Clamp, names: Mapping[str, str]) -> Clamp:
+    node = names.get(clamp.attachment.node, clamp.attachment.node)
+    return replace(clamp, attachment=replace(clamp.attachment, node=node))
+
+
+def _index_names(
+    indices: Iterable[Expr],
+    conditions: Iterable[Condition],
+    edges: Iterable[Edge],
+    clamps: Iterable[Clamp],
+) -> set[str]:
+    found = [*indices, *(t for c in conditions for t in c.terms)]
+    found += [index for edge in edges for index in edge.indices]
+    found += [index for clamp in clamps for index in clamp.indices]
+    return {name for expr in found for name in expr.names()}

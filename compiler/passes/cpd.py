@@ -1,0 +1,150 @@
+"""Decomposition: edges of factors of low rank become edges of their pieces around rank nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from fgg.grammar import (
+    Attachment,
+    Domain,
+    Edge,
+    Factor,
+    Fragment,
+    Grammar,
+    Node,
+    Origin,
+    Rule,
+    Sized,
+)
+from fgg.index import Expr
+from fgg.names import fresh
+from fgg.pieces import Piece, signatures
+
+CARRIED = ("prior", "net", "init", "frozen")
+"""The attributes that say of each piece what they say of the whole."""
+
+
+class CpdImpossible(Exception):
+    """A factor cannot be decomposed, for the reason given."""
+
+
+def cpd(grammar: Grammar, ranks: Mapping[str, int] | None = None) -> Grammar:
+    """The grammar with the pieces of every factor of declared rank in place of the factor.
+
+    An edge `f(a, b, c)` of `factor f(A -> B, C) rank r` becomes edges around a new rank node q,
+
+        f(a, b, c)  =  Σ_q  f_0(a, q) f_1(q, b) f_2(q, c),        q of `rank R_f = r`,
+
+    the CP decomposition of [RS §2.2, Fig. 2]. The pieces are those that `fgg.pieces` describes:
+    normalised if the factor is [RS §3, validity], each with the attribute `piece`. `ranks` declares
+    ranks of further factors, or other ranks: the value is that of the grammar so declared.
+
+    Requires a grammar without queries. Guarantees the same value Z, with the same seed; the source
+    factors stay, for their pieces to follow from. Factors with a value, or that follow from others,
+    are not decomposed; a grammar without factors to decompose is returned as it is. Raises
+    CpdImpossible if `ranks` names what cannot have a rank.
+    """
+    assert not grammar.queries, "conjoin the grammar with a query first"
+    factors = tuple(_declared(grammar, f, ranks or {}) for f in grammar.factors)
+    for name in ranks or {}:
+        if name not in grammar.factor:
+            raise CpdImpossible(f"there is no factor `{name}`")
+    used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
+    wanted = [f for f in factors if f.name in used and f.rank is not None and _is_free(f)]
+    if not wanted:
+        return grammar if factors == grammar.factors else replace(grammar, factors=factors)
+    found = _Decomposer(replace(grammar, factors=factors), wanted)
+    return replace(
+        grammar,
+        domains=(*grammar.domains, *found.domains),
+        factors=tuple(g for f in factors for g in (f, *found.pieces.get(f.name, ()))),
+        rules=tuple(map(found.rule, grammar.rules)),
+    )
+
+
+def _declared(grammar: Grammar, factor: Factor, ranks: Mapping[str, int]) -> Factor:
+    """A factor with the rank that it is to have."""
+    if factor.name not in ranks:
+        return factor
+    rank = ranks[factor.name]
+    if rank < 1:
+        raise CpdImpossible(f"rank {rank} of factor `{factor.name}` is not positive")
+    if len(factor.domains) < 2:
+        raise CpdImpossible(f"factor `{factor.name}` has fewer than two nodes, so it has no rank")
+    if not _is_free(factor):
+        raise CpdImpossible(f"the weights of factor `{factor.name}` are not free to have a rank")
+    return replace(factor, rank=Expr.of(rank))
+
+
+def _is_free(factor: Factor) -> bool:
+    """Whether nothing else says what a factor's weights are, or which of them are zero."""
+    fixed = ("tied", "slice", "piece", "observed", "blocks")
+    return factor.value is None and not any(a.key in fixed for a in factor.attributes)
+
+
+class _Decomposer:
+    """Declares the rank domains and pieces of factors, and rewrites rules."""
+
+    def __init__(self, grammar: Grammar, wanted: list[Factor]) -> None:
+        taken = {*grammar.domain, *grammar.size}
+        labels = {*grammar.factor, *grammar.nonterminal, *grammar.input_factor}
+        self.domains: list[Domain] = []
+        self.pieces: dict[str, tuple[Factor, ...]] = {}
+        self.ranks: dict[str, str] = {}
+        for factor in wanted:
+            assert factor.rank is not None
+            name = fresh(f"R_{factor.name}", taken)
+            taken.add(name)
+            self.ranks[factor.name] = name
+            self.domains.append(
+                Domain(name=name, shape=Sized(factor.rank), rank=True, span=factor.span)
+            )
+            carried = tuple(a for a in factor.attributes if a.key in CARRIED)
+            found = []
+            for number, signature in enumerate(signatures(factor, name)):
+                label = fresh(f"{factor.name}_{number}", labels)
+                labels.add(label)
+                found.append(
+                    Factor(
+                        name=label,
+                        domains=signature.domains,
+                        given=signature.given,
+                        attributes=(*carried, Piece(factor.name, number).attribute()),
+                        span=factor.span,
+                    )
+                )
+            self.pieces[factor.name] = tuple(found)
+        self.given = {factor.name: factor.given or 0 for factor in wanted}
+
+    def rule(self, rule: Rule) -> Rule:
+        """A rule with the pieces of its low-rank edges."""
+        if not any(edge.label in self.pieces for edge in rule.rhs.edges):
+            return rule
+        taken = {node.name for node in rule.rhs.nodes}
+        nodes: list[Node] = []
+        edges: list[Edge] = []
+        for edge in rule.rhs.edges:
+            if edge.label not in self.pieces:
+                edges.append(edge)
+                continue
+            rank = Node(name=fresh("q", taken), domain=self.ranks[edge.label], span=edge.span)
+            taken.add(rank.name)
+            nodes.append(rank)
+            edges += self.edges(edge, Attachment(node=rank.name))
+        return replace(
+            rule,
+            rhs=Fragment.make(
+                (*rule.rhs.nodes, *nodes), tuple(edges), rule.rhs.clamps, rule.rhs.externals
+            ),
+            origin=rule.origin or Origin(rule=rule.name),
+        )
+
+    def edges(self, edge: Edge, rank: Attachment) -> list[Edge]:
+        """The edges of the pieces of an edge."""
+        first, *rest = self.pieces[edge.label]
+        given = self.given[edge.label]
+        found = [replace(edge, label=first.name, attachments=(*edge.attachments[:given], rank))]
+        for piece, attachment in zip(rest, edge.attachments[given:], strict=True):
+            found.append(replace(edge, label=piece.name, attachments=(rank, attachment)))
+        return found
