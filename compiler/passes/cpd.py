@@ -41,7 +41,8 @@ def cpd(grammar: Grammar, ranks: Mapping[str, int] | None = None) -> Grammar:
     ranks of further factors, or other ranks: the value is that of the grammar so declared.
 
     Requires a grammar without queries. Guarantees the same value Z, with the same seed; the source
-    factors stay, for their pieces to follow from. Factors with a value, or that follow from others,
+    factors stay, for their pieces to follow from. Derivations have rank nodes besides, so the best
+    one need not be the best one of the source. Factors with a value, or that follow from others,
     are not decomposed; a grammar without factors to decompose is returned as it is. Raises
     CpdImpossible if `ranks` names what cannot have a rank.
     """
