@@ -30,7 +30,10 @@ TIES = 1e-7
 
 @dataclass(frozen=True)
 class Scored:
-    """A derivation and its score: the expected number of its cells that are right."""
+    """A derivation and its score: the expected number of its cells that are right.
+
+    Where states do not count, the score has the ten-millionth part by which they break ties.
+    """
 
     derivation: Derivation
     score: float
