@@ -62,7 +62,7 @@ class _Contraction:
     def run(self) -> StepWork:
         step = self.step
         values: list[_Value | None] = [
-            None if self.is_scale(o) else _Value(loop_names(step, o), frozenset(o.axes))
+            None if self.plan.is_scale(o) else _Value(loop_names(step, o), frozenset(o.axes))
             for o in step.operands
         ]
         live = self.follow(values, self.weigh(values))
@@ -143,17 +143,6 @@ class _Contraction:
         self.weights.append(weighed)
         return None
 
-    def is_scale(self, operand: Operand) -> bool:
-        """Whether an operand is its scale alone."""
-        if operand.kind == "chart":
-            return self.plan.chart[operand.name].is_scalar
-        if operand.kind == "table":
-            table = self.plan.table[operand.name]
-            return table.scaled and not table.states
-        return False
-
     def has_scale(self, operand: Operand) -> bool:
-        """Whether an operand's cells have scales."""
-        if self.step.linear or operand.kind == "parameter":
-            return False
-        return operand.kind == "chart" or self.plan.table[operand.name].scaled
+        """Whether an operand's scale counts: in a linear step it does not."""
+        return not self.step.linear and self.plan.has_scale(operand)

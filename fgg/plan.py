@@ -237,3 +237,18 @@ class Plan:
     def steps(self) -> tuple[Step, ...]:
         """The steps of all stages."""
         return tuple(step for stage in self.stages for step in stage.steps)
+
+    def is_scale(self, operand: Operand) -> bool:
+        """Whether an operand is its scale alone."""
+        if operand.kind == "chart":
+            return self.chart[operand.name].is_scalar
+        if operand.kind == "table":
+            table = self.table[operand.name]
+            return table.scaled and not table.states
+        return False
+
+    def has_scale(self, operand: Operand) -> bool:
+        """Whether an operand's cells have scales."""
+        if operand.kind == "table":
+            return self.table[operand.name].scaled
+        return operand.kind == "chart"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from fgg.index import Expr
-from fgg.plan import HIGH, LOW, Bound, Chart, Plan, Step, Table
+from fgg.plan import HIGH, LOW, Bound, Chart, Plan, Table
 
 
 def environment(lengths: Mapping[str, Sequence[int]]) -> dict[str, int]:
@@ -56,11 +56,3 @@ def table_bytes(plan: Plan, values: Mapping[str, int], batch: int, width: int = 
         prod(extents(table, values)) * batch * (prod(table.states) * width + 8 * table.scaled)
         for table in plan.tables
     )
-
-
-def step_points(step: Step, values: Mapping[str, int]) -> int:
-    """The index points of a step on one level."""
-    points = 1
-    for loop in (*step.positions, *step.splits):
-        points *= max(high_end(loop.high, values) - low_end(loop.low, values) + 1, 0)
-    return points

@@ -11,13 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.domains import size_values
 from fgg.grammar import Grammar
 from fgg.observe import IMPOSSIBLE
-from fgg.plan import Plan, Potential
-from fgg.plan_sizes import chart_bytes, environment, extents, table_bytes
-from fgg.runtime.batching import Collated, Lengths, collate
+from fgg.plan import Plan
+from fgg.plan_sizes import chart_bytes, environment, table_bytes
+from fgg.runtime.batching import Lengths, check_potentials, collate
 from fgg.runtime.memory import require
 from fgg.slices import slice_of
 
@@ -58,7 +57,7 @@ def batch_of(plan: Plan, inputs: Mapping[str, Any], lengths: Lengths = None) -> 
     found = collate(
         replace(grammar, input_factors=given), inputs, lengths, dtype=torch.float64, device="cpu"
     )
-    _check_potentials(plan, found)
+    check_potentials(plan, found)
     ends = environment(found.lengths)
     # Values in float64, inside and outside, and the tables.
     needed = 2 * chart_bytes(plan, ends, found.size, 8) + table_bytes(plan, ends, found.size, 8)
@@ -71,18 +70,6 @@ def batch_of(plan: Plan, inputs: Mapping[str, Any], lengths: Lengths = None) -> 
     tables = {table.name: found.inputs[table.name].numpy() for table in grammar.tables}
     potentials = {factor.name: found.inputs[factor.name] for factor in given}
     return Batch(found.size, own, tokens, tables, potentials)
-
-
-def _check_potentials(plan: Plan, found: Collated) -> None:
-    """Raise GrammarError where log-potentials do not reach as far as the lengths need."""
-    values = environment(found.lengths)
-    for step in plan.preparations:
-        if isinstance(step, Potential):
-            wanted = extents(plan.table[step.name], values)
-            have = tuple(found.inputs[step.source].shape[1 : 1 + len(wanted)])
-            if any(h < w for h, w in zip(have, wanted, strict=True)):
-                message = f"`{step.source}` has {have} positions; the lengths need {wanted}"
-                raise GrammarError([Diagnostic(code="F411", message=message)])
 
 
 def _held(grammar: Grammar, name: str, tokens: Ints, lengths: Mapping[str, Ints]) -> Ints:

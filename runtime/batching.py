@@ -20,6 +20,8 @@ from fgg.domains import domain_size, size_values, value_index
 from fgg.grammar import Grammar, Input, InputFactor, InputTable
 from fgg.index import Expr
 from fgg.observe import IMPOSSIBLE, MISSING
+from fgg.plan import Plan, Potential
+from fgg.plan_sizes import environment, extents
 from fgg.runtime.memory import require
 
 Lengths = Mapping[str, Any] | Sequence[int] | Tensor | int | None
@@ -328,6 +330,18 @@ class _Collator:
                     "-1 for missing, -2 for impossible)"
                 )
         return tensor
+
+
+def check_potentials(plan: Plan, found: Collated) -> None:
+    """Raise GrammarError where log-potentials do not reach as far as the lengths need."""
+    ends = environment(found.lengths)
+    for step in plan.preparations:
+        if isinstance(step, Potential):
+            wanted = extents(plan.table[step.name], ends)
+            have = tuple(found.inputs[step.source].shape[1 : 1 + len(wanted)])
+            if any(h < w for h, w in zip(have, wanted, strict=True)):
+                message = f"`{step.source}` has {have} positions; the lengths need {wanted}"
+                raise GrammarError([Diagnostic(code="F411", message=message)])
 
 
 def _is_array(value: Any) -> bool:

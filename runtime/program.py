@@ -20,8 +20,8 @@ from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, render_all
 from fgg.domains import domain_size
 from fgg.grammar import Factor, Grammar
 from fgg.plan import Plan
-from fgg.plan_sizes import chart_bytes, environment, extents, table_bytes
-from fgg.runtime.batching import Collated, Lengths, collate
+from fgg.plan_sizes import chart_bytes, environment, table_bytes
+from fgg.runtime.batching import Collated, Lengths, check_potentials, collate
 from fgg.runtime.families import Refinement, refinements
 from fgg.runtime.log_z import LogZ
 from fgg.runtime.memory import require
@@ -140,22 +140,8 @@ class Program(Questions):
     ) -> Collated:
         """The inputs as padded tensors, checked, with their lengths."""
         batch = collate(self.grammar, inputs, lengths, **options)
-        values = environment(batch.lengths)
-        for table in self.plan.tables:
-            if table.scaled:
-                self.check_extents(table.name, extents(table, values), batch)
+        check_potentials(self.plan, batch)
         return batch
-
-    def check_extents(self, table: str, wanted: tuple[int, ...], batch: Collated) -> None:
-        """Check that log-potentials are given for every index that the lengths need."""
-        from fgg.plan import Potential
-
-        step = next(p for p in self.plan.preparations if p.name == table)
-        assert isinstance(step, Potential)
-        have = tuple(batch.inputs[step.source].shape[1 : 1 + len(wanted)])
-        if any(h < w for h, w in zip(have, wanted, strict=True)):
-            message = f"`{step.source}` has {have} positions; the lengths need {wanted}"
-            raise GrammarError([Diagnostic(code="F411", message=message)])
 
     def log_z(
         self,

@@ -88,12 +88,7 @@ class StepFrame:
 
     def is_scalar(self, operand: Operand) -> bool:
         """Whether an operand is its scale alone."""
-        if operand.kind == "chart":
-            return self.plan.chart[operand.name].is_scalar
-        if operand.kind == "table":
-            table = self.plan.table[operand.name]
-            return table.scaled and not table.states
-        return False
+        return self.plan.is_scale(operand)
 
     def states(self, operand: Operand) -> tuple[int, ...]:
         """The sizes of a chart's or a table's state axes."""
@@ -103,11 +98,7 @@ class StepFrame:
 
     def has_scale(self, operand: Operand) -> bool:
         """Whether an operand's scale counts: in a linear step it does not."""
-        if self.step.linear:
-            return False
-        return operand.kind == "chart" or (
-            operand.kind == "table" and self.plan.table[operand.name].scaled
-        )
+        return not self.step.linear and self.plan.has_scale(operand)
 
     def index_dims(self, operand: Operand) -> tuple[str, ...]:
         """The loop variables that an operand's cell depends on, and the batch."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from fgg.cli.items import check_lengths
-from fgg.cli.target import assignments, only_query, read_inputs
+from fgg.cli.items import check_lengths, query_of
+from fgg.cli.target import assignments, read_inputs
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 
@@ -40,11 +40,8 @@ def compiled_report(
         return None
     from fgg.compiling import compile
 
-    query = arguments.query
-    if query is None and grammar.queries:
-        query = only_query(grammar)
     try:
-        program = compile(grammar, query, fallback=False)
+        program = compile(grammar, query_of(grammar, arguments), fallback=False)
     except GrammarError as error:
         if error.diagnostics[0].code == "F425":
             return None
