@@ -70,14 +70,18 @@ class Cells:
             self.arrays[name] = plain(found).astype(float)
         return self.arrays[name]
 
+    def place(self, cell: Cell) -> list[int]:
+        """Where a cell stands in its chart."""
+        stored = self.plan.chart[cell.family].stored
+        low = self.charts.low[cell.family]
+        return [cell.indices[i] - first for i, first in zip(stored, low, strict=True)]
+
     def inside(self, cell: Cell) -> float:
         """The log-value of a cell."""
         if cell.family not in self.plan.chart:
             return -np.inf
-        stored = self.plan.chart[cell.family].stored
         array = self.array(cell.family)
-        low = self.charts.low[cell.family]
-        index = [cell.indices[i] - first for i, first in zip(stored, low, strict=True)]
+        index = self.place(cell)
         if any(not 0 <= i < n for i, n in zip(index, array.shape, strict=False)):
             return -np.inf
         return float(array[(*index, self.item, *cell.values)])

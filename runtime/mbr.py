@@ -30,10 +30,7 @@ TIES = 1e-7
 
 @dataclass(frozen=True)
 class Scored:
-    """A derivation and its score: the expected number of its cells that are right.
-
-    Where states do not count, the score has the ten-millionth part by which they break ties.
-    """
+    """A derivation and its score: the expected number of its cells that are right."""
 
     derivation: Derivation
     score: float
@@ -119,19 +116,29 @@ def mbr(
             name: torch.where(torch.isfinite(logs), 0.0, -float("inf"))
             for name, logs in batch.potentials.items()
         }
-        judged = inside(plan, support, replace(batch, potentials=flat), "max", scores=scores)
+        ties = scores
+        if not states:
+            # Where the score does not speak of states, the more probable ones break ties.
+            exact = cell_marginals(charts)
+            ties = {name: array + TIES * plain(exact[name]) for name, array in scores.items()}
+        judged = inside(plan, support, replace(batch, potentials=flat), "max", scores=ties)
     found = []
     for own, true in zip(items(judged), items(charts), strict=True):
-        found.append(_best(own, true, source))
+        found.append(_best(own, true, source, scores))
     return found
 
 
-def _best(cells: Cells, true: Cells, source: Source) -> Scored:
-    """The best derivation of an item; its weight is what it truly has."""
+def _best(cells: Cells, true: Cells, source: Source, scores: Mapping[str, Any]) -> Scored:
+    """The best derivation of an item; its weight and its score are what it truly has."""
     start = start_of(cells)
     made = build(cells, start, partial(best_choice, cells, source))
     derivation = Writer(source, cells).derivation(made, weight_of(true, made))
-    return Scored(derivation, cells.inside(start))
+    total = sum(
+        float(scores[cell.family][(*cells.place(cell), cells.item, *cell.values)])
+        for cell, _ in made
+        if cell.family in scores
+    )
+    return Scored(derivation, total)
 
 
 def _wanted(source: Source, families: Sequence[str] | None) -> set[str]:
@@ -167,6 +174,5 @@ def _scores(charts: Charts, source: Source, wanted: set[str], *, states: bool) -
         own = table[(slice(None), *(np.array(p, dtype=int) for p in places))]
         cells = np.moveaxis(own, 0, -1).reshape(array.shape[: rank + 1])
         spread = cells.reshape(cells.shape + (1,) * (array.ndim - rank - 1))
-        # Where the score does not speak of states, the more probable ones break ties.
-        result[part.family] = spread + TIES * array
+        result[part.family] = np.broadcast_to(spread, array.shape)
     return result

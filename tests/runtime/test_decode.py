@@ -180,10 +180,8 @@ def test_mbr_finds_the_greatest_sum_of_marginals(
             for cell in cells(derivation):
                 uses[cell] += x
         scores = {d.key: sum(uses[c] for c in cells(d)) for d in found}
-        # Where states do not count, their marginals break ties: a ten-millionth each.
-        tolerance = 1e-9 if states else 2e-7 * len(best.derivation.steps)
-        assert best.score == pytest.approx(max(scores.values()), abs=tolerance)
-        assert scores[best.derivation.key] == pytest.approx(best.score, abs=tolerance)
+        assert best.score == pytest.approx(max(scores.values()), abs=1e-9)
+        assert scores[best.derivation.key] == pytest.approx(best.score, abs=1e-9)
         weights = {d.key: d.log_weight for d in found}
         own = best.derivation
         assert own.log_weight == pytest.approx(weights[own.key], abs=1e-9)
