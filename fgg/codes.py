@@ -136,6 +136,7 @@ CODES: dict[str, Code] = {
         F423="a gradient that is infinite",
         F424="nothing to draw from",
         F425="a grammar that cannot be compiled",
+        F426="no best derivation in rank space",
     ),
     **_warnings(
         F431="a critical recursion",

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from textwrap import wrap
 
 import fgg
 from fgg.compiler.emit.context import Context
@@ -45,7 +46,7 @@ class _Emitter:
         plan = self.plan
         title = f"Inference for the grammar `{plan.grammar.name}`: inside, outside, log Z."
         body = [
-            f'"""{_plain(title)}"""',
+            *_docstring([title, *plan.notes]),
             "",
             *prelude_lines(),
             "",
@@ -322,6 +323,17 @@ def prelude_lines() -> list[str]:
     body = lines[start:]
     body.insert(body.index("import torch"), "import sys\n")
     return body
+
+
+def _docstring(paragraphs: Sequence[str]) -> list[str]:
+    """The module's own docstring: a title, and notes."""
+    if len(paragraphs) == 1:
+        return [f'"""{_plain(paragraphs[0])}"""']
+    first, *rest = paragraphs
+    lines = [f'"""{_plain(first)}']
+    for paragraph in rest:
+        lines += ["", *wrap(_plain(paragraph), 96)]
+    return [*lines, '"""']
 
 
 def _plain(text: str) -> str:

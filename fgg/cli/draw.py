@@ -9,7 +9,7 @@ from typing import cast
 
 from fgg.cli import Usage
 from fgg.cli.output import print_json, write_whole
-from fgg.cli.passes import add_after, check_pass, rewritten, space_of
+from fgg.cli.passes import add_after, check_pass, rewritten
 from fgg.cli.target import (
     add_file,
     add_selection,
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the pictures."""
     form = _format(arguments)
     if arguments.after is not None:
-        check_pass(arguments.after, space_of(arguments))
+        check_pass(arguments.after, arguments.space)
         if arguments.ground or arguments.length or arguments.input:
             raise Usage("`--after` draws families as they are: give no lengths and no inputs")
     grammar = need_grammar(load_target(arguments))
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         grammar = select(grammar, arguments)
     else:
         query = arguments.query or (only_query(grammar) if grammar.queries else None)
-        grammar = rewritten(grammar, query, arguments.after, space_of(arguments))
+        grammar = rewritten(grammar, query, arguments)
     if arguments.rule:
         grammar = _only(grammar, arguments.rule)
     try:
