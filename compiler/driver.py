@@ -9,6 +9,7 @@ from fgg.compiler.lower import plan
 from fgg.compiler.passes.close import close
 from fgg.compiler.passes.cpd import cpd
 from fgg.compiler.passes.fold import fold
+from fgg.compiler.passes.heads import heads
 from fgg.compiler.passes.narrow import narrow
 from fgg.compiler.passes.rank_space import rank_space
 from fgg.compiler.passes.split import split
@@ -44,6 +45,8 @@ NARROW = Pass("narrow", lambda grammar, _: narrow(grammar))
 # After splitting, when each family has one kind of state; before folding, which then leaves
 # products of parameters to be hoisted.
 RANK_SPACE = Pass("rank_space", lambda grammar, _: rank_space(grammar))
+# After narrowing, which may tell rules apart; before folding, which looks at rules one by one.
+HEADS = Pass("heads", lambda grammar, _: heads(grammar))
 # Last: messages are products of what the other passes leave.
 FOLD = Pass("fold", lambda grammar, e: fold(grammar, length=e.length, batch=e.batch))
 FOLD_RANKS = Pass(
@@ -53,7 +56,7 @@ FOLD_RANKS = Pass(
 # A factor of low rank is taken as it is, or as its pieces, or its states are summed beforehand.
 PIPELINES: Mapping[str, tuple[Pass, ...]] = {
     "dense": (CLOSE, SPLIT, NARROW, FOLD),
-    "state": (CLOSE, CPD, SPLIT, NARROW, FOLD),
+    "state": (CLOSE, CPD, SPLIT, NARROW, HEADS, FOLD),
     "rank": (CLOSE, CPD, SPLIT, NARROW, RANK_SPACE, FOLD_RANKS),
 }
 SPACES = tuple(PIPELINES)

@@ -54,8 +54,8 @@ def choose(grammar: Grammar, expected: Expected) -> Choice:
 
     Raises CannotCompile or SplitImpossible if the grammar cannot be compiled in any.
     """
-    if cpd(grammar) is grammar:
-        # No factor has pieces: all spaces are one.
+    if cpd(grammar) is grammar and not any(domain.rank for domain in grammar.domains):
+        # There are no rank nodes: all spaces are one.
         found = plan_of(grammar, expected, "state")
         return Choice("state", found, {}, {})
     plans: dict[str, Plan] = {}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from fgg.conjoining import conjoin
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, render_all
@@ -12,7 +13,6 @@ from fgg.domains import with_sizes
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
-    from fgg.plan import Plan
     from fgg.runtime.program import Program
 
 
@@ -111,25 +111,17 @@ def compiled(
             found, main = choice.space, choice.plan
         else:
             found, main = space, plan_of(source, expected, space)
-        states = plan_of(source, expected, "state") if found == "rank" else None
     decomposed = cpd(source)
-
-    def program(main: Plan, **options: Any) -> Program:
-        return Program(
-            grammar=source,
-            plan=main,
-            tree_plan=tree_plan,
-            origins=origins,
-            source=emit(main),
-            decomposed=None if decomposed is source else decomposed,
-            **options,
-        )
-
-    return program(
-        main,
+    return Program(
+        grammar=source,
+        plan=main,
+        tree_plan=tree_plan,
+        origins=origins,
+        source=emit(main),
+        decomposed=None if decomposed is source else decomposed,
         space=found,
-        states=None if states is None else program(states),
         strict=space == "rank",
+        in_space=partial(compiled, source, None, None, length, batch),
     )
 
 

@@ -7,8 +7,9 @@ A program holds no numbers. Weights are given with each call (`log_z`), or kept 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from hashlib import sha256
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -41,8 +42,8 @@ class Program(Questions):
     `grammar` is the user's; `plan` speaks of a rewritten one, `origins` tells where its rules
     come from. `tree_plan` is a plan without messages: derivations are read from it. `decomposed` is
     the user's grammar with pieces in place of the factors of declared rank: its factors are the
-    parameters. In rank `space` the charts have no states; `states` is the same program in state
-    space, which has. `strict`: what rank space cannot answer is refused.
+    parameters. In rank `space` the charts have no states; `in_space("state")` makes a program whose
+    charts have. `strict`: what rank space cannot answer is refused.
     """
 
     grammar: Grammar
@@ -53,8 +54,8 @@ class Program(Questions):
     notes: tuple[Diagnostic, ...] = ()
     decomposed: Grammar | None = None
     space: str = "state"
-    states: Program | None = None
     strict: bool = False
+    in_space: Callable[[str], Program] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "module", load_module(self.source))
@@ -127,9 +128,10 @@ class Program(Questions):
         whole = {
             n: as_weight(n, given.pop(n)) for n in self.plan.parameters if self.is_whole(n, given)
         }
-        found = bind(self.weighted, given, seed=seed)
-        result: dict[str, Tensor] = {}
         parts = {piece for name in whole for piece in self.pieces(name)}
+        unused = {piece: torch.zeros(self.shape(piece)) for piece in parts}
+        found = bind(self.weighted, given | unused, seed=seed)
+        result: dict[str, Tensor] = {}
         for name in self.parameter_names:
             if name not in parts:
                 weights = tensors[name] if name in tensors else torch.as_tensor(found[name])
@@ -313,7 +315,7 @@ class Program(Questions):
 
         `[batch, *indices, *states]`; an index counts from 0. Items without derivations have 0.
         """
-        if self.states is not None:
+        if self.space == "rank":
             return self.states.marginals(weights, inputs, lengths)
         with torch.no_grad():
             return self.start(weights, inputs or {}, lengths).marginals()
@@ -352,6 +354,12 @@ class Program(Questions):
         from fgg.runtime.model import Model
 
         return Model(self, seed=seed, **options)
+
+    @cached_property
+    def states(self) -> Program:
+        """This program in state space."""
+        assert self.in_space is not None
+        return self.in_space("state")
 
     @property
     def refinements(self) -> tuple[Refinement, ...]:

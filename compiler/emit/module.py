@@ -17,7 +17,7 @@ from fgg.compiler.emit.frame import StepFrame
 from fgg.compiler.emit.inside import InsideWriter
 from fgg.compiler.emit.names import Names, affine_code, bound_code, extreme_code, single
 from fgg.compiler.emit.outside import OutsideWriter
-from fgg.compiler.emit.peephole import fused, without_unused, written
+from fgg.compiler.emit.peephole import fused, in_place, without_unused, written
 from fgg.compiler.emit.prepare import PrepareWriter
 from fgg.domains import domain_size, size_values
 from fgg.index import Expr
@@ -191,7 +191,7 @@ class _Emitter:
         if reverse:
             for step in reversed(steps):
                 back = OutsideWriter(*self.shared(step))
-                body = back.outside(charts=True, parameters=not step.linear)
+                body = back.outside(charts=True, parameters=not self.at_once(step))
                 self.before += back.before
                 yield from self.step(back, fused(without_unused(body), back.matrices))
             return
@@ -202,12 +202,19 @@ class _Emitter:
                 yield "terms = []"
             for step in group:
                 writer = InsideWriter(*self.shared(step))
-                body = written(without_unused(writer.inside(terms=several)))
+                body = written(in_place(without_unused(writer.inside(terms=several))))
                 yield from self.step(writer, body)
             if several:
                 yield "if terms:"
                 yield from (INDENT + line for line in writer.put_terms())
                 self.strided |= writer.strided
+
+    def at_once(self, step: Step) -> bool:
+        """Whether a step's parameters get their gradient from all cells at once.
+
+        A chart with several axes is half empty, so that this would be twice the work there.
+        """
+        return step.linear and len(self.plan.chart[step.head].axes) < 2
 
     def shared(
         self, step: Step
@@ -299,7 +306,7 @@ class _Emitter:
         self.strided.clear()
         for stage in plan.stages:
             for step in stage.steps:
-                if step.linear:
+                if self.at_once(step):
                     writer = OutsideWriter(*self.shared(step), whole=True)
                     body = without_unused(writer.outside(charts=False, parameters=True))
                     rule = _plain(print_rule(self.plan.grammar, step.rule))

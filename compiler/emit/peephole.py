@@ -31,6 +31,22 @@ def fused(lines: Sequence[str], matrices: set[str]) -> list[str]:
     return kept
 
 
+_DOT = re.compile(r"(\s*\w+ = )dot(\((v\d+), .*)")
+
+
+def in_place(lines: Sequence[str]) -> list[str]:
+    """Lines in which a product that is multiplied once more, and then summed, is not copied."""
+    text = "\n".join(lines)
+    fresh = {m[1] for m in re.finditer(r"^\s*(v\d+) = \S.* \* \S.*$", text, re.MULTILINE)}
+    kept = []
+    for line in lines:
+        found = _DOT.fullmatch(line)
+        if found and found[3] in fresh and len(re.findall(rf"\b{found[3]}\b", text)) == 2:
+            line = f"{found[1]}dot_{found[2]}"
+        kept.append(line)
+    return kept
+
+
 _SUM = re.compile(r"\s*(e\w*) = (\w+) \+ (\w+)")
 _LOG_SUM = re.compile(r"\s*(e) = torch\.logsumexp\((.*)\)")
 
