@@ -18,6 +18,7 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Grammar
 from fgg.grounding import ground
+from fgg.joints import joint_of, multiplied
 from fgg.runtime.blocks import Structure, structure
 from fgg.runtime.chart import Chart, Weights
 from fgg.runtime.evaluate import evaluate_level
@@ -88,6 +89,13 @@ class _Solver:
         for name, given in supplied.items():
             if isinstance(given, Tensor) and isinstance(semiring, TensorSemiring):
                 real[name] = given
+        for factor in grammar.factors:
+            joint = joint_of(factor)
+            if joint is None or factor.name in supplied or factor.name not in real:
+                continue
+            if any(isinstance(real[part.source], Tensor) for part in joint.parts):
+                parts = {p.source: torch.as_tensor(real[p.source]) for p in joint.parts}
+                real[factor.name] = multiplied(torch.einsum, joint, parts)
         for factor in grammar.factors:
             cut = slice_of(factor)
             if cut is not None and factor.name in real and factor.name not in supplied:
