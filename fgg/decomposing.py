@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Rule
 from fgg.joints import joint_of
-from fgg.needed import needed_factors
+from fgg.needed import asked_factors, needed_factors, sources
 from fgg.pieces import given_pieces
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def decompose(
     factors: Collection[str] | None = None,
     nonnegative: bool = True,
     restarts: int | None = None,
+    sweeps: int | None = None,
     seed: int = 0,
 ) -> Decomposed:
     """The grammar with factors of low rank in place of dense ones, and the pieces of their weights.
@@ -84,7 +85,7 @@ def decompose(
     of its parts. Pieces are non-negative, and a factor with an arrow stays exactly a distribution;
     with `nonnegative=False` they may have signs, which no program runs with. Raises GrammarError.
     """
-    from fgg.runtime.decomposing import RESTARTS, smallest_rank
+    from fgg.runtime.decomposing import RESTARTS, SWEEPS, smallest_rank
     from fgg.runtime.decomposing import decompose as numeric
 
     ranks = dict(ranks or {})
@@ -93,6 +94,7 @@ def decompose(
     found = bind_only(grammar, weights or {}, wanted)
     options: dict[str, Any] = {"nonnegative": nonnegative, "seed": seed}
     options["restarts"] = RESTARTS if restarts is None else restarts
+    options["sweeps"] = SWEEPS if sweeps is None else sweeps
     lines: list[Line] = []
     notes: list[Diagnostic] = []
     done: dict[str, Decomposition] = {}
@@ -195,13 +197,17 @@ def _wanted(
         declared(free, {name: ranks.get(name, 1) for name in names})
     except CpdImpossible as error:
         raise _refused(str(error), error.help) from None
+    used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
+    for name in sorted(names - used - asked_factors(grammar)):
+        wholes = [f.name for f in grammar.factors if name in sources(f) and f.name in used]
+        help = f"it is part of `{wholes[0]}`" if wholes else ""
+        raise _refused(f"no rule uses factor `{name}`", help)
     for name in sorted(names - {*ranks}):
         if tolerance is None:
             raise _refused(f"factor `{name}` is given neither a rank nor a tolerance")
     if not names and tolerance is None:
         raise _refused("nothing to decompose", "name a rank, `trans=4`, or a tolerance")
     if not names:
-        used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
         low = {f.name for f in free.factors if len(f.domains) > 1 and is_free(unjoined(f))}
         known = {f.name for f in grammar.factors if f.name in weights or f.value is not None}
         joints = {f.name: joint for f in grammar.factors if (joint := joint_of(f)) is not None}

@@ -58,7 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--signed", action="store_true", help="pieces may be negative: no program runs with them"
     )
-    parser.add_argument("--restarts", type=_restarts, metavar="N", help="starts to choose from")
+    parser.add_argument("--restarts", type=_count, metavar="N", help="starts to choose from")
+    parser.add_argument("--sweeps", type=_count, metavar="N", help="sweeps of the best start")
     parser.add_argument("--seed", type=seed_number, default=0, help="of the starts (default: 0)")
     parser.add_argument("-o", "--output", metavar="PATH", help="where to write the grammar")
     parser.add_argument(
@@ -78,10 +79,10 @@ def _tolerance(text: str) -> float:
     return number
 
 
-def _restarts(text: str) -> int:
+def _count(text: str) -> int:
     number = int(text)
-    if not 1 <= number <= 1000:
-        raise argparse.ArgumentTypeError("a number from 1 to 1,000 is expected")
+    if not 1 <= number <= 1_000_000:
+        raise argparse.ArgumentTypeError("a number from 1 to 1,000,000 is expected")
     return number
 
 
@@ -112,6 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
         factors=arguments.factor or (ranks or None),
         nonnegative=not arguments.signed,
         restarts=arguments.restarts,
+        sweeps=arguments.sweeps,
         seed=arguments.seed,
     )
     report = {"ok": True, "name": grammar.name, "factors": [vars(line) for line in done.report]}
@@ -200,8 +202,8 @@ def _print(report: dict[str, Any], arguments: argparse.Namespace) -> None:
         print("  ".join(cells).rstrip(), file=stream)
     if "log_z" in report:
         moved = report["log_z"]
-        print(f"log Z = {moved['before']:.12g} before", file=stream)
-        print(f"log Z = {moved['after']:.12g} after: {moved['moved']:+.3g}", file=stream)
+        print(f"log Z = {moved['before']:.6g} before", file=stream)
+        print(f"log Z = {moved['after']:.6g} after, {moved['moved']:+.2g}", file=stream)
     for path in (report["file"], report["weights"]):
         if path is not None and path != "-":
             print(f"wrote {path}", file=sys.stderr)
