@@ -163,6 +163,10 @@ def log_z_moved(
 
     names = [line.factor for line in decomposed.report if not line.left]
     dense = materialise(decomposed.grammar, decomposed.weights)
+    for name in names:
+        # With signs, what should be 0 may come out below it by rounding; more is refused.
+        least = -1e-12 * abs(dense[name]).max()
+        dense[name] = dense[name].clip(min=0) if dense[name].min() >= least else dense[name]
     plain = tuple(
         replace(f, rank=None) if f.name in names else f for f in decomposed.grammar.factors
     )

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.runtime.cp_direct import lossless, truncated_svd
 from fgg.runtime.cp_fit import Fit, fit
 from fgg.runtime.memory import require
 from fgg.runtime.weights import MAX_ENTRIES, product_of
@@ -143,11 +144,9 @@ class _Decomposer:
         if self.norm == 0:
             return Fit(tuple(np.zeros((n, rank)) for n in self.array.shape), 0.0, True, 0), "exact"
         if self.array.ndim == 2 and not self.nonnegative:
-            return Fit(_svd(self.array, rank), 0.0, True, 0), "svd"
+            return Fit(truncated_svd(self.array, rank), 0.0, True, 0), "svd"
         if rank >= self.exact_rank:
-            return Fit(_exact(self.array, rank), 0.0, True, 0), "exact"
-        if self.array.ndim == 1:
-            raise AssertionError("a factor of two nodes has an array of two axes")
+            return Fit(lossless(self.array, rank), 0.0, True, 0), "exact"
         found = fit(self.array, rank, nonnegative=self.nonnegative, start=start, **self.options)
         return found, "nonnegative als" if self.nonnegative else "als"
 
@@ -282,29 +281,3 @@ def _checked(weights: Any, nonnegative: bool, name: str) -> Array:
 
 def _refused(code: str, message: str, help: str = "") -> GrammarError:
     return GrammarError([Diagnostic(code=code, message=message, help=help)])
-
-
-def _svd(array: Array, rank: int) -> tuple[Array, ...]:
-    """The best matrices of this rank, with zeros beyond the rank of the array."""
-    left, values, right = np.linalg.svd(array, full_matrices=False)
-    kept = min(rank, len(values))
-    found = np.zeros((len(left), rank)), np.zeros((right.shape[1], rank))
-    found[0][:, :kept] = left[:, :kept] * values[:kept]
-    found[1][:, :kept] = right[:kept].T
-    return found
-
-
-def _exact(array: Array, rank: int) -> tuple[Array, ...]:
-    """Matrices that lose nothing: a product for each choice of values of all axes but one."""
-    whole = int(np.argmax(array.shape))
-    others = [n for axis, n in enumerate(array.shape) if axis != whole]
-    points = np.indices(others).reshape(len(others), -1)
-    found = [np.zeros((n, rank)) for n in array.shape]
-    columns = np.arange(points.shape[1])
-    rows = iter(points)
-    for axis, matrix in enumerate(found):
-        if axis == whole:
-            matrix[:, : len(columns)] = np.moveaxis(array, whole, 0).reshape(len(matrix), -1)
-        else:
-            matrix[next(rows), columns] = 1.0
-    return tuple(found)

@@ -49,6 +49,24 @@ def materialised(grammar: Grammar, weights: Mapping[str, Any]) -> dict[str, Any]
     return found
 
 
+def with_tensors(grammar: Grammar, weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Weights in which pieces that are tensors are multiplied out, where rules use the whole.
+
+    So gradients reach the pieces; `runtime.weights.bind` does the same for arrays.
+    """
+    found = dict(weights)
+    for name, labels in given_pieces(grammar).items():
+        own = [weights.get(label) for label in labels]
+        if labels[0] in grammar.factor or name in weights:
+            continue
+        if all(isinstance(piece, Tensor) for piece in own):
+            given = grammar.factor[name].given or 0
+            found[name] = whole(_checked(grammar, grammar.factor[name], labels, own), given)
+            for label in labels:
+                del found[label]
+    return found
+
+
 def whole(pieces: Sequence[Any], given: int) -> Any:
     """The product of pieces, of which the first has `given` axes besides the rank."""
     if not all(isinstance(piece, Tensor) for piece in pieces):

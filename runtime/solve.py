@@ -26,6 +26,7 @@ from fgg.runtime.finite import solve_exactly
 from fgg.runtime.handles import Handles
 from fgg.runtime.implicit import differentiable
 from fgg.runtime.infinity import infinite_from_below, spread_infinity
+from fgg.runtime.materialise import with_tensors
 from fgg.runtime.newton import NoConvergence, Outcome, least_solution
 from fgg.runtime.problem import Problem
 from fgg.runtime.semirings import SEMIRINGS, Semiring
@@ -84,6 +85,7 @@ class _Solver:
         self.grammar = grammar
         self.semiring = semiring
         self.seed = seed
+        supplied = with_tensors(grammar, supplied)
         self.supplied = supplied
         real: dict[str, Any] = bind(grammar, supplied, seed=seed, exactly=semiring.exactly)
         for name, given in supplied.items():

@@ -231,3 +231,15 @@ def test_a_factor_that_does_not_fit_is_refused_before_it_is_made() -> None:
     with pytest.raises(GrammarError) as error:
         fgg.materialise(grammar, pieces)
     assert error.value.diagnostics[0].code == "F420"
+
+
+def test_gradients_reach_the_pieces() -> None:
+    found = fgg.decompose(hmm(), WEIGHTS, ranks={"trans": 2})
+    weights = {n: torch.as_tensor(w).requires_grad_() for n, w in found.weights.items()}
+    flat = fgg.ground(found.grammar, query="string", inputs=WORDS)
+    value = solve(flat, "log", weights=weights).value
+    grads = torch.autograd.grad(value, list(weights.values()))
+    low = fgg.ground(cpd(selected(found.grammar, None)), inputs=WORDS)
+    wanted = torch.autograd.grad(solve(low, "log", weights=weights).value, list(weights.values()))
+    for one, two in zip(grads, wanted, strict=True):
+        torch.testing.assert_close(one, two)
