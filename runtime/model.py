@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fgg.grammar import Factor
 from fgg.runtime.batching import Lengths
-from fgg.runtime.materialise import product_of
+from fgg.runtime.materialise import multiplied
 from fgg.values import Call, Word
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ class Model(nn.Module):
             return stationary(self.weight(source))
         if _key(name) in self.logits:
             return _normalised(self.logits[_key(name)], grammar.factor[name].given)
-        pieces = [self.weight(piece) for piece in self.program.pieces(name)]
-        found: Tensor = product_of(grammar, name, pieces)
+        pieces = {piece: self.weight(piece) for piece in self.program.pieces(name)}
+        found: Tensor = multiplied(grammar, name, pieces)
         return found
 
     def weights(self) -> dict[str, Tensor]:

@@ -26,7 +26,7 @@ from fgg.plan_sizes import chart_bytes, environment, table_bytes
 from fgg.runtime.batching import Collated, Lengths, check_potentials, collate
 from fgg.runtime.families import Refinement, refinements
 from fgg.runtime.log_z import LogZ
-from fgg.runtime.materialise import product_of
+from fgg.runtime.materialise import multiplied
 from fgg.runtime.memory import require
 from fgg.runtime.questions import Questions
 from fgg.slices import SplitRule
@@ -187,7 +187,7 @@ class Program(Questions):
             if name in weights:
                 found[name] = weights[name]
             elif pieces != (name,) and all(piece in weights for piece in pieces):
-                found[name] = product_of(self.weighted, name, [weights[p] for p in pieces])
+                found[name] = multiplied(self.weighted, name, {p: weights[p] for p in pieces})
         return found
 
     def _weights(self, weights: Mapping[str, Any]) -> Mapping[str, Any]:

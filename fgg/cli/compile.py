@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fgg.cli import Usage
+from fgg.cli.declaring import add_declarations, with_declarations
 from fgg.cli.output import print_diagnostics, print_json, write_whole
 from fgg.cli.passes import add_after, check_pass, space_of
 from fgg.cli.target import add_file, assignments, load_target, need_grammar, only_query
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a Python module (the default), the grammar after a pass, the order in which charts "
         "are filled, the plan, its cost, or a package compiled ahead of time (-o model.pt2)",
     )
+    add_declarations(parser)
     add_after(parser, "with `--emit grammar` or `schedule`, after which pass (default: the last)")
     parser.add_argument(
         "-o", "--output", metavar="PATH", help="where to write (default: standard output)"
@@ -62,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write what is asked for."""
     _check_options(arguments)
     loaded = load_target(arguments)
-    grammar = need_grammar(loaded, quiet=True)
+    grammar = with_declarations(need_grammar(loaded, quiet=True), arguments)
     query = arguments.query
     if query is None and grammar.queries:
         query = only_query(grammar)
