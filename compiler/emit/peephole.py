@@ -31,13 +31,15 @@ def fused(lines: Sequence[str], matrices: set[str]) -> list[str]:
     return kept
 
 
+# A value times the weights of its points: a new tensor, not a view of a chart.
+_WEIGHTED = re.compile(r"\s*(v\d+) = v\d+(?:\[[^]]*\])? \* w\d+(?:\[[^]]*\])?")
 _DOT = re.compile(r"(\s*\w+ = )dot(\((v\d+), .*)")
 
 
 def in_place(lines: Sequence[str]) -> list[str]:
-    """Lines in which a product that is multiplied once more, and then summed, is not copied."""
+    """Lines in which a weighted value that is multiplied and summed is not copied for that."""
     text = "\n".join(lines)
-    fresh = {m[1] for m in re.finditer(r"^\s*(v\d+) = \S.* \* \S.*$", text, re.MULTILINE)}
+    fresh = {found[1] for found in map(_WEIGHTED.fullmatch, lines) if found}
     kept = []
     for line in lines:
         found = _DOT.fullmatch(line)
