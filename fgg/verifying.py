@@ -1,0 +1,335 @@
+"""Verify: whether what the compiler makes of a grammar means what the grammar means.
+
+The source on the reference engine is the yardstick. It is held against the grammar after every
+pass and the plan of every space, exactly, and against the emitted programs in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fgg.compiling import check_sizes, compilable, selected
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.domains import size_values, with_sizes
+from fgg.grammar import Grammar
+
+if TYPE_CHECKING:
+    from fgg.runtime.program import Program
+    from fgg.runtime.verify.result import LeftOut, Verification
+    from fgg.runtime.verify.sides import Side
+
+TRIALS = 4
+LENGTH = 4
+ITEMS = 40
+"""How many inputs are tried, about."""
+MAX_LENGTH = 1000
+
+Sized = Callable[[Mapping[str, int]], "Side"]
+"""A side of a comparison with some sizes set."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What is compared with the source: a name, its space, and the side itself."""
+
+    what: str
+    space: str
+    side: Sized
+
+
+@dataclass(frozen=True)
+class Sides:
+    """All that is compared: sides, exactly; programs, by space; and what cannot be."""
+
+    candidates: tuple[Candidate, ...]
+    programs: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
+    unchanged: tuple[str, ...]
+
+
+def verify(
+    grammar: Grammar,
+    query: str | Grammar | None = None,
+    *,
+    against: Grammar | None = None,
+    sizes: Mapping[str, int] | None = None,
+    space: str | None = None,
+    after: str | None = None,
+    trials: int = TRIALS,
+    length: int = LENGTH,
+    items: int = ITEMS,
+    seed: int = 0,
+    floats: bool = True,
+    tick: Callable[[str], None] | None = None,
+) -> Verification:
+    """The comparisons of a grammar, joined with a query, with what the compiler makes of it.
+
+    `space` and `after` choose a space or a pass; with another grammar, `against` (or in the place
+    of the query), it is compared with that instead. Sizes are made small where `sizes` does not
+    give them. There are `trials` random points of prime fields, and about `items` inputs of
+    lengths up to `length`. `tick` is called as work proceeds. Raises GrammarError for what cannot
+    be asked; a difference is not an error, but `ok` is False.
+    """
+    from fgg.runtime.verify.run import run
+
+    if isinstance(query, Grammar):
+        against, query = query, None
+    _check(grammar, sizes or {}, space, after, trials, length, items)
+    source = selected(with_sizes(grammar, sizes or {}), query)
+    if against is None:
+        small = small_sizes(source, sizes or {})
+        source = with_sizes(source, small.structure)
+        found = sides(source, spaces(space, after), after)
+    else:
+        check_sizes(against, {n: v for n, v in (sizes or {}).items() if n in against.size})
+        other = selected(with_sizes(against, sizes or {}), query)
+        check_inputs(source, other)
+        small = small_sizes(source, sizes or {})
+        if size_values(source) != size_values(other):
+            small = Small({}, {})
+        source, other = (with_sizes(g, small.structure) for g in (source, other))
+        candidate = Candidate(against.name, "", ground_side(other))
+        found = Sides((candidate,), (), (), ())
+    return run(
+        source,
+        name=grammar.name,
+        states=small.states,
+        shrunk={**small.structure, **small.states},
+        compared=[(c.what, c.space, c.side) for c in found.candidates],
+        programs={name: program_maker(name) for name in found.programs},
+        left_out=found.left_out,
+        unchanged=found.unchanged,
+        trials=trials,
+        length=length,
+        number=items,
+        seed=seed,
+        floats=floats,
+        tick=tick or (lambda _: None),
+    )
+
+
+def _check(
+    grammar: Grammar,
+    sizes: Mapping[str, int],
+    space: str | None,
+    after: str | None,
+    trials: int,
+    length: int,
+    items: int,
+) -> None:
+    from fgg.compiler.driver import CONJOIN, PIPELINES
+
+    if not isinstance(grammar, Grammar):
+        raise TypeError("a grammar is expected: `fgg.verify(fgg.load(…))`")
+    check_sizes(grammar, sizes)
+    problems = []
+    for name, value, top in (("trials", trials, 1000), ("length", length, MAX_LENGTH)):
+        if not 1 <= value <= top:
+            problems.append(f"`{name}` must be a number from 1 to {top:,}")
+    if items < 1:
+        problems.append("`items` must be a number from 1 up")
+    if space not in (None, "auto", *PIPELINES):
+        problems.append(f"there is no space `{space}`: there are {_listed(PIPELINES)}")
+    passes = dict.fromkeys(item.name for pipeline in PIPELINES.values() for item in pipeline)
+    if after == CONJOIN:
+        problems.append(f"`{CONJOIN}` gives the source, with which the others are compared")
+    elif after is not None and after not in passes:
+        hint = did_you_mean(after, passes) or f"there are {_listed(passes)}"
+        problems.append(f"there is no pass `{after}`: {hint}")
+    elif after is not None and not spaces(space, after):
+        problems.append(f"there is no pass `{after}` in the space `{space}`")
+    if problems:
+        raise GrammarError([Diagnostic(code="F415", message=message) for message in problems])
+
+
+def _listed(names: Mapping[str, object]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+# what is compared
+
+
+def spaces(space: str | None, after: str | None) -> tuple[str, ...]:
+    """The spaces to compare: the one that is named, or all that have the pass."""
+    from fgg.compiler.driver import PIPELINES
+
+    return tuple(
+        name
+        for name, pipeline in PIPELINES.items()
+        if space in (None, "auto", name) and (not after or after in {p.name for p in pipeline})
+    )
+
+
+def sides(source: Grammar, names: Sequence[str], after: str | None = None) -> Sides:
+    """The grammar after each pass, the plan and the program of each space."""
+    from fgg.runtime.verify.result import LeftOut
+
+    seen: list[Grammar] = [source]
+    candidates: list[Candidate] = []
+    programs: list[str] = []
+    left_out: list[LeftOut] = []
+    unchanged: list[str] = []
+    for space in names:
+        last = None
+        try:
+            for name, grammar in rewritten(source, space):
+                last = grammar
+                if grammar in seen:
+                    if grammar is seen[-1] and after in (None, name):
+                        unchanged.append(f"{name} ({space})")
+                    continue
+                seen.append(grammar)
+                if after in (None, name):
+                    candidates.append(Candidate(f"after {name}", space, ground_side(grammar)))
+        except GrammarError as error:
+            left_out.append(LeftOut(f"space {space}", error.diagnostics[0].message))
+            continue
+        assert last is not None
+        if after is None:
+            planned = plan_side(last, source.name)
+            try:
+                planned({})
+            except GrammarError as error:
+                reason = error.diagnostics[0].message
+                left_out.append(LeftOut(f"plan and program, space {space}", reason))
+            else:
+                candidates.append(Candidate("plan", space, planned))
+                programs.append(space)
+    return Sides(tuple(candidates), tuple(programs), tuple(left_out), tuple(unchanged))
+
+
+def rewritten(source: Grammar, space: str) -> Iterator[tuple[str, Grammar]]:
+    """The grammar after each pass of a space, with the pass's name. Raises GrammarError (F425)."""
+    from fgg.compiler.driver import CONJOIN, Expected, passed
+
+    with compilable(source.name):
+        for name, grammar in passed(source, Expected(), space):
+            if name != CONJOIN:
+                yield name, grammar
+
+
+def ground_side(grammar: Grammar) -> Sized:
+    """A grammar on the reference engine, at any sizes."""
+    from fgg.runtime.verify.sides import GroundSide
+
+    return lambda sizes: GroundSide(with_sizes(grammar, sizes))
+
+
+def plan_side(grammar: Grammar, name: str) -> Sized:
+    """The plan of a grammar that all passes have seen. Raises GrammarError (F425)."""
+    from fgg.compiler.lower import plan
+    from fgg.runtime.verify.sides import PlanSide
+
+    def made(sizes: Mapping[str, int]) -> Side:
+        with compilable(name):
+            return PlanSide(plan(with_sizes(grammar, sizes)))
+
+    return made
+
+
+def program_maker(space: str) -> Callable[[Grammar], Program]:
+    """How the program of a grammar joined with its query is made in a space."""
+    from fgg.compiler.driver import Expected, after, plan_of
+    from fgg.compiler.emit import emit
+    from fgg.compiling import compile
+    from fgg.runtime.program import Program
+
+    def made(source: Grammar) -> Program:
+        if space != "rank":
+            return compile(source, fallback=False)
+        with compilable(source.name):
+            pieces = after(source, "cpd", Expected(), space)
+            main = plan_of(source, Expected(), space)
+        return Program(grammar=pieces, plan=main, tree_plan=None, origins={}, source=emit(main))
+
+    return made
+
+
+def check_inputs(one: Grammar, two: Grammar) -> None:
+    """Raise GrammarError (F304) if two grammars do not have the same inputs."""
+    problems = []
+    for kind in ("input", "table", "input_factor"):
+        mine, other = getattr(one, kind), getattr(two, kind)
+        for name in dict.fromkeys((*mine, *other)):
+            if name not in mine or name not in other:
+                owner = one.name if name in mine else two.name
+                problems.append(f"only `{owner}` has the input `{name}`")
+    if problems:
+        raise GrammarError([Diagnostic(code="F304", message=message) for message in problems])
+
+
+# sizes
+
+
+@dataclass(frozen=True)
+class Small:
+    """Small sizes: those that index expressions speak of, and those of domains and ranks only."""
+
+    structure: Mapping[str, int]
+    states: Mapping[str, int]
+
+
+def small_sizes(source: Grammar, kept: Mapping[str, int]) -> Small:
+    """Two or three in place of each larger size that the user has not set.
+
+    Sizes in index expressions are made small before the passes, which reckon with them. The others
+    afterwards: so the passes decide as they would for the sizes of the grammar. Sizes that say how
+    many numbers a factor's value has stay as they are.
+    """
+    from fgg.check import check_grammar
+
+    numbers = size_values(source)
+    fixed = _valued(source)
+    structural = _structural(source)
+    found: dict[str, int] = {}
+    for number, size in enumerate(source.sizes):
+        if [*size.value.names()] or size.name in kept or size.name in fixed:
+            continue
+        if numbers[size.name] > 3:
+            found[size.name] = 2 + number % 2
+    if any(d.is_error for d in check_grammar(with_sizes(source, found))):
+        return Small({}, {})
+    return Small(
+        {n: v for n, v in found.items() if n in structural},
+        {n: v for n, v in found.items() if n not in structural},
+    )
+
+
+def _closure(source: Grammar, names: set[str]) -> set[str]:
+    """The sizes that some sizes are computed from, and these."""
+    while True:
+        more = {n for s in source.sizes if s.name in names for n in s.value.names()}
+        if more <= names:
+            return names
+        names = names | more
+
+
+def _structural(source: Grammar) -> set[str]:
+    exprs = [*source.start.indices, *(e for i in source.observed for e in i.shape)]
+    for item in (*source.nonterminals, *source.input_factors):
+        exprs += [e for c in item.conditions for e in c.inequalities()]
+    for rule in source.rules:
+        exprs += [*rule.indices, *(e for c in rule.conditions for e in c.inequalities())]
+        exprs += [e for edge in rule.rhs.edges for e in edge.indices]
+        exprs += [e for clamp in rule.rhs.clamps for e in clamp.indices]
+    return _closure(source, {name for expr in exprs for name in expr.names()})
+
+
+def _valued(source: Grammar) -> set[str]:
+    """The sizes of domains of factors whose values are listed."""
+    from fgg.grammar import Product, Sized, Union
+    from fgg.values import Load, Sparse, Table
+
+    agenda = [
+        d for f in source.factors if isinstance(f.value, Table | Sparse | Load) for d in f.domains
+    ]
+    names: set[str] = set()
+    while agenda:
+        shape = source.domain[agenda.pop()].shape
+        if isinstance(shape, Union | Product):
+            agenda += shape.parts
+        elif isinstance(shape, Sized):
+            names |= {*shape.size.names()}
+    return _closure(source, names)
