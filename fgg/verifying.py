@@ -308,8 +308,9 @@ def _closure(source: Grammar, names: set[str]) -> set[str]:
 
 def _structural(source: Grammar) -> set[str]:
     exprs = [*source.start.indices, *(e for i in source.observed for e in i.shape)]
-    for item in (*source.nonterminals, *source.input_factors):
-        exprs += [e for c in item.conditions for e in c.inequalities()]
+    conditions = [c for item in source.nonterminals for c in item.conditions]
+    conditions += [c for factor in source.input_factors for c in factor.conditions]
+    exprs += [e for c in conditions for e in c.inequalities()]
     for rule in source.rules:
         exprs += [*rule.indices, *(e for c in rule.conditions for e in c.inequalities())]
         exprs += [e for edge in rule.rhs.edges for e in edge.indices]
@@ -319,7 +320,8 @@ def _structural(source: Grammar) -> set[str]:
 
 def _valued(source: Grammar) -> set[str]:
     """The sizes of domains of factors whose values are listed."""
-    from fgg.grammar import Product, Sized, Union
+    from fgg.grammar import Product, Union
+    from fgg.grammar import Sized as SizedDomain
     from fgg.values import Load, Sparse, Table
 
     agenda = [
@@ -330,6 +332,6 @@ def _valued(source: Grammar) -> set[str]:
         shape = source.domain[agenda.pop()].shape
         if isinstance(shape, Union | Product):
             agenda += shape.parts
-        elif isinstance(shape, Sized):
+        elif isinstance(shape, SizedDomain):
             names |= {*shape.size.names()}
     return _closure(source, names)

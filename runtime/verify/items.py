@@ -110,9 +110,9 @@ def _inputs_of(
     count = prod((sizes[n] + 1) ** prod(shape) for n, shape in shapes.items())
     if grammar.tables or grammar.input_factors or count > FEW:
         draws = [1.0, 0.0, *([0.2] * (number - 2))]
-        tokens = (_draw(shapes, sizes, chance, rng) for chance in draws)
+        tokens = [_draw(shapes, sizes, chance, rng) for chance in draws]
     else:
-        tokens = _all(shapes, sizes)
+        tokens = list(_all(shapes, sizes))
     found = []
     for own in tokens:
         item = Item(lengths, {**own, **_others(grammar, lengths, rng)})
