@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fgg.runtime.viterbi import k_best, viterbi
     from fgg.sum_product import equations
     from fgg.useful import trim
+    from fgg.verifying import verify
 
 __version__ = "0.1.0"
 
@@ -65,6 +66,7 @@ __all__ = [
     "to_json",
     "trim",
     "union",
+    "verify",
     "viterbi",
 ]
 
@@ -99,6 +101,7 @@ _HOMES = {
     "to_json": "fgg.json_io",
     "trim": "fgg.useful",
     "union": "fgg.compose",
+    "verify": "fgg.verifying",
     "viterbi": "fgg.runtime.viterbi",
 }
 

@@ -62,15 +62,15 @@ def verify(
     items: int = ITEMS,
     seed: int = 0,
     floats: bool = True,
-    tick: Callable[[str], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Verification:
     """The comparisons of a grammar, joined with a query, with what the compiler makes of it.
 
     `space` and `after` choose a space or a pass; with another grammar, `against` (or in the place
     of the query), it is compared with that instead. Sizes are made small where `sizes` does not
     give them. There are `trials` random points of prime fields, and about `items` inputs of
-    lengths up to `length`. `tick` is called as work proceeds. Raises GrammarError for what cannot
-    be asked; a difference is not an error, but `ok` is False.
+    lengths up to `length`. `progress` is called with how much is done, of how much. Raises
+    GrammarError for what cannot be asked; a difference is not an error, but `ok` is False.
     """
     from fgg.runtime.verify.run import run
 
@@ -81,7 +81,7 @@ def verify(
     if against is None:
         small = small_sizes(source, sizes or {})
         source = with_sizes(source, small.structure)
-        found = sides(source, spaces(space, after), after)
+        found = sides(source, spaces(space, after), after, small.states)
     else:
         check_sizes(against, {n: v for n, v in (sizes or {}).items() if n in against.size})
         other = selected(with_sizes(against, sizes or {}), query)
@@ -106,7 +106,8 @@ def verify(
         number=items,
         seed=seed,
         floats=floats,
-        tick=tick or (lambda _: None),
+        logs=against is not None,
+        progress=progress or (lambda done, total: None),
     )
 
 
@@ -162,11 +163,17 @@ def spaces(space: str | None, after: str | None) -> tuple[str, ...]:
     )
 
 
-def sides(source: Grammar, names: Sequence[str], after: str | None = None) -> Sides:
-    """The grammar after each pass, the plan and the program of each space."""
+def sides(
+    source: Grammar,
+    names: Sequence[str],
+    after: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> Sides:
+    """The grammar after each pass, the plan and the program of each space, at some sizes."""
     from fgg.runtime.verify.result import LeftOut
 
     seen: list[Grammar] = [source]
+    known: list[Grammar] = []  # those with plans
     candidates: list[Candidate] = []
     programs: list[str] = []
     left_out: list[LeftOut] = []
@@ -187,10 +194,13 @@ def sides(source: Grammar, names: Sequence[str], after: str | None = None) -> Si
             left_out.append(LeftOut(f"space {space}", error.diagnostics[0].message))
             continue
         assert last is not None
-        if after is None:
+        if after is None and last in known:
+            unchanged.append(f"plan and program ({space})")
+        elif after is None:
+            known.append(last)
             planned = plan_side(last, source.name)
             try:
-                planned({})
+                planned(sizes or {})
             except GrammarError as error:
                 reason = error.diagnostics[0].message
                 left_out.append(LeftOut(f"plan and program, space {space}", reason))
@@ -222,9 +232,14 @@ def plan_side(grammar: Grammar, name: str) -> Sized:
     from fgg.compiler.lower import plan
     from fgg.runtime.verify.sides import PlanSide
 
+    known: dict[tuple[tuple[str, int], ...], Side] = {}
+
     def made(sizes: Mapping[str, int]) -> Side:
-        with compilable(name):
-            return PlanSide(plan(with_sizes(grammar, sizes)))
+        key = tuple(sizes.items())
+        if key not in known:
+            with compilable(name):
+                known[key] = PlanSide(plan(with_sizes(grammar, sizes)))
+        return known[key]
 
     return made
 

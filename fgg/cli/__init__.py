@@ -20,6 +20,7 @@ COMMANDS = {
     "compile": "make a Python module of a grammar, or show its plan and its cost",
     "decode": "find the best derivation of each item",
     "sample": "draw derivations, from the posterior of each item or from the model",
+    "verify": "prove that what the compiler makes of a grammar means what the grammar means",
     "run": "compute a grammar's value, marginals, best derivations, samples",
     "explain": "explain an error code, or a grammar in equations",
 }

@@ -26,8 +26,8 @@ FAILURES = (
 )
 """What a wrong rewrite may raise when it is evaluated: arrays do not fit, names are missing."""
 
-Tick = Callable[[str], None]
-"""Called with what is being done, once for each piece of work."""
+Tick = Callable[[], None]
+"""Called once for each piece of work."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class Exactly:
         """Compute the values of the source, and the size of its polynomials."""
         self.size = size_of(self.source, self.widest, self.free)
         for trial in self.trials:
-            tick("source")
+            tick()
             self.values.append(self.source.values(self.items, trial.point.weights, trial.ring))
 
     @property
@@ -102,7 +102,7 @@ class Exactly:
         """
         found: list[Difference] = []
         for trial, wanted in zip(self.trials, self.values, strict=True):
-            tick("compared")
+            tick()
             difference = self.first(side, trial, wanted)
             if difference is not None:
                 found.append(difference)

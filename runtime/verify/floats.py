@@ -95,6 +95,7 @@ class Floats:
         self.inputs = {n: x.double() if x.is_floating_point() else x for n, x in inputs.items()}
         counts = not program.plan.parameters and not program.grammar.input_factors
         self.tolerance = SINGLE if counts else TOLERANCE
+        self.note = ""
 
     def gaps(self, quantity: str) -> Iterator[Gap]:
         """How far the program's numbers of one kind are from the reference's."""
@@ -159,6 +160,10 @@ class Floats:
         """The expected counts of the cells of every family that the program reports."""
         found = self.program.marginals(self.weights, self.inputs, self.lengths)
         families = self.program.grammar.nonterminal
+        used = {family for item in self.answers for family, _ in item.cells}
+        missing = sorted(used - set(found))
+        if missing:
+            self.note = "it has no " + ", ".join(f"`{name}`" for name in missing)
         for name, tensor in found.items():
             if name not in families:
                 continue

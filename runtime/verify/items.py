@@ -27,10 +27,10 @@ Array = NDArray[Any]
 
 FEW = 16
 """So many inputs of given lengths are all tried."""
-MAX_LENGTHS = 25
+MAX_LENGTHS = 12
 """More combinations of lengths than these are drawn from."""
-TABLE_TRIES = 20
-"""Random tables seldom have derivations: so many are tried for each one that is kept."""
+MANY_TABLES = 60
+"""So many random tables of given lengths are drawn; see `_others_of`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,12 @@ class Item:
 
     lengths: Mapping[str, int]
     inputs: Mapping[str, Array]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells items apart."""
+        arrays = ((name, array.tobytes()) for name, array in self.inputs.items())
+        return (*self.lengths.items(), *arrays)
 
     @property
     def lists(self) -> dict[str, Any]:
@@ -113,16 +119,25 @@ def _inputs_of(
         tokens = [_draw(shapes, sizes, chance, rng) for chance in draws]
     else:
         tokens = list(_all(shapes, sizes))
-    found = []
-    for own in tokens:
-        item = Item(lengths, {**own, **_others(grammar, lengths, rng)})
-        for _ in range(TABLE_TRIES if grammar.tables else 0):
-            flat = flat_of(grammar, item)
-            if flat is not None and flat.rules_of.get(flat.start.label):
-                break
-            item = Item(lengths, {**own, **_others(grammar, lengths, rng)})
-        found.append(item)
-    return found
+    others = _others_of(grammar, lengths, len(tokens), rng)
+    found = [Item(lengths, {**own, **more}) for own, more in zip(tokens, others, strict=True)]
+    return list({item.key: item for item in found}.values())
+
+
+def _others_of(
+    grammar: Grammar, lengths: Mapping[str, int], number: int, rng: np.random.Generator
+) -> list[dict[str, Array]]:
+    """Random tables and log-potentials for several items.
+
+    Random tables seldom have derivations, so of many those with the most rules are kept.
+    """
+    if not grammar.tables:
+        return [_others(grammar, lengths, rng) for _ in range(number)]
+    drawn = [_others(grammar, lengths, rng) for _ in range(max(number, MANY_TABLES))]
+    flats = [flat_of(grammar, Item(lengths, own)) for own in drawn]
+    rules = [0 if flat is None else len(flat.rules) for flat in flats]
+    best = [own for own, count in zip(drawn, rules, strict=True) if 4 * count >= 3 * max(rules)]
+    return [best[i % len(best)] for i in range(number)]
 
 
 def _all(
@@ -167,7 +182,9 @@ def _others(
     top = max(lengths.values(), default=1)
     for table in grammar.tables:
         shape = _extents(grammar, table.shape, lengths)
-        found[table.name] = rng.integers(-1, top + 1, size=shape)
+        entries = rng.integers(0, top + 1, size=shape)
+        # -1 is what trees have where there is no child.
+        found[table.name] = np.where(rng.random(shape) < 0.5, -1, entries)
     for factor in grammar.input_factors:
         if any(a.key == "slice" for a in factor.attributes):
             continue

@@ -128,7 +128,8 @@ class Verification:
     """The comparisons of a grammar with what the compiler makes of it.
 
     `sizes` are those that were used, `items` how many inputs were tried and `alive` how many of
-    them have derivations; `unchanged` names passes that had nothing to do.
+    them have derivations; `unchanged` names passes that had nothing
+    to do, and programs that are the same as others.
     """
 
     name: str
@@ -201,8 +202,7 @@ class Verification:
         if any(row.bound for row in self.rows):
             found += ["", *PROOF]
         if self.unchanged:
-            found += ["", "nothing to compare, the grammar stays as it is: "]
-            found[-1] += ", ".join(self.unchanged)
+            found += ["", "nothing new to compare: " + ", ".join(self.unchanged)]
         if self.left_out:
             found += ["", *(f"left out: {x.what}: {x.reason}" for x in self.left_out)]
         if self.counterexample is not None:
@@ -230,6 +230,7 @@ def _table(rows: tuple[Row, ...]) -> list[str]:
             result = f"equal, degree {row.bound.degree}, chance {chance}"
         else:
             result = f"equal to {row.error:.0e}"
+            result += f" ({row.note})" if row.note else ""
         trials = f"{row.trials} x {row.items}"
         cells.append((row.what, row.space, row.quantity, row.numbers, trials, result))
     widths = [max(len(line[i]) for line in cells) for i in range(len(titles))]

@@ -23,6 +23,8 @@ from fgg.runtime.verify.sides import GroundSide, Side
 Sized = Callable[[Mapping[str, int]], Side]
 Compared = tuple[str, str, Sized]
 Maker = Callable[[Grammar], Program]
+Progress = Callable[[int, int], None]
+"""Called with how many pieces of work are done, and how many there are."""
 
 
 def run(
@@ -40,13 +42,21 @@ def run(
     number: int,
     seed: int,
     floats: bool,
-    tick: Tick,
+    logs: bool,
+    progress: Progress,
 ) -> Verification:
-    """What holds of the sides and the programs of a source, at sizes `states`."""
+    """What holds of the sides and the programs of a source, at sizes `states`.
+
+    With `logs`, log Z of the sides is compared in float64 too.
+    """
+    pieces = trials * (1 + len(compared)) + len(KINDS) * (1 + len(compared) * logs)
+    tick = _ticker(pieces + len(programs) * len(QUANTITIES), progress)
     with catch_warnings():
         simplefilter("ignore")  # values of 0 are meant
         work = _Run(source, states, compared, trials, length, number, seed, tick)
         work.exactly()
+        if floats and logs and not work.exact.unbounded:
+            work.all_logs()
         if floats:
             for space, maker in programs.items():
                 work.program(space, maker)
@@ -107,8 +117,7 @@ class _Run:
             reason = f"derivations of `{unbounded}` have no bound, so Z is not a polynomial"
             self.left_out.append(LeftOut("exact comparison", reason))
             self.alive = sum(a.log_z > float("-inf") for a in self.reference("flat"))
-            for what, space, _, side in self.sides:
-                self.logs(what, space, side)
+            self.all_logs()
             return
         self.exact.prepare(self.tick)
         self.alive = self.exact.alive
@@ -164,17 +173,22 @@ class _Run:
     def reference(self, kind: str) -> list[Answer]:
         """What the reference engine says of every item, at a point of real weights."""
         if kind not in self.answers:
-            self.tick("reference")
+            self.tick()
             point = self.points[kind]
             self.answers[kind] = [answer(self.source, i, point) for i in self.exact.items]
         return self.answers[kind]
 
+    def all_logs(self) -> None:
+        """Compare log Z of all sides in float64."""
+        for what, space, _, side in self.sides:
+            self.logs(what, space, side)
+
     def logs(self, what: str, space: str, side: Side) -> None:
-        """Compare log Z of a side, where Z is not a polynomial."""
+        """Compare log Z of a side."""
         gaps: list[Gap] = []
         failure = ""
         for kind in KINDS:
-            self.tick("compared")
+            self.tick()
             weigh = self.points[kind].weights
             try:
                 values = side.values(self.exact.items, weigh, "log")
@@ -183,7 +197,7 @@ class _Run:
                 break
             for number, (want, value) in enumerate(zip(self.reference(kind), values, strict=True)):
                 gaps.append(gap("log Z", "log Z", number, want.log_z, float(value)))
-        self.floating(what, space, "log Z", gaps, TOLERANCE, failure)
+        self.floating(what, space, "log Z", gaps, TOLERANCE, failure, bool(failure))
 
     def program(self, space: str, maker: Maker) -> None:
         """Compare a program with the reference in all that it can be asked."""
@@ -192,28 +206,27 @@ class _Run:
         except GrammarError as error:
             self.left_out.append(LeftOut(f"program, space {space}", said(error)))
             return
-        items = self.exact.items
         for quantity in QUANTITIES:
-            gaps: list[Gap] = []
-            failure, tolerance = "", TOLERANCE
-            self.tick("program")
-            if quantity == "marginals" and not set(program.plan.chart) & set(
-                self.source.grammar.nonterminal
-            ):
-                reason = "no family of the source has a chart there"
-                self.left_out.append(LeftOut(f"marginals, space {space}", reason))
-                continue
-            for kind in KINDS:
-                asked = Floats(program, items, self.reference(kind), self.points[kind], self.free)
-                tolerance = asked.tolerance
-                try:
-                    gaps += asked.gaps(quantity)
-                except FAILURES as error:
-                    failure = said(error)
-                    break
-            self.floating("program", space, quantity, gaps, tolerance, failure)
-            if not self.rows[-1].holds and self.example is None:
-                self.example = self.alone(program, space, quantity, tolerance)
+            self.tick()
+            self.asked(program, space, quantity)
+
+    def asked(self, program: Program, space: str, quantity: str) -> None:
+        """Compare one quantity of a program."""
+        gaps: list[Gap] = []
+        failure, tolerance, note = "", TOLERANCE, ""
+        for kind in KINDS:
+            point = self.points[kind]
+            asked = Floats(program, self.exact.items, self.reference(kind), point, self.free)
+            tolerance = asked.tolerance
+            try:
+                gaps += asked.gaps(quantity)
+            except FAILURES as error:
+                failure = said(error)
+                break
+            note = asked.note
+        self.floating("program", space, quantity, gaps, tolerance, failure or note, bool(failure))
+        if not self.rows[-1].holds and self.example is None:
+            self.example = self.alone(program, space, quantity, tolerance)
 
     def floating(
         self,
@@ -222,7 +235,8 @@ class _Run:
         quantity: str,
         gaps: Sequence[Gap],
         tolerance: float,
-        failure: str,
+        note: str,
+        failed: bool,
     ) -> None:
         """Add the row of a comparison in float64."""
         worst = max((g.error for g in gaps), default=0.0)
@@ -232,11 +246,11 @@ class _Run:
                 space=space,
                 quantity=quantity,
                 numbers="float64",
-                holds=not failure and worst <= tolerance,
+                holds=not failed and worst <= tolerance,
                 items=len(self.exact.items),
                 trials=len(KINDS),
                 error=worst,
-                note=failure,
+                note=note,
             )
         )
 
@@ -279,3 +293,9 @@ class _Run:
                 worst = max(gaps, key=lambda g: g.error, default=None)
                 if worst is not None and worst.error > tolerance:
                     yield batch, kind, worst
+
+
+def _ticker(total: int, progress: Progress) -> Tick:
+    """A function that reports one more piece of work each time it is called."""
+    done = iter(range(1, total + 1))
+    return lambda: progress(next(done, total), total)
