@@ -177,7 +177,7 @@ def sides(
     candidates: list[Candidate] = []
     programs: list[str] = []
     left_out: list[LeftOut] = []
-    unchanged: list[str] = []
+    unchanged: dict[str, list[str]] = {}
     for space in names:
         last = None
         try:
@@ -185,7 +185,7 @@ def sides(
                 last = grammar
                 if grammar in seen:
                     if grammar is seen[-1] and after in (None, name):
-                        unchanged.append(f"{name} ({space})")
+                        unchanged.setdefault(space, []).append(name)
                     continue
                 seen.append(grammar)
                 if after in (None, name):
@@ -195,7 +195,7 @@ def sides(
             continue
         assert last is not None
         if after is None and last in known:
-            unchanged.append(f"plan and program ({space})")
+            unchanged.setdefault(space, []).append("plan and program")
         elif after is None:
             known.append(last)
             planned = plan_side(last, source.name)
@@ -207,7 +207,8 @@ def sides(
             else:
                 candidates.append(Candidate("plan", space, planned))
                 programs.append(space)
-    return Sides(tuple(candidates), tuple(programs), tuple(left_out), tuple(unchanged))
+    same = tuple(f"{space}: {', '.join(passes)}" for space, passes in unchanged.items())
+    return Sides(tuple(candidates), tuple(programs), tuple(left_out), same)
 
 
 def rewritten(source: Grammar, space: str) -> Iterator[tuple[str, Grammar]]:

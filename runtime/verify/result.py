@@ -116,7 +116,7 @@ class Counterexample:
         found.append(f"  source: {self.wanted}{modulus}")
         found.append(f"  found:  {'no value' if self.found is None else self.found}{modulus}")
         if self.derivation:
-            found.append(f"  derivation: {self.derivation}")
+            found.append(f"  a derivation: {self.derivation}")
         if self.rules:
             plural = "s" if len(self.rules) > 1 else ""
             found.append(f"  rule{plural}: " + ", ".join(f"`{rule}`" for rule in self.rules))
@@ -128,8 +128,8 @@ class Verification:
     """The comparisons of a grammar with what the compiler makes of it.
 
     `sizes` are those that were used, `items` how many inputs were tried and `alive` how many of
-    them have derivations; `unchanged` names passes that had nothing
-    to do, and programs that are the same as others.
+    them have derivations; `unchanged` names passes that had nothing to do, by space, and programs
+    that are the same as others.
     """
 
     name: str
@@ -193,16 +193,17 @@ class Verification:
             sizes = ", ".join(f"{n} = {v}" for n, v in self.sizes.items())
             smaller = " (made small; `--set` gives others)" if self.shrunk else ""
             found.append(f"  sizes used: {sizes}{smaller}")
+        items = "1 item" if self.items == 1 else f"{self.items} items"
         found.append(
-            f"  {self.items} items of lengths up to {self.length}, {self.alive} of them with "
-            f"derivations; seed {self.seed}"
+            f"  {items} of lengths up to {self.length}, {self.alive} with derivations; "
+            f"seed {self.seed}"
         )
         if self.rows:
             found += ["", *_table(self.rows)]
         if any(row.bound for row in self.rows):
             found += ["", *PROOF]
         if self.unchanged:
-            found += ["", "nothing new to compare: " + ", ".join(self.unchanged)]
+            found += ["", *(f"nothing new: space {text}" for text in self.unchanged)]
         if self.left_out:
             found += ["", *(f"left out: {x.what}: {x.reason}" for x in self.left_out)]
         if self.counterexample is not None:
