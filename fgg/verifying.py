@@ -14,6 +14,7 @@ from fgg.compiling import check_sizes, compilable, selected
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.domains import size_values, with_sizes
 from fgg.grammar import Grammar
+from fgg.small import Small, small_sizes
 
 if TYPE_CHECKING:
     from fgg.runtime.program import Program
@@ -88,7 +89,7 @@ def verify(
         check_inputs(source, other)
         small = small_sizes(source, sizes or {})
         if size_values(source) != size_values(other):
-            small = Small({}, {})
+            small = Small()
         source, other = (with_sizes(g, small.structure) for g in (source, other))
         candidate = Candidate(against.name, "", ground_side(other))
         found = Sides((candidate,), (), (), ())
@@ -96,6 +97,7 @@ def verify(
         source,
         name=grammar.name,
         states=small.states,
+        free=small.free,
         shrunk={**small.structure, **small.states},
         compared=[(c.what, c.space, c.side) for c in found.candidates],
         programs={name: program_maker(name) for name in found.programs},
@@ -274,80 +276,3 @@ def check_inputs(one: Grammar, two: Grammar) -> None:
                 problems.append(f"only `{owner}` has the input `{name}`")
     if problems:
         raise GrammarError([Diagnostic(code="F304", message=message) for message in problems])
-
-
-# sizes
-
-
-@dataclass(frozen=True)
-class Small:
-    """Small sizes: those that index expressions speak of, and those of domains and ranks only."""
-
-    structure: Mapping[str, int]
-    states: Mapping[str, int]
-
-
-def small_sizes(source: Grammar, kept: Mapping[str, int]) -> Small:
-    """Two or three in place of each larger size that the user has not set.
-
-    Sizes in index expressions are made small before the passes, which reckon with them. The others
-    afterwards: so the passes decide as they would for the sizes of the grammar. Sizes that say how
-    many numbers a factor's value has stay as they are.
-    """
-    from fgg.check import check_grammar
-
-    numbers = size_values(source)
-    fixed = _valued(source)
-    structural = _structural(source)
-    found: dict[str, int] = {}
-    for number, size in enumerate(source.sizes):
-        if [*size.value.names()] or size.name in kept or size.name in fixed:
-            continue
-        if numbers[size.name] > 3:
-            found[size.name] = 2 + number % 2
-    if any(d.is_error for d in check_grammar(with_sizes(source, found))):
-        return Small({}, {})
-    return Small(
-        {n: v for n, v in found.items() if n in structural},
-        {n: v for n, v in found.items() if n not in structural},
-    )
-
-
-def _closure(source: Grammar, names: set[str]) -> set[str]:
-    """The sizes that some sizes are computed from, and these."""
-    while True:
-        more = {n for s in source.sizes if s.name in names for n in s.value.names()}
-        if more <= names:
-            return names
-        names = names | more
-
-
-def _structural(source: Grammar) -> set[str]:
-    exprs = [*source.start.indices, *(e for i in source.observed for e in i.shape)]
-    conditions = [c for item in source.nonterminals for c in item.conditions]
-    conditions += [c for factor in source.input_factors for c in factor.conditions]
-    exprs += [e for c in conditions for e in c.inequalities()]
-    for rule in source.rules:
-        exprs += [*rule.indices, *(e for c in rule.conditions for e in c.inequalities())]
-        exprs += [e for edge in rule.rhs.edges for e in edge.indices]
-        exprs += [e for clamp in rule.rhs.clamps for e in clamp.indices]
-    return _closure(source, {name for expr in exprs for name in expr.names()})
-
-
-def _valued(source: Grammar) -> set[str]:
-    """The sizes of domains of factors whose values are listed."""
-    from fgg.grammar import Product, Union
-    from fgg.grammar import Sized as SizedDomain
-    from fgg.values import Load, Sparse, Table
-
-    agenda = [
-        d for f in source.factors if isinstance(f.value, Table | Sparse | Load) for d in f.domains
-    ]
-    names: set[str] = set()
-    while agenda:
-        shape = source.domain[agenda.pop()].shape
-        if isinstance(shape, Union | Product):
-            agenda += shape.parts
-        elif isinstance(shape, SizedDomain):
-            names |= {*shape.size.names()}
-    return _closure(source, names)

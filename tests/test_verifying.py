@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import fgg
 from fgg import verifying
 from fgg.cli import main
+from fgg.cli.verify import shown_progress
 from fgg.compiler import load, loads, lower
 from fgg.compiler.driver import PIPELINES, Pass
 from fgg.diagnostics import GrammarError
@@ -40,10 +42,11 @@ from fgg.slices import Narrow
 from fgg.values import Constant, Table
 from tests.runtime.test_conformance import FILE, cases, grammar_of
 
-QUERIES: list[tuple[str, str | None]] = [
-    (name, query) for name in library_names() for query in ([*load(name).query] or [None])
-]
-QUICK: dict[str, Any] = {"trials": 2, "length": 3, "items": 14}
+NONE: tuple[str | None] = (None,)
+QUERIES = [(name, query) for name in library_names() for query in tuple(load(name).query) or NONE]
+QUICK: dict[str, Any] = {"trials": 1, "length": 3, "items": 12}
+LARGE = ("ctc", "dmv", "lexpcfg", "pair_hmm", "pcfg", "pcfg_la")
+"""Grammars with many rules or lengths; `slow` tests try longer inputs of these too."""
 
 
 def rows(found: Verification) -> dict[tuple[str, str, str], bool]:
@@ -69,7 +72,8 @@ def assert_complete(name: str, found: Verification) -> None:
 
 @pytest.mark.parametrize(("name", "query"), QUERIES)
 def test_library_grammars_are_proved(name: str, query: str | None) -> None:
-    assert_complete(name, verifying.verify(load(name), query, **QUICK))
+    length = 2 if name in LARGE else 3
+    assert_complete(name, verifying.verify(load(name), query, **{**QUICK, "length": length}))
 
 
 @pytest.mark.slow
@@ -86,7 +90,7 @@ def test_rank_space_is_proved() -> None:
     assert row.bound is not None
     # One root, two binary factors of three pieces each, three words.
     assert row.bound.degree == 1 + 2 * 3 + 3
-    assert 0 < row.bound.chance < 1e-12
+    assert 0 < row.bound.chance < 1e-6
 
 
 # the numbers behind a proof
@@ -133,7 +137,7 @@ def test_primes_are_primes_and_differ() -> None:
 
 def test_short_inputs_are_all_tried() -> None:
     grammar = fgg.conjoin(load("hmm", sizes={"k": 2, "d": 2}), load("hmm").query["string"])
-    items = items_of(grammar, 3, 20, np.random.default_rng(0))
+    items = items_of(grammar, 3, 40, np.random.default_rng(0))
     words = [tuple(item.inputs["w"].tolist()) for item in items]
     assert words[0] == () and set(words[1:4]) == {(-1,), (0,), (1,)}
     assert len({w for w in words if len(w) == 2}) == 9
@@ -291,7 +295,7 @@ query string(w: W[n]) {
 
 
 def test_a_rank_node_shared_by_two_rules_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert verifying.verify(loads(TWO), space="rank", **QUICK).proved
+    assert verifying.verify(loads(TWO), space="rank", floats=False, **QUICK).proved
 
     def fault(grammar: Grammar) -> Grammar:
         first, second = (x.name for x in grammar.nonterminals if x.name.startswith("X_rank"))
@@ -459,14 +463,14 @@ def test_what_is_not_a_polynomial_is_compared_in_float64() -> None:
 
 def test_grammars_can_be_compared_with_each_other() -> None:
     hmm = load("hmm", sizes={"k": 3, "d": 3})
-    assert fgg.verify(hmm, hmm).proved
+    assert fgg.verify(hmm, hmm, **QUICK).proved
     transposed = with_edges(
         hmm,
         lambda rule, edge: (
             replace(edge, attachments=edge.attachments[::-1]) if edge.label == "trans" else edge
         ),
     )
-    found = fgg.verify(hmm, transposed)
+    found = fgg.verify(hmm, transposed, **QUICK)
     assert not found and found.counterexample is not None
     assert [row.numbers for row in found.rows] == ["GF(p)", "float64"]
     moved = found.rows[1].error
@@ -529,6 +533,27 @@ def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"what", "space", "quantity", "degree", "chance"} <= set(found["rows"][0])
 
 
+def test_a_bar_is_shown_to_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stderr", Terminal())
+    with shown_progress(quiet=False) as progress:
+        assert progress is not None
+        progress(1, 2)
+    with shown_progress(quiet=True) as progress:
+        assert progress is None
+
+
+def test_progress_goes_up_to_its_end() -> None:
+    calls: list[tuple[int, int]] = []
+    verifying.verify(
+        load("hmm"), trials=2, length=2, items=4, progress=lambda *pair: calls.append(pair)
+    )
+    assert [done for done, _ in calls] == list(range(1, calls[0][1] + 1))
+
+
 def test_the_command_says_no(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from fgg.library import library_text
 
@@ -537,10 +562,12 @@ def test_the_command_says_no(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     command = ["verify", "hmm", "--against", str(path), "--length", "3"]
     assert main([*command, "--no-float"]) == 1
     out = capsys.readouterr().out
-    assert "hmm: refuted" in out and "rule: `step`" in out and "(modulo " in out
+    assert "hmm: refuted" in out and "rule: `step`" in out and "source: 1\n" in out
     assert main([*command, "--json", "--set", "k=2", "d=2"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["counterexample"]["lengths"] == {"n": 2} and not found["ok"]
+    assert found["sizes"] == {"k": 2, "d": 2}
+    assert found["counterexample"]["sizes"] == {"k": 2, "d": 1}
 
 
 def test_the_command_knows_what_is_wrong_with_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,7 @@
 """The command line: `fggc`. One small module a subcommand; this one dispatches.
 
-Exit codes. 0: done. 1: the answer is no (the grammar has errors). 2: the command or a file is
-wrong. 3: a bug of ours.
+Exit codes. 0: done. 1: the answer is no (the grammar has errors, a verification is refuted). 2: the
+command or a file is wrong. 3: a bug of ours.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from fgg.ranges import condition_rows, length_rows
 Array = NDArray[Any]
 
 FEW = 16
-"""So many inputs of given lengths are all tried."""
+"""So many inputs of given lengths are all tried, if they are not most of all items."""
 MAX_LENGTHS = 12
 """More combinations of lengths than these are drawn from."""
 MANY_TABLES = 60
@@ -95,7 +95,7 @@ def items_of(
     found: list[Item] = []
     for values in combinations:
         own = dict(zip(names, values, strict=True))
-        found += _inputs_of(grammar, own, each, rng)
+        found += _inputs_of(grammar, own, each, number, rng)
     return tuple(found)
 
 
@@ -109,12 +109,18 @@ def missing_item(grammar: Grammar, item: Item) -> Item:
 
 
 def _inputs_of(
-    grammar: Grammar, lengths: Mapping[str, int], number: int, rng: np.random.Generator
+    grammar: Grammar,
+    lengths: Mapping[str, int],
+    number: int,
+    total: int,
+    rng: np.random.Generator,
 ) -> list[Item]:
+    """Items of given lengths: `number` of the `total`, or all if these are not many more."""
     shapes = {i.name: _extents(grammar, i.shape, lengths) for i in grammar.inputs}
     sizes = {i.name: domain_size(grammar, i.domain) for i in grammar.inputs}
     count = prod((sizes[n] + 1) ** prod(shape) for n, shape in shapes.items())
-    if grammar.tables or grammar.input_factors or count > FEW:
+    few = min(FEW, max(number, total // 4))
+    if grammar.tables or grammar.input_factors or count > few:
         draws = [1.0, 0.0, *([0.2] * (number - 2))]
         tokens = [_draw(shapes, sizes, chance, rng) for chance in draws]
     else:

@@ -32,6 +32,7 @@ def run(
     *,
     name: str,
     states: Mapping[str, int],
+    free: Sequence[str],
     shrunk: Mapping[str, int],
     compared: Sequence[Compared],
     programs: Mapping[str, Maker],
@@ -47,13 +48,14 @@ def run(
 ) -> Verification:
     """What holds of the sides and the programs of a source, at sizes `states`.
 
-    With `logs`, log Z of the sides is compared in float64 too.
+    Sizes that are `free` may be smaller in counterexamples. With `logs`, log Z of the sides is
+    compared in float64 too.
     """
     pieces = trials * (1 + len(compared)) + len(KINDS) * (1 + len(compared) * logs)
     tick = _ticker(pieces + len(programs) * len(QUANTITIES), progress)
     with catch_warnings():
         simplefilter("ignore")  # values of 0 are meant
-        work = _Run(source, states, compared, trials, length, number, seed, tick)
+        work = _Run(source, states, free, compared, trials, length, number, seed, tick)
         work.exactly()
         if floats and logs and not work.exact.unbounded:
             work.all_logs()
@@ -82,6 +84,7 @@ class _Run:
         self,
         source: Grammar,
         states: Mapping[str, int],
+        smaller: Sequence[str],
         compared: Sequence[Compared],
         trials: int,
         length: int,
@@ -91,6 +94,7 @@ class _Run:
     ) -> None:
         self.whole = source
         self.states = dict(states)
+        self.smaller = smaller
         self.seed = seed
         self.tick = tick
         self.trials = trials
@@ -144,8 +148,6 @@ class _Run:
 
     def shrunk(self, found: Difference, what: str, space: str, make: Sized) -> Counterexample:
         """The smallest counterexample that is found for a difference."""
-        sizes = dict(self.states)
-        shrinkable = [n for n, v in size_values(self.source.grammar).items() if n in sizes and v]
         total = sum(found.item.lengths.values())
         shorter = [
             item
@@ -154,14 +156,13 @@ class _Run:
         ]
 
         def made(changed: Mapping[str, int]) -> tuple[Grammar, Side]:
-            wanted = {**sizes, **changed}
+            wanted = {**self.states, **changed}
             return with_sizes(self.whole, wanted), make(wanted)
 
         return counterexample(
             found,
-            self.source.grammar,
             made,
-            shrinkable,
+            self.smaller,
             what=what,
             space=space,
             seed=self.seed,

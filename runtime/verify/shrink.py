@@ -56,7 +56,6 @@ class Example:
 
 def counterexample(
     difference: Difference,
-    source: Grammar,
     make: Make,
     shrinkable: Sequence[str],
     *,
@@ -91,8 +90,12 @@ def counterexample(
     best = _plainer_tokens(best, budget)
     best = _fewer_weights(best, budget)
     ones = {k: np.where(np.asarray(a != 0, dtype=bool), 1, 0).astype(object) for k, a in _of(best)}
-    best = replace(best, values=ones).tested() or best
+    plain = replace(best, values=ones).tested()
+    best = plain or best
     found = _report(best, what, space, best.failure and f"it has no value: {best.failure}")
+    if plain is not None and not plain.failure:
+        wanted, other = _rational(plain)
+        found = replace(found, wanted=wanted, found=other, modulus=None)
     text, rules = _derivation(best)
     used = {rule for item in shorter for rule in _rules(GroundSide(base), item)}
     suspects = tuple(rule for rule in rules if rule not in used) or rules
@@ -173,6 +176,16 @@ def _fewer_weights(best: Example, budget: Iterator[int]) -> Example:
             changed.reshape(-1)[place] = 0
             best = replace(best, values={**best.values, key: changed}).tested() or best
     return best
+
+
+def _rational(example: Example) -> tuple[int | str, ...]:
+    """The values of both sides as rational numbers, where weights are zeros and ones."""
+    point = example.free.point(example.values)
+    found = []
+    for side in (example.source, example.side):
+        (value,) = side.values([example.item], point.weights, "exact")
+        found.append(int(value) if value == int(value) else str(value))
+    return tuple(found)
 
 
 def _derivation(best: Example) -> tuple[str, tuple[str, ...]]:
