@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fgg.runtime.viterbi import k_best, viterbi
     from fgg.sum_product import equations
     from fgg.useful import trim
+    from fgg.verifying import verify
 
 __version__ = "0.1.0"
 
@@ -70,6 +71,7 @@ __all__ = [
     "to_json",
     "trim",
     "union",
+    "verify",
     "viterbi",
 ]
 
@@ -107,6 +109,7 @@ _HOMES = {
     "to_json": "fgg.json_io",
     "trim": "fgg.useful",
     "union": "fgg.compose",
+    "verify": "fgg.verifying",
     "viterbi": "fgg.runtime.viterbi",
 }
 

@@ -30,6 +30,7 @@ from fgg.grammar import (
 )
 from fgg.index import Condition, Expr
 from fgg.linear import scan, scan_order
+from fgg.memo import per_grammar
 from fgg.names import fresh
 from fgg.observe import IMPOSSIBLE, MISSING, Nest, Observation, observe
 from fgg.ranges import regions, rule_rows
@@ -63,15 +64,21 @@ def ground(
         if query not in grammar.query:
             raise GrammarError([_unknown("query", query, grammar.query)])
         grammar = conjoin(grammar, grammar.query[query])
-    grammar = replace(grammar, queries=())
+    if grammar.queries:  # else the same grammar, with all that is remembered of it
+        grammar = replace(grammar, queries=())
     if not grammar.is_indexed and not any(rule.conditions for rule in grammar.rules):
         observe(grammar, lengths=lengths, inputs=inputs)  # there must be none
         return trim(grammar)
-    problems = [d for d in check_indices(grammar) if d.is_error]
+    problems = _wrong_indices(grammar)
     if problems:
         raise GrammarError(problems)
     seen = observe(grammar, lengths=lengths, inputs=inputs)
     return trim(_Grounder(grammar, seen, limit).run())
+
+
+@per_grammar
+def _wrong_indices(grammar: Grammar) -> tuple[Diagnostic, ...]:
+    return tuple(d for d in check_indices(grammar) if d.is_error)
 
 
 def _unknown(kind: str, name: str, known: Mapping[str, object]) -> Diagnostic:

@@ -146,3 +146,14 @@ def test_examples_work(monkeypatch: pytest.MonkeyPatch) -> None:
         assert main(arguments) == 0, arguments
     for text in blocks(EXAMPLES, "python"):
         exec(compile(text, "examples", "exec"), {})
+
+
+def test_the_counterexample_in_the_documentation_is_what_is_printed(
+    readme_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = ROOT / "docs" / "verifying.md"
+    verdict, shown = blocks(page, "text")
+    exec(compile(blocks(page, "python")[1], "verifying", "exec"), {})
+    assert capsys.readouterr().out == shown
+    assert main(commands(page)[0]) == 0
+    assert capsys.readouterr().out.startswith(verdict)

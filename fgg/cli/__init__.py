@@ -1,7 +1,7 @@
 """The command line: `fggc`. One small module a subcommand; this one dispatches.
 
-Exit codes. 0: done. 1: the answer is no (the grammar has errors). 2: the command or a file is
-wrong. 3: a bug of ours.
+Exit codes. 0: done. 1: the answer is no (the grammar has errors, a verification is refuted). 2: the
+command or a file is wrong. 3: a bug of ours.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ COMMANDS = {
     "decompose": "find pieces of low rank for factors that have weights",
     "decode": "find the best derivation of each item",
     "sample": "draw derivations, from the posterior of each item or from the model",
+    "verify": "prove that what the compiler makes of a grammar means what the grammar means",
     "run": "compute a grammar's value, marginals, best derivations, samples",
     "explain": "explain an error code, or a grammar in equations",
 }

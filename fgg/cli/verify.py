@@ -1,0 +1,110 @@
+"""Prove that a grammar's plans and programs, and the grammar after each pass, mean the same."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from fgg.cli.items import query_of
+from fgg.cli.output import print_json
+from fgg.cli.target import add_file, assignments, load_target, need_grammar, seed_number
+from fgg.diagnostics import as_json
+from fgg.verifying import ITEMS, LENGTH, TRIALS, verify
+
+if TYPE_CHECKING:
+    from fgg.runtime.verify.run import Progress
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `fggc verify`."""
+    from fgg.compiler.driver import PIPELINES
+
+    add_file(parser)
+    parser.add_argument("--query", metavar="NAME", help="join the model with this query")
+    parser.add_argument(
+        "--against", metavar="FILE", help="compare with this grammar, which has the same inputs"
+    )
+    parser.add_argument(
+        "--space", choices=("auto", *PIPELINES), help="compare in this space (default: in all)"
+    )
+    parser.add_argument(
+        "--after", metavar="PASS", help="compare the grammar after this pass, and nothing else"
+    )
+    parser.add_argument(
+        "--trials",
+        type=int,
+        default=TRIALS,
+        metavar="N",
+        help=f"random points of prime fields (default: {TRIALS})",
+    )
+    parser.add_argument(
+        "--length",
+        type=int,
+        default=LENGTH,
+        metavar="N",
+        help=f"the greatest length of inputs (default: {LENGTH})",
+    )
+    parser.add_argument(
+        "--items",
+        type=int,
+        default=ITEMS,
+        metavar="N",
+        help=f"about how many inputs to try (default: {ITEMS})",
+    )
+    parser.add_argument("--seed", type=seed_number, default=0, help="of weights and inputs")
+    parser.add_argument(
+        "--no-float", action="store_true", help="compare exactly only, without programs in float64"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what was compared; 0 if all is equal, 1 if something differs, 2 if there is nothing."""
+    loaded = load_target(arguments)
+    grammar = need_grammar(loaded, quiet=arguments.json)
+    query = query_of(grammar, arguments)
+    sizes = assignments(arguments.set, "--set")
+    other = None
+    if arguments.against is not None:
+        from fgg.compiler.loading import load_file
+
+        other = need_grammar(load_file(arguments.against), quiet=arguments.json)
+    with shown_progress(arguments.json) as progress:
+        found = verify(
+            grammar,
+            query,
+            against=other,
+            sizes=sizes,
+            space=arguments.space,
+            after=arguments.after,
+            trials=arguments.trials,
+            length=arguments.length,
+            items=arguments.items,
+            seed=arguments.seed,
+            floats=not arguments.no_float,
+            progress=progress,
+        )
+    if arguments.json:
+        notes = [as_json(d, loaded.source) for d in loaded.diagnostics]
+        print_json({**found.as_json(), "query": query, "diagnostics": notes})
+    else:
+        print("\n".join(found.lines()))
+    if not found.rows:
+        return 2
+    return 0 if found.ok else 1
+
+
+@contextmanager
+def shown_progress(quiet: bool) -> Iterator[Progress | None]:
+    """A bar on standard error, if somebody is there to see it."""
+    if quiet or sys.stderr is None or sys.stderr.closed or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("comparing", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

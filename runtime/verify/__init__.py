@@ -1,0 +1,1 @@
+"""Verifying: whether rewritten grammars, plans and programs mean what their source means."""

@@ -1,0 +1,273 @@
+"""Programs held against the reference engine in float64: log Z and all that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fgg.diagnostics import GrammarError
+from fgg.pieces import piece_of
+from fgg.runtime.posterior import posterior
+from fgg.runtime.program import Program
+from fgg.runtime.verify.items import Item, batch_of_items
+from fgg.runtime.verify.points import Array, Key, Leaves, Point
+from fgg.runtime.verify.sides import GroundSide
+from fgg.runtime.weights import bind
+
+TOLERANCE = 1e-9
+SINGLE = 1e-6
+"""For programs without any number to begin with: they count in float32."""
+QUANTITIES = ("log Z", "gradients", "expected counts", "marginals")
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What the reference engine says of an item.
+
+    `counts` are the expected counts of factors and log-potentials, `cells` those of families.
+    """
+
+    log_z: float
+    counts: Mapping[str, Array] = field(default_factory=dict)
+    cells: Mapping[tuple[str, tuple[int, ...]], Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Gap:
+    """How far a number is from the reference's, relative to the greatest of its kind."""
+
+    quantity: str
+    where: str
+    number: int | None  # of the item; None where it is a sum over all
+    wanted: float
+    found: float
+    error: float
+
+
+def answer(source: GroundSide, item: Item, point: Point) -> Answer:
+    """What the reference engine says of an item with given weights."""
+    flat = source.flat(item)
+    assert flat is not None
+    try:
+        found = posterior(flat, weights=point.weights(flat))
+    except GrammarError as error:
+        if error.diagnostics[0].code == "F423":
+            return Answer(float("-inf"))
+        raise
+    cells = {}
+    for nonterminal in flat.nonterminals:
+        assert nonterminal.origin is not None or not nonterminal.indices
+        key = nonterminal.origin or (nonterminal.name, ())
+        cells[key] = found.nonterminals[nonterminal.name].numpy()
+    counts = {name: tensor.numpy() for name, tensor in found.counts.items()}
+    return Answer(found.log_z, counts, cells)
+
+
+class Floats:
+    """A program and the reference's answers on a batch of items, with the same weights."""
+
+    def __init__(
+        self,
+        program: Program,
+        items: Sequence[Item],
+        answers: Sequence[Answer],
+        point: Point,
+        free: Leaves,
+    ) -> None:
+        self.program = program
+        self.items = items
+        self.answers = answers
+        self.point = point
+        self.free = free
+        own = program.weighted
+        bound = bind(own, point.weights(own))
+        self.weights = {
+            name: torch.tensor(np.asarray(bound[name], dtype=float), dtype=torch.float64)
+            for name in program.parameter_names
+        }
+        inputs, self.lengths = batch_of_items(items)
+        self.inputs = {n: x.double() if x.is_floating_point() else x for n, x in inputs.items()}
+        counts = not program.plan.parameters and not program.grammar.input_factors
+        self.tolerance = SINGLE if counts else TOLERANCE
+        self.note = ""
+
+    def gaps(self, quantity: str) -> Iterator[Gap]:
+        """How far the program's numbers of one kind are from the reference's."""
+        kinds = {
+            "log Z": self.log_z,
+            "gradients": self.gradients,
+            "expected counts": self.counts,
+            "marginals": self.marginals,
+        }
+        yield from kinds[quantity]()
+
+    def log_z(self) -> Iterator[Gap]:
+        """log Z of each item."""
+        found = self.program.log_z(self.weights, self.inputs, self.lengths).double()
+        for number, want in enumerate(self.answers):
+            yield gap("log Z", "log Z", number, want.log_z, float(found[number]))
+
+    def gradients(self) -> Iterator[Gap]:
+        """The gradient of the items' log Z, each times another number, in weights and potentials.
+
+        Where a weight is zero, a cell that is zero because of it passes no gradient on, so those
+        are left out.
+        """
+        leaves = {n: w.clone().requires_grad_() for n, w in self.weights.items()}
+        inputs = {
+            n: x.clone().requires_grad_() if x.is_floating_point() else x
+            for n, x in self.inputs.items()
+        }
+        log_z = self.program.log_z(leaves, inputs, self.lengths)
+        scale = torch.arange(1, len(self.items) + 1, dtype=log_z.dtype)
+        if log_z.requires_grad:
+            live = torch.where(torch.isfinite(log_z), log_z, 0.0)
+            torch.autograd.backward(live.mul(scale).sum())
+        for name, leaf in leaves.items():
+            want = self.gradient_of(name)
+            if want is not None:
+                some = np.asarray(leaf.detach() > 0)
+                got = _gradient(leaf)
+                yield from spread("gradients", name, None, want * some, got * some)
+        for name, tensor in inputs.items():
+            if tensor.is_floating_point():
+                got = _gradient(tensor)
+                want = self.potentials(name, got.shape, scaled=True)
+                yield from spread("gradients", name, None, want, got)
+
+    def counts(self) -> Iterator[Gap]:
+        """The expected counts of factors, over all items."""
+        found = self.program.expected_counts(self.weights, self.inputs, self.lengths)
+        for name in self.weights:
+            want = self.gradient_of(name, scaled=False)
+            if want is not None:
+                got = found[name].numpy()
+                want = want * self.weights[name].numpy()
+                yield from spread("expected counts", name, None, want, got)
+        for name in self.program.grammar.input_factor:
+            if name in found:
+                got = found[name].numpy()
+                want = self.potentials(name, got.shape, scaled=False)
+                yield from spread("expected counts", name, None, want, got)
+
+    def marginals(self) -> Iterator[Gap]:
+        """The expected counts of the cells of every family that the program reports."""
+        found = self.program.marginals(self.weights, self.inputs, self.lengths)
+        families = self.program.grammar.nonterminal
+        used = {family for item in self.answers for family, _ in item.cells}
+        missing = sorted(used - set(found))
+        if missing:
+            self.note = "it has no " + ", ".join(f"`{name}`" for name in missing)
+        for name, tensor in found.items():
+            if name not in families:
+                continue
+            rank = len(families[name].indices)
+            for number, want in enumerate(self.answers):
+                got = tensor[number].numpy()
+                whole = np.zeros(got.shape)
+                missed = []
+                for (family, index), values in want.cells.items():
+                    if family != name or not values.any() or min(index, default=0) < 0:
+                        continue  # indices are counted from 0
+                    if all(i < n for i, n in zip(index, got.shape[:rank], strict=True)):
+                        whole[index] = values
+                    else:
+                        missed.append(float(values.max()))
+                yield from spread("marginals", name, number, whole, got)
+                for value in missed:
+                    yield gap("marginals", name, number, value, 0.0)
+
+    # what the reference says, in the program's terms
+
+    def gradient_of(self, name: str, scaled: bool = True) -> Array | None:
+        """The gradient in a factor's weights; None if its weights are not free."""
+        grammar = self.program.weighted
+        piece = piece_of(grammar.factor[name])
+        if piece is not None:
+            return self.pieces((piece.source, piece.number), scaled)
+        if (name, None) in self.point.leaves:
+            return self.whole(name, self.point.leaves[(name, None)], scaled)
+        if name in self.point.wholes:
+            return self.whole(name, self.point.wholes[name], scaled)
+        return None
+
+    def whole(self, name: str, weights: Array, scaled: bool) -> Array:
+        """The gradient in a factor of the source: its expected counts over its weights."""
+        total = np.zeros(weights.shape)
+        for number, item in enumerate(self.answers):
+            if name in item.counts:
+                total += (number + 1 if scaled else 1) * item.counts[name]
+        return np.divide(total, weights, out=np.zeros(weights.shape), where=weights > 0)
+
+    def pieces(self, key: Key, scaled: bool) -> Array:
+        """The gradient in a piece, from that in the factor that it is a piece of.
+
+        An entry of the factor is zero only if all products in it are, and then so is what a piece
+        that is not zero is multiplied with.
+        """
+        name, number = key
+        outer = torch.tensor(self.whole(name, self.point.wholes[name], scaled))
+        own = {
+            k: torch.tensor(np.asarray(a, dtype=float), requires_grad=True)
+            for k, a in self.point.leaves.items()
+            if k[0] == name
+        }
+        left = self.free.left[name]
+        count = left + len(own) - 1
+        letters = [[*range(left), count], *([count, axis] for axis in range(left, count))]
+        operands: list[Any] = []
+        for tensor, axes in zip(own.values(), letters, strict=True):
+            operands += [tensor, axes]
+        whole = torch.einsum(*operands, list(range(count)))
+        grads = torch.autograd.grad(whole, list(own.values()), outer)
+        return np.asarray(dict(zip(own, grads, strict=True))[(name, number)].numpy())
+
+    def potentials(self, name: str, shape: Sequence[int], *, scaled: bool) -> Array:
+        """The gradient in log-potentials: expected counts, item by item."""
+        rank = len(self.program.grammar.input_factor[name].indices)
+        total = np.zeros(tuple(shape))
+        for number, (item, want) in enumerate(zip(self.items, self.answers, strict=True)):
+            array = item.inputs[name]
+            for index in product(*(range(n) for n in array.shape[:rank])):
+                label = "_".join([name, *map(str, index)])
+                if label in want.counts:
+                    total[(number, *index)] = (number + 1 if scaled else 1) * want.counts[label]
+        return total
+
+
+def _gradient(tensor: Tensor) -> Array:
+    return np.zeros(tensor.shape) if tensor.grad is None else np.asarray(tensor.grad.numpy())
+
+
+def gap(quantity: str, where: str, number: int | None, wanted: float, found: float) -> Gap:
+    """The gap between two numbers, relative to the wanted one, or to one."""
+    if wanted == found:
+        error = 0.0
+    elif not (np.isfinite(wanted) and np.isfinite(found)):
+        error = float("inf")
+    else:
+        error = abs(wanted - found) / max(1.0, abs(wanted))
+    return Gap(quantity, where, number, wanted, found, error)
+
+
+def spread(
+    quantity: str, where: str, number: int | None, wanted: Array, found: Array
+) -> Iterator[Gap]:
+    """The greatest gap between two arrays, relative to the greatest entry."""
+    if wanted.shape != found.shape:
+        yield Gap(quantity, where, number, float("nan"), float("nan"), float("inf"))
+        return
+    if not wanted.size:
+        return
+    gaps = np.abs(wanted - found)
+    place = tuple(int(i) for i in np.unravel_index(np.argmax(gaps), gaps.shape))
+    label = f"{where}[{', '.join(map(str, place))}]" if place else where
+    size = max(1.0, float(np.abs(wanted).max()))
+    error = float(gaps[place]) / size if np.isfinite(gaps).all() else float("inf")
+    yield Gap(quantity, label, number, float(wanted[place]), float(found[place]), error)

@@ -1,0 +1,236 @@
+"""Items to compare grammars on: lengths and inputs, all of them where they are few."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fgg.conjoining import lengths as length_names
+from fgg.diagnostics import GrammarError
+from fgg.domains import domain_size, domain_values, size_values
+from fgg.grammar import Grammar, InputFactor
+from fgg.grounding import ground
+from fgg.index import Expr
+from fgg.linear import Row, project
+from fgg.observe import IMPOSSIBLE, MISSING
+from fgg.ranges import condition_rows, length_rows
+
+Array = NDArray[Any]
+
+FEW = 16
+"""So many inputs of given lengths are all tried, if they are not most of all items."""
+MAX_LENGTHS = 12
+"""More combinations of lengths than these are drawn from."""
+MANY_TABLES = 60
+"""So many random tables of given lengths are drawn; see `_others_of`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """Lengths, and inputs as arrays: tokens, tables and log-potentials."""
+
+    lengths: Mapping[str, int]
+    inputs: Mapping[str, Array]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells items apart."""
+        arrays = ((name, array.tobytes()) for name, array in self.inputs.items())
+        return (*self.lengths.items(), *arrays)
+
+    @property
+    def lists(self) -> dict[str, Any]:
+        """The inputs as `ground` takes them."""
+        return {name: array.tolist() for name, array in self.inputs.items()}
+
+    def described(self, grammar: Grammar) -> dict[str, Any]:
+        """The inputs for people: values by name, `?` for missing ones."""
+        found: dict[str, Any] = {}
+        for name, array in self.inputs.items():
+            if name in grammar.input:
+                values = domain_values(grammar, grammar.input[name].domain)
+                words = [
+                    {MISSING: "?", IMPOSSIBLE: "!"}.get(t) or values[t]
+                    for t in array.reshape(-1).tolist()
+                ]
+                found[name] = np.array(words, dtype=object).reshape(array.shape).tolist()
+            else:
+                found[name] = array.tolist()
+        return found
+
+
+def flat_of(grammar: Grammar, item: Item) -> Grammar | None:
+    """The ground grammar of an item; None where it needs log-potentials that do not exist."""
+    try:
+        return ground(grammar, lengths=item.lengths, inputs=item.lists)
+    except GrammarError as error:
+        if item.inputs and {d.code for d in error.diagnostics} == {"F411"}:
+            return None
+        raise
+
+
+def items_of(
+    grammar: Grammar, length: int, number: int, rng: np.random.Generator
+) -> tuple[Item, ...]:
+    """Items of all lengths up to `length`, the shortest first; about `number` of them.
+
+    Where there are few inputs of given lengths, all are there; else the one in which everything is
+    missing, and random ones.
+    """
+    names = sorted(length_names(grammar))
+    combinations = sorted(product(range(length + 1), repeat=len(names)), key=lambda x: (sum(x), x))
+    if len(combinations) > MAX_LENGTHS:
+        chosen = rng.choice(len(combinations), MAX_LENGTHS, replace=False)
+        small = {i for i, x in enumerate(combinations) if max(x) <= 1}
+        combinations = [combinations[i] for i in sorted({*chosen.tolist(), *small})]
+    each = max(2, number // len(combinations))
+    found: list[Item] = []
+    for values in combinations:
+        own = dict(zip(names, values, strict=True))
+        found += _inputs_of(grammar, own, each, number, rng)
+    return tuple(found)
+
+
+def missing_item(grammar: Grammar, item: Item) -> Item:
+    """The same item with every token missing: all others have fewer derivations."""
+    inputs = {
+        name: np.full_like(array, MISSING) if name in grammar.input else array
+        for name, array in item.inputs.items()
+    }
+    return Item(item.lengths, inputs)
+
+
+def _inputs_of(
+    grammar: Grammar,
+    lengths: Mapping[str, int],
+    number: int,
+    total: int,
+    rng: np.random.Generator,
+) -> list[Item]:
+    """Items of given lengths: `number` of the `total`, or all if these are not many more."""
+    shapes = {i.name: _extents(grammar, i.shape, lengths) for i in grammar.inputs}
+    sizes = {i.name: domain_size(grammar, i.domain) for i in grammar.inputs}
+    count = prod((sizes[n] + 1) ** prod(shape) for n, shape in shapes.items())
+    few = min(FEW, max(number, total // 4))
+    if grammar.tables or grammar.input_factors or count > few:
+        draws = [1.0, 0.0, *([0.2] * (number - 2))]
+        tokens = [_draw(shapes, sizes, chance, rng) for chance in draws]
+    else:
+        tokens = list(_all(shapes, sizes))
+    others = _others_of(grammar, lengths, len(tokens), rng)
+    found = [Item(lengths, {**own, **more}) for own, more in zip(tokens, others, strict=True)]
+    return list({item.key: item for item in found}.values())
+
+
+def _others_of(
+    grammar: Grammar, lengths: Mapping[str, int], number: int, rng: np.random.Generator
+) -> list[dict[str, Array]]:
+    """Random tables and log-potentials for several items.
+
+    Random tables seldom have derivations, so of many those with the most rules are kept.
+    """
+    if not grammar.tables:
+        return [_others(grammar, lengths, rng) for _ in range(number)]
+    drawn = [_others(grammar, lengths, rng) for _ in range(max(number, MANY_TABLES))]
+    flats = [flat_of(grammar, Item(lengths, own)) for own in drawn]
+    rules = [0 if flat is None else len(flat.rules) for flat in flats]
+    best = [own for own, count in zip(drawn, rules, strict=True) if 4 * count >= 3 * max(rules)]
+    return [best[i % len(best)] for i in range(number)]
+
+
+def _all(
+    shapes: Mapping[str, Sequence[int]], sizes: Mapping[str, int]
+) -> Iterator[dict[str, Array]]:
+    ranges = [range(-1, sizes[n]) for n, shape in shapes.items() for _ in range(prod(shape))]
+    for values in product(*ranges):
+        yield _split(values, shapes)
+
+
+def _draw(
+    shapes: Mapping[str, Sequence[int]],
+    sizes: Mapping[str, int],
+    missing: float,
+    rng: np.random.Generator,
+) -> dict[str, Array]:
+    values = []
+    for name, shape in shapes.items():
+        for _ in range(prod(shape)):
+            chance = rng.random()
+            token = int(rng.integers(sizes[name]))
+            if missing and chance > 0.97 and missing < 1:
+                token = IMPOSSIBLE
+            values.append(MISSING if chance < missing else token)
+    return _split(values, shapes)
+
+
+def _split(values: Sequence[int], shapes: Mapping[str, Sequence[int]]) -> dict[str, Array]:
+    found, place = {}, 0
+    for name, shape in shapes.items():
+        count = prod(shape)
+        found[name] = np.array(values[place : place + count], dtype=np.int64).reshape(shape)
+        place += count
+    return found
+
+
+def _others(
+    grammar: Grammar, lengths: Mapping[str, int], rng: np.random.Generator
+) -> dict[str, Array]:
+    """Random tables and log-potentials."""
+    found: dict[str, Array] = {}
+    top = max(lengths.values(), default=1)
+    for table in grammar.tables:
+        shape = _extents(grammar, table.shape, lengths)
+        entries = rng.integers(0, top + 1, size=shape)
+        # -1 is what trees have where there is no child.
+        found[table.name] = np.where(rng.random(shape) < 0.5, -1, entries)
+    for factor in grammar.input_factors:
+        if any(a.key == "slice" for a in factor.attributes):
+            continue
+        shape = potential_extents(grammar, factor, lengths)
+        shape += [domain_size(grammar, d) for d in factor.domains]
+        # Few digits, so that the exponentials are not longer than they need be.
+        logs = np.round(rng.normal(size=shape), 3)
+        found[factor.name] = np.where(rng.random(shape) < 0.03, -np.inf, logs)
+    return found
+
+
+def _extents(grammar: Grammar, shape: Sequence[Expr], lengths: Mapping[str, int]) -> list[int]:
+    known = {**size_values(grammar), **lengths}
+    return [max(0, expr.evaluate(known) or 0) for expr in shape]
+
+
+def potential_extents(
+    grammar: Grammar, factor: InputFactor, lengths: Mapping[str, int]
+) -> list[int]:
+    """How many positions log-potentials have on each axis: up to the greatest index in range."""
+    rows = condition_rows(factor.conditions, size_values(grammar)) + length_rows(grammar)
+    rows += [Row.make({n: sign}, -sign * x) for n, x in lengths.items() for sign in (1, -1)]
+    found = []
+    for index in factor.indices:
+        system = project(rows, {index})
+        ends = [r.constant for r in system if r.coefficient(index) < 0]
+        found.append(max(0, 1 + min(ends)))
+    return found
+
+
+def batch_of_items(items: Sequence[Item]) -> tuple[dict[str, Tensor], dict[str, list[int]] | None]:
+    """Items as padded tensors and their lengths; what is padding is nonsense nobody may read."""
+    tensors: dict[str, Tensor] = {}
+    for name in items[0].inputs:
+        arrays = [item.inputs[name] for item in items]
+        shape = tuple(max(a.shape[d] for a in arrays) for d in range(arrays[0].ndim))
+        filler = 0 if arrays[0].dtype.kind == "i" else 7.5
+        whole = np.full((len(items), *shape), filler, dtype=arrays[0].dtype)
+        for number, array in enumerate(arrays):
+            whole[number, ...][tuple(slice(0, size) for size in array.shape)] = array
+        tensors[name] = torch.tensor(whole)
+    lengths = {n: [item.lengths[n] for item in items] for n in items[0].lengths}
+    return tensors, lengths or None

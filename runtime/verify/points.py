@@ -1,0 +1,191 @@
+"""Points: values of the free weights of a grammar, in a prime field or as real numbers.
+
+A factor of declared rank is the product of its pieces, so a point has the pieces; a grammar that
+has the factor whole gets the product. So one point has a meaning for a grammar and for whatever
+the compiler makes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.domains import domain_size, size_values
+from fgg.grammar import Factor, Grammar
+from fgg.pieces import piece_of, pieces, signatures
+from fgg.runtime.weights import product_of
+from fgg.slices import slice_of
+from fgg.values import Word
+
+Array = NDArray[Any]
+Key = tuple[str, int | None]
+"""A factor's name, and the number of its piece if it has pieces."""
+
+KINDS = ("flat", "peaked", "zeros")
+"""Real weights: of the same order, very different ones, and with a quarter of them zero."""
+MAX_ENTRIES = 2_000_000
+"""The most free weights that are drawn, as numbers of arbitrary size."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """An array of free weights: a factor, or a piece of one; `given` as factors have it."""
+
+    key: Key
+    shape: tuple[int, ...]
+    given: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Values of all leaves; `wholes` are the products of those that are pieces."""
+
+    leaves: Mapping[Key, Array]
+    wholes: Mapping[str, Array]
+
+    def weights(self, grammar: Grammar) -> dict[str, Array]:
+        """The free weights of a grammar that its rules use, as `bind` takes them."""
+        needed = _needed(grammar)
+        found: dict[str, Array] = {}
+        for factor in grammar.factors:
+            piece = piece_of(factor)
+            if piece is not None and slice_of(factor) is None:
+                found[factor.name] = self.leaves[(piece.source, piece.number)]
+            elif (factor.name, None) in self.leaves:
+                found[factor.name] = self.leaves[(factor.name, None)]
+            elif factor.name in self.wholes and is_free(factor):
+                own = pieces(grammar, factor.name).values()
+                if not any(name in needed for names in own for name in names):
+                    found[factor.name] = self.wholes[factor.name]
+        return found
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """The free weights of grammars; `left` counts the nodes left of a decomposed factor's arrow."""
+
+    items: tuple[Leaf, ...]
+    left: Mapping[str, int]
+
+    def point(
+        self,
+        values: Mapping[Key, Array],
+        reduce: Callable[[Array], Array] = lambda array: array,
+    ) -> Point:
+        """The point with these values; `reduce` brings products back into a field."""
+        parts: dict[str, list[Array]] = {}
+        for leaf in self.items:
+            name, number = leaf.key
+            if number is not None:
+                parts.setdefault(name, []).append(values[leaf.key])
+        wholes = {n: reduce(product_of(arrays, self.left[n])) for n, arrays in parts.items()}
+        return Point(values, wholes)
+
+    def ones(self) -> Point:
+        """The point where every weight is one."""
+        return self.point({leaf.key: np.ones(leaf.shape) for leaf in self.items})
+
+    def in_field(self, prime: int, rng: np.random.Generator) -> Point:
+        """A point of a prime field, each weight drawn uniformly from it."""
+        return self.residues(
+            {
+                leaf.key: rng.integers(prime, size=leaf.shape, dtype=np.int64).astype(object)
+                for leaf in self.items
+            },
+            prime,
+        )
+
+    def residues(self, values: Mapping[Key, Array], prime: int) -> Point:
+        """The point of a prime field with these values."""
+        return self.point(values, lambda array: np.asarray(array % prime, dtype=object))
+
+    def real(self, kind: str, rng: np.random.Generator) -> Point:
+        """A point of real weights, normalised where an arrow says so; see `KINDS`."""
+        return self.point({leaf.key: _real(leaf, kind, rng) for leaf in self.items})
+
+
+def leaves(*grammars: Grammar) -> Leaves:
+    """The free weights of grammars that are to be compared. Raises GrammarError (F304, F420).
+
+    Factors tied to others count as free: what holds for all values holds for tied ones.
+    """
+    found: dict[Key, Leaf] = {}
+    left: dict[str, int] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    decomposed = {f.name for g in grammars for f in g.factors if f.rank is not None}
+    for grammar in grammars:
+        for factor in grammar.factors:
+            if not is_free(factor):
+                continue
+            shape = tuple(domain_size(grammar, d) for d in factor.domains)
+            if shapes.setdefault(factor.name, shape) != shape:
+                message = f"factor `{factor.name}` has shape {shapes[factor.name]} and {shape}"
+                raise GrammarError([Diagnostic(code="F304", message=message)])
+            if factor.name in decomposed and factor.rank is None:
+                continue  # another grammar says what its pieces are
+            for leaf in _own(grammar, factor, shape):
+                found.setdefault(leaf.key, leaf)
+            left.setdefault(factor.name, factor.given or 0)
+    total = sum(prod(leaf.shape) for leaf in found.values())
+    total += sum(prod(shapes[name]) for name in decomposed if name in shapes)
+    if total > MAX_ENTRIES:
+        message = f"the grammar has {total:,} weights; {MAX_ENTRIES:,} can be compared"
+        help = "choose smaller sizes"
+        raise GrammarError([Diagnostic(code="F420", message=message, help=help)])
+    return Leaves(tuple(found.values()), left)
+
+
+def is_free(factor: Factor) -> bool:
+    """Whether a factor's weights are not given, by a value, an input or another factor."""
+    return (
+        factor.value is None
+        and slice_of(factor) is None
+        and piece_of(factor) is None
+        and not isinstance(factor.attribute("observed"), Word)
+    )
+
+
+def _own(grammar: Grammar, factor: Factor, shape: tuple[int, ...]) -> list[Leaf]:
+    if factor.rank is None:
+        return [Leaf((factor.name, None), shape, factor.given)]
+    rank = factor.rank.evaluate(size_values(grammar))
+    assert rank is not None
+    found = []
+    for number, signature in enumerate(signatures(factor, "")):
+        own = tuple(domain_size(grammar, d) if d else rank for d in signature.domains)
+        found.append(Leaf((factor.name, number), own, signature.given))
+    return found
+
+
+def _needed(grammar: Grammar) -> set[str]:
+    """The factors that rules use, and those that these are cut out of."""
+    found = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
+    cuts = {f.name: slice_of(f) for f in grammar.factors}
+    while True:
+        more = {c.source for n, c in cuts.items() if n in found and c is not None}
+        if more <= found:
+            return found
+        found |= more
+
+
+def _real(leaf: Leaf, kind: str, rng: np.random.Generator) -> Array:
+    array = rng.uniform(0.05, 1.0, size=leaf.shape)
+    if kind == "peaked":
+        array = array**8
+    if kind == "zeros":
+        array = np.where(rng.random(leaf.shape) < 0.25, 0.0, array)
+    if leaf.given is None:
+        return array
+    axes = tuple(range(leaf.given, len(leaf.shape)))
+    # A distribution of which nothing is left is all on its first value.
+    empty = array.sum(axis=axes, keepdims=True) == 0
+    first = np.zeros(leaf.shape)
+    first[(slice(None),) * leaf.given + (0,) * len(axes)] = 1.0
+    array = np.where(empty, first, array)
+    return np.asarray(array / array.sum(axis=axes, keepdims=True))

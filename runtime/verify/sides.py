@@ -1,0 +1,137 @@
+"""Sides of a comparison: what has a value for an item and weights, in any exact semiring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fgg.grammar import Grammar
+from fgg.plan import Plan
+from fgg.runtime.interpret import interpret
+from fgg.runtime.semirings import SEMIRINGS, Semiring
+from fgg.runtime.solve import solve
+from fgg.runtime.system import system_of
+from fgg.runtime.verify.items import Item, batch_of_items, flat_of
+from fgg.runtime.weights import bind
+
+Array = NDArray[Any]
+Weigh = Callable[[Grammar], Mapping[str, Array]]
+"""The weights of a grammar's factors; what it does not name has the value in the grammar."""
+
+
+class Side(Protocol):
+    """A grammar, or a plan, that has a value for each item."""
+
+    @property
+    def grammar(self) -> Grammar:
+        """The grammar that weights are for."""
+
+    def values(
+        self,
+        items: Sequence[Item],
+        weigh: Weigh,
+        semiring: str | Semiring,
+        potential: Callable[[Array], Array] | None = None,
+    ) -> list[Any]:
+        """The value of each item: the sum of the start symbol's entries.
+
+        None where the item needs log-potentials that do not exist. `potential` changes
+        log-potentials on the way.
+        """
+
+
+@dataclass
+class GroundSide:
+    """A grammar on the reference engine, written out for each item."""
+
+    grammar: Grammar
+    flats: dict[int, tuple[Item, Grammar | None]] = field(default_factory=dict)
+
+    def flat(self, item: Item) -> Grammar | None:
+        """The ground grammar of an item, written out once."""
+        if id(item) not in self.flats:
+            self.flats[id(item)] = (item, flat_of(self.grammar, item))
+        return self.flats[id(item)][1]
+
+    def values(
+        self,
+        items: Sequence[Item],
+        weigh: Weigh,
+        semiring: str | Semiring,
+        potential: Callable[[Array], Array] | None = None,
+    ) -> list[Any]:
+        """The value of each item."""
+        ring = SEMIRINGS[semiring]() if isinstance(semiring, str) else semiring
+        return [self.value(item, weigh, ring, potential) for item in items]
+
+    def value(
+        self,
+        item: Item,
+        weigh: Weigh,
+        ring: Semiring,
+        potential: Callable[[Array], Array] | None = None,
+    ) -> Any:
+        """The value of one item."""
+        changed = item if potential is None else _changed(item, potential)
+        flat = self.flat(changed)
+        if flat is None:
+            return None
+        return total(ring, solve(flat, ring, weights=weigh(flat)).value)
+
+    def is_recursive(self, item: Item) -> str | None:
+        """A nonterminal whose derivations have no bound, if there is one."""
+        flat = self.flat(item)
+        if flat is None:
+            return None
+        found = (c for c in system_of(flat).components if c.recursive)
+        return next((c.nonterminals[0] for c in found), None)
+
+
+@dataclass
+class PlanSide:
+    """A plan, carried out in a semiring on all items as one batch."""
+
+    plan: Plan
+
+    @property
+    def grammar(self) -> Grammar:
+        """The grammar that weights are for."""
+        return self.plan.grammar
+
+    def values(
+        self,
+        items: Sequence[Item],
+        weigh: Weigh,
+        semiring: str | Semiring,
+        potential: Callable[[Array], Array] | None = None,
+    ) -> list[Any]:
+        """The value of each item."""
+        ring = SEMIRINGS[semiring]() if isinstance(semiring, str) else semiring
+        bound = bind(self.grammar, weigh(self.grammar), exactly=ring.exactly)
+        weights = {name: bound[name] for name in self.plan.parameters}
+        if potential is not None:
+            items = [_changed(item, potential) for item in items]
+        inputs, lengths = batch_of_items(items)
+        found = interpret(self.plan, weights, inputs, lengths, ring).z
+        return [total(ring, found[number, ...]) for number in range(len(items))]
+
+
+def total(ring: Semiring, value: Any) -> Any:
+    """The sum of all entries, as a number."""
+    if isinstance(value, Tensor):
+        value = value.detach()
+    flat = value.reshape(-1)
+    found = ring.reduce(flat, (0,))
+    return found.item() if hasattr(found, "item") else found
+
+
+def _changed(item: Item, potential: Callable[[Array], Array]) -> Item:
+    inputs = {
+        name: potential(array) if array.dtype.kind == "f" else array
+        for name, array in item.inputs.items()
+    }
+    return Item(item.lengths, inputs)
