@@ -18,7 +18,7 @@ from benchmarks.measure import OURS, Point, Skipped, Suite, check_equal, interle
 from benchmarks.memory import memory
 from benchmarks.tables import Table, megabytes, milliseconds
 
-COMPARED = ("hmm", "pcfg", "dependency")
+COMPARED = ("hmm", "pcfg", "dependency", "rank_hmm", "rank_pcfg", "td_pcfg")
 SUITES = (*COMPARED, "overhead")
 
 Records = list[dict[str, Any]]
@@ -31,6 +31,7 @@ def compare(suite: Suite, repeats: int, records: Records) -> Table:
     for point in suite.points:
         calls, notes = made(suite, point)
         worst = check_equal({name: call() for name, call in calls.items()})
+        calls |= {name: maker(point) for name, maker in suite.limits.items()}
         timings = interleaved(calls, repeats)
         label = text_of(point)
         for t in timings:
@@ -50,7 +51,7 @@ def remember(suite: Suite, records: Records) -> Table:
     """Memory of our own program and the hand-written ones, as lengths double."""
     columns = ["", "MB of tensors", "growth", "MB more resident"]
     table = Table(title=f"{suite.title}: peak memory", columns=columns)
-    for name in (n for n in suite.makers if n == OURS or n.startswith("by hand")):
+    for name in (n for n in suite.makers if n in (OURS, *suite.goals) or n.startswith("by hand")):
         before = 0
         for point in suite.memory:
             try:

@@ -30,7 +30,10 @@ class Skipped(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """Ways to compute one thing, each made for a point, and the points to compare them at."""
+    """Ways to compute one thing, each made for a point, and the points to compare them at.
+
+    `limits` compute a part of it only, for the time that nobody can do without.
+    """
 
     name: str
     title: str
@@ -38,6 +41,7 @@ class Suite:
     points: Sequence[Point]
     memory: Sequence[Point] = ()
     goals: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, Callable[[Point], Call]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -155,3 +155,88 @@ def eisner(arc: Tensor, root: Tensor) -> Tensor:
         right_from = torch.cat([right_from[:-1], right], 1)
         right_to = torch.cat([right, right_to[1:]], 1)
     return torch.logsumexp(left_from[0] + right_to[0] + root.mT, 0)
+
+
+def rank_hmm(init: Tensor, step_0: Tensor, step_1: Tensor, step_2: Tensor, words: Tensor) -> Tensor:
+    """log Z of an HMM in rank space, a scaled loop over the matrix of ranks, by autograd."""
+    between = step_1 @ step_0
+    emitted = step_2.mT[words]
+    alpha = (init @ step_0) * emitted[:, 0]
+    total = alpha.new_zeros(words.shape[0])
+    for t in range(words.shape[1]):
+        if t:
+            alpha = (alpha @ between) * emitted[:, t]
+        scale = alpha.sum(-1, keepdim=True)
+        alpha, total = alpha / scale, total + scale[:, 0].log()
+    return total + (alpha @ step_1.sum(-1)).log()
+
+
+def rank_cky(
+    root: Tensor,
+    binary_0: Tensor,
+    binary_1: Tensor,
+    binary_2: Tensor,
+    emit: Tensor,
+    words: Tensor,
+) -> Tensor:
+    """log Z of a PCFG in rank space [RS eq. 11]; a scale for each cell, autograd's gradient."""
+    phrases, n = root.shape[0], words.shape[1]
+    emitted = emit[:, words].permute(1, 2, 0)
+    sides = []
+    for side in (binary_1, binary_2):
+        sides.append((side[:, :phrases] @ binary_0, emitted @ side[:, phrases:].mT))
+    values: list[dict[int, Tensor]] = [{}, {}]
+    tops: list[dict[int, Tensor]] = [{}, {}]
+    rank = emitted
+    top = emitted.new_zeros(emitted.shape[:2])
+    for width in range(1, n + 1):
+        starts = n - width + 1
+        if width > 1:
+            lefts = [values[0][k][:, :starts] for k in range(1, width)]
+            rights = [values[1][width - k][:, k : k + starts] for k in range(1, width)]
+            scale = torch.stack(
+                [
+                    tops[0][k][:, :starts] + tops[1][width - k][:, k : k + starts]
+                    for k in range(1, width)
+                ],
+                2,
+            )
+            top = scale.detach().amax(2)
+            weight = (scale - top[..., None]).exp()[..., None]
+            rank = (torch.stack(lefts, 2) * torch.stack(rights, 2) * weight).sum(2)
+        for number, (between, leaf) in enumerate(sides):
+            new = leaf if width == 1 else rank @ between.mT
+            most = new.detach().amax(-1)
+            values[number][width] = new / most[..., None]
+            tops[number][width] = most.log() + top
+    return (rank[:, 0] @ (root @ binary_0)).log() + top[:, 0]
+
+
+def log_td(
+    root: Tensor,
+    binary_0: Tensor,
+    binary_1: Tensor,
+    binary_2: Tensor,
+    emit: Tensor,
+    words: Tensor,
+) -> Tensor:
+    """log Z of a PCFG with decomposed rules in state space, in logarithms throughout."""
+    phrases, n = root.shape[0], words.shape[1]
+    emitted = emit.log()[:, words].permute(1, 2, 0)
+    head, sides = binary_0.log(), (binary_1.log(), binary_2.log())
+
+    def through(cells: Tensor, table: Tensor) -> Tensor:
+        return (cells[..., None, :] + table).logsumexp(-1)
+
+    values: list[dict[int, Tensor]] = [{1: through(emitted, side[:, phrases:])} for side in sides]
+    cell = emitted
+    for width in range(2, n + 1):
+        starts = n - width + 1
+        pairs = [
+            values[0][k][:, :starts] + values[1][width - k][:, k : k + starts]
+            for k in range(1, width)
+        ]
+        cell = through(torch.stack(pairs, 2).logsumexp(2), head)
+        for number, side in enumerate(sides):
+            values[number][width] = through(cell, side[:, :phrases])
+    return (cell[:, 0] + root.log()).logsumexp(-1)

@@ -123,6 +123,8 @@ def shifts(shape: Shape) -> Iterable[dict[str, Expr]]:
         found = [own]
         for r in shape.core:
             c = r.coefficient(name)
+            if any("[" in n for n, _ in r.coefficients):
+                continue  # what is looked up differs from item to item: no view begins there
             others = {n for n, _ in r.coefficients if n != name and n in names}
             rest = expr_of(r) - own * c
             if c == 1 and others:

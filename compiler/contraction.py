@@ -58,11 +58,15 @@ class Tree:
 
 @dataclass(frozen=True)
 class Costs:
-    """What the search assumes: sizes of axes, a length, a batch."""
+    """What the search assumes: sizes of axes, a length, a batch.
+
+    `closed` axes are summed before a chart takes part, whatever it costs.
+    """
 
     sizes: Mapping[str, int]
     length: int = 32
     batch: int = 16
+    closed: frozenset[str] = frozenset()
 
 
 class Optimiser:
@@ -138,6 +142,10 @@ class Optimiser:
         """Whether a product depends on the input."""
         return any(self.parts[i].kind != "parameter" for i in parts)
 
+    def has_chart(self, parts: frozenset[int]) -> bool:
+        """Whether a product has a nonterminal in it."""
+        return any(self.parts[i].kind == "chart" for i in parts)
+
     def cost(self, left: frozenset[int], right: frozenset[int]) -> float:
         """The multiplications of a product, and what it writes."""
         whole = left | right
@@ -147,6 +155,8 @@ class Optimiser:
             if gathered is None:
                 return FORBIDDEN
             axes.discard(gathered)
+        if self.costs.closed.intersection(axes, self.keep(whole)) and self.has_chart(whole):
+            return FORBIDDEN
         # Parameters are read once for many points; what differs from cell to cell is read at each.
         points = self.points(whole, self.kept_forms(left) + self.kept_forms(right))
         moved = self.volume(self.keep(whole)) * self.points(whole, self.kept_forms(whole))

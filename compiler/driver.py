@@ -1,14 +1,15 @@
-"""The pipeline of compiling: which pass comes when, and why."""
+"""The pipelines of compiling: which pass comes when, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fgg.compiler.lower import plan
 from fgg.compiler.passes.close import close
 from fgg.compiler.passes.cpd import cpd
 from fgg.compiler.passes.fold import fold
+from fgg.compiler.passes.heads import heads
 from fgg.compiler.passes.narrow import narrow
 from fgg.compiler.passes.rank_space import rank_space
 from fgg.compiler.passes.split import split
@@ -34,38 +35,41 @@ class Pass:
 
 # log Z is a number for each item: a start symbol with nodes is summed over them.
 CLOSE = Pass("close", lambda grammar, _: close(grammar)[0])
+# Before unions are split: the pieces of a factor are those of the whole, and then are sliced.
+CPD = Pass("cpd", lambda grammar, _: cpd(grammar))
 # Charts are dense tensors over atomic domains, so unions and products go first.
 SPLIT = Pass("split", lambda grammar, _: split(grammar))
 # Splitting shows which variables are fixed (a preterminal spans one word), and folding counts
 # the variables of a product to find out what is worth a message.
 NARROW = Pass("narrow", lambda grammar, _: narrow(grammar))
+# After splitting, when each family has one kind of state; before folding, which then leaves
+# products of parameters to be hoisted.
+RANK_SPACE = Pass("rank_space", lambda grammar, _: rank_space(grammar))
+# After narrowing, which may tell rules apart; before folding, which looks at rules one by one.
+HEADS = Pass("heads", lambda grammar, _: heads(grammar))
 # Last: messages are products of what the other passes leave.
 FOLD = Pass("fold", lambda grammar, e: fold(grammar, length=e.length, batch=e.batch))
-
-PASSES = (CLOSE, SPLIT, NARROW, FOLD)
-
-RANK_PASSES = (
-    CLOSE,
-    # Before unions are split: the pieces of a factor are those of the whole, and then are sliced.
-    Pass("cpd", lambda grammar, _: cpd(grammar)),
-    SPLIT,
-    NARROW,
-    # After splitting, when each family has one kind of state; before folding, which then finds
-    # that a product of two parameters can be hoisted.
-    Pass("rank_space", lambda grammar, _: rank_space(grammar)),
-    FOLD,
+FOLD_RANKS = Pass(
+    "fold", lambda grammar, e: fold(grammar, length=e.length, batch=e.batch, hoist=True)
 )
 
-PIPELINES = {"state": PASSES, "rank": RANK_PASSES}
+# A factor of low rank is taken as it is, or as its pieces, or its states are summed beforehand.
+PIPELINES: Mapping[str, tuple[Pass, ...]] = {
+    "dense": (CLOSE, SPLIT, NARROW, FOLD),
+    "state": (CLOSE, CPD, SPLIT, NARROW, HEADS, FOLD),
+    "rank": (CLOSE, CPD, SPLIT, NARROW, RANK_SPACE, FOLD_RANKS),
+}
+SPACES = tuple(PIPELINES)
 
 CONJOIN = "conjoin"
-PASS_NAMES = (CONJOIN, *(item.name for item in PASSES))
-RANK_PASS_NAMES = (CONJOIN, *(item.name for item in RANK_PASSES))
 
 
-def passed(
-    grammar: Grammar, expected: Expected, space: str = "state"
-) -> Iterator[tuple[str, Grammar]]:
+def pass_names(space: str) -> tuple[str, ...]:
+    """The names of a pipeline's passes, in order, after that of joining a query."""
+    return (CONJOIN, *(item.name for item in PIPELINES[space]))
+
+
+def passed(grammar: Grammar, expected: Expected, space: str) -> Iterator[tuple[str, Grammar]]:
     """A grammar without queries, then as it is after each pass, with the pass's name.
 
     Raises SplitImpossible, and NotRankSpace where the space is `rank`.
@@ -76,15 +80,15 @@ def passed(
         yield item.name, grammar
 
 
-def plan_of(grammar: Grammar, expected: Expected, space: str = "state") -> Plan:
+def after(grammar: Grammar, name: str, expected: Expected, space: str) -> Grammar:
+    """A grammar without queries as it is after a pass. Raises SplitImpossible or NotRankSpace."""
+    return next(found for done, found in passed(grammar, expected, space) if done == name)
+
+
+def plan_of(grammar: Grammar, expected: Expected, space: str) -> Plan:
     """The plan of a grammar without queries, after all passes.
 
     Raises CannotCompile, SplitImpossible or NotRankSpace.
     """
     found = after(grammar, PIPELINES[space][-1].name, expected, space)
-    return plan(found, length=expected.length, batch=expected.batch)
-
-
-def after(grammar: Grammar, name: str, expected: Expected, space: str = "state") -> Grammar:
-    """A grammar without queries as it is after a pass. Raises SplitImpossible or NotRankSpace."""
-    return next(found for done, found in passed(grammar, expected, space) if done == name)
+    return plan(found, length=expected.length, batch=expected.batch, hoist=space == "rank")

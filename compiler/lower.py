@@ -44,21 +44,26 @@ class CannotCompile(Exception):
     """Why a grammar has no plan; the reference engine can still solve it."""
 
 
-def plan(grammar: Grammar, *, length: int = 32, batch: int = 16) -> Plan:
-    """The plan of a grammar whose nodes are atomic. Raises CannotCompile."""
+def plan(grammar: Grammar, *, length: int = 32, batch: int = 16, hoist: bool = False) -> Plan:
+    """The plan of a grammar whose nodes are atomic. Raises CannotCompile.
+
+    With `hoist`, products of parameters between rank nodes are made before anything else.
+    """
     found = schedule(grammar)
     if found.conflicts:
         conflict = found.conflicts[0]
         rules = ", ".join(f"`{name}`" for name in conflict.rules)
         raise CannotCompile(f"{conflict.reason} ({rules})")
     try:
-        return _Lowering(grammar, found, length, batch).run()
+        return _Lowering(grammar, found, length, batch, hoist).run()
     except (TooManyRows, Unbounded) as error:
         raise CannotCompile(f"the ranges of its indices are too involved ({error})") from None
 
 
 class _Lowering:
-    def __init__(self, grammar: Grammar, found: Schedule, length: int, batch: int) -> None:
+    def __init__(
+        self, grammar: Grammar, found: Schedule, length: int, batch: int, hoist: bool
+    ) -> None:
         self.grammar = grammar
         self.schedule = found
         self.sizes = size_values(grammar)
@@ -66,6 +71,7 @@ class _Lowering:
         self.support = support(grammar)
         self.length = length
         self.batch = batch
+        self.hoist = hoist
         self.prepare = Preparer(grammar, self.lengths)
         self.charts: dict[str, Chart] = {}
         self.boxes: dict[str, list[tuple[Step, Box]]] = {}
@@ -220,7 +226,7 @@ class _Lowering:
             for r in self.zero_rows(rule)
         ]
         parts = rule_parts(self.grammar, rule)
-        tree = parts.tree(self.length, self.batch) if parts.parts else None
+        tree = parts.tree(self.length, self.batch, hoist=self.hoist) if parts.parts else None
         looked_up = {str(x): x for x in rule_lookups(rule)}
         best: (
             tuple[tuple[int, ...], Box, list[Operand], tuple[Pair, ...], dict[str, Expr]] | None

@@ -21,10 +21,28 @@ class RuleParts:
     sizes: Mapping[str, int]
     output: tuple[str, ...]
     head: tuple[Expr, ...]
+    ranks: frozenset[str] = frozenset()
 
-    def tree(self, length: int, batch: int) -> Tree:
-        """The order of contraction that costs least."""
-        return Optimiser(self.parts, self.output, self.head, Costs(self.sizes, length, batch)).run()
+    def tree(self, length: int, batch: int, *, hoist: bool = False) -> Tree:
+        """The order of contraction that costs least.
+
+        With `hoist`, products of parameters between rank nodes come before all others: no chart
+        then has an axis of states that it could do without.
+        """
+        closed = self.between_ranks() if hoist else frozenset()
+        costs = Costs(self.sizes, length, batch, closed)
+        return Optimiser(self.parts, self.output, self.head, costs).run()
+
+    def between_ranks(self) -> frozenset[str]:
+        """The nodes that parameters alone touch, and lead from to rank nodes only."""
+        found = set()
+        for node in self.sizes.keys() - self.ranks - set(self.output):
+            touching = [part for part in self.parts if node in part.axes]
+            near = {axis for part in touching for axis in part.axes} - {node}
+            tokens = {part.tokens for part in self.parts}
+            if {part.kind for part in touching} == {"parameter"} and near <= self.ranks | tokens:
+                found.add(node)
+        return frozenset(found)
 
 
 def rule_parts(grammar: Grammar, rule: Rule) -> RuleParts:
@@ -52,7 +70,8 @@ def rule_parts(grammar: Grammar, rule: Rule) -> RuleParts:
         sources.append(clamp)
     sizes = {n.name: domain_size(grammar, n.domain) for n in rule.rhs.nodes}
     head = tuple(variable_part(i, known) for i in rule.indices)
-    return RuleParts(tuple(parts), tuple(sources), sizes, rule.rhs.externals, head)
+    ranks = frozenset(n.name for n in rule.rhs.nodes if grammar.domain[n.domain].rank)
+    return RuleParts(tuple(parts), tuple(sources), sizes, rule.rhs.externals, head, ranks)
 
 
 def is_gathered(grammar: Grammar, rule: Rule, clamp: Clamp) -> bool:

@@ -15,6 +15,7 @@ from fgg.compiler.parts import RuleParts
 from fgg.domains import domain_size, size_values
 from fgg.grammar import Clamp, Edge, Grammar, Rule
 from fgg.index import Expr
+from fgg.joints import Joint, joint_of
 from fgg.names import fresh
 from fgg.plan import (
     Bound,
@@ -139,12 +140,37 @@ class Preparer:
         return self.done[key].name, tree.keep
 
     def factor(self, label: str) -> None:
-        """Note that a factor is used; one that is part of another is cut out of it."""
-        cut = slice_of(self.grammar.factor[label])
-        self.used[cut.source if cut else label] = None
-        if cut is not None and label not in self.done:
+        """Note that a factor is used; one that follows from others is made of them."""
+        if label in self.done:
+            return
+        cut, joint = slice_of(self.grammar.factor[label]), joint_of(self.grammar.factor[label])
+        if cut is not None:
+            self.factor(cut.source)
             found = steps(self.grammar, cut.axes)
             self.done[label] = Cut(name=label, source=cut.source, steps=found)
+        elif joint is not None:
+            self.joined(label, joint)
+        else:
+            self.used[label] = None
+
+    def joined(self, label: str, joint: Joint) -> None:
+        """The product of the parts of a joint factor, one part after the other."""
+        operands = []
+        pairs: list[Pair] = []
+        kept: list[str] = []
+        for number, part in enumerate(joint.parts):
+            self.factor(part.source)
+            axes = tuple(f"x{axis}" for axis in part.axes)
+            operands.append((part.source, axes))
+            kept += [axis for axis in axes if axis not in kept]
+            if number:
+                before = 0 if number == 1 else len(joint.parts) + number - 2
+                pairs.append(Pair(before, number, tuple(kept)))
+        whole = tuple(f"x{axis}" for axis in range(len(kept)))
+        pairs[-1] = Pair(pairs[-1].left, pairs[-1].right, whole)
+        self.done[label] = Contract(
+            name=label, operands=tuple(operands), axes=whole, path=tuple(pairs)
+        )
 
     def evidence(self, parts: RuleParts, tree: Tree, place: Place) -> Operand | None:
         """Parameters at tokens, as a table over positions."""

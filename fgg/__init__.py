@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from fgg.check import check_grammar
     from fgg.compiler.builder import Builder, fix, symbols
     from fgg.compiler.loading import load, loads
+    from fgg.compiler.passes.merge import merge
     from fgg.compiling import compile
     from fgg.compose import rename, union
     from fgg.conjoining import conjoin, conjunction
+    from fgg.decomposing import decompose, materialise
     from fgg.diagnostics import Diagnostic, GrammarError
     from fgg.factorising import factorise
     from fgg.grammar import Grammar
@@ -45,6 +47,7 @@ __all__ = [
     "compile",
     "conjoin",
     "conjunction",
+    "decompose",
     "equations",
     "factorise",
     "fix",
@@ -56,6 +59,8 @@ __all__ = [
     "library_names",
     "load",
     "loads",
+    "materialise",
+    "merge",
     "plain",
     "posterior",
     "print_grammar",
@@ -80,6 +85,7 @@ _HOMES = {
     "compile": "fgg.compiling",
     "conjoin": "fgg.conjoining",
     "conjunction": "fgg.conjoining",
+    "decompose": "fgg.decomposing",
     "equations": "fgg.sum_product",
     "factorise": "fgg.factorising",
     "fix": "fgg.compiler.builder",
@@ -91,6 +97,8 @@ _HOMES = {
     "library_names": "fgg.library",
     "load": "fgg.compiler.loading",
     "loads": "fgg.compiler.loading",
+    "materialise": "fgg.decomposing",
+    "merge": "fgg.compiler.passes.merge",
     "plain": "fgg.lowering",
     "posterior": "fgg.runtime.posterior",
     "print_grammar": "fgg.printer",

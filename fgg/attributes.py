@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from fgg.diagnostics import Diagnostic, did_you_mean
 from fgg.grammar import Attribute
+from fgg.joints import read_joint
 from fgg.pieces import read_piece
 from fgg.slices import read_slice
 from fgg.values import Call, Word
@@ -20,6 +21,7 @@ KNOWN = {
     "tied": "what the factor follows from, `stationary(trans)`",
     "slice": "the factor it is a part of, a variant for each node, `binary(N, C(N), C(P))`",
     "piece": "the factor of low rank it is a piece of, and which, `binary(0)`",
+    "product": "the factors it is the product of, and their nodes, `of(emit(0, 1), trans(0, 2))`",
 }
 
 
@@ -52,6 +54,8 @@ def check_attribute(attribute: Attribute) -> Diagnostic | None:
         right = read_slice(value) is not None
     elif key == "piece":
         right = read_piece(value) is not None
+    elif key == "product":
+        right = read_joint(value) is not None
     elif key == "frozen":
         right = isinstance(value, Word) and value.name in ("yes", "no")
     elif key == "blocks":

@@ -9,6 +9,7 @@ from fgg.check_values import Locate, check_values
 from fgg.conjoining import conjoin
 from fgg.diagnostics import Diagnostic, Label, Report, did_you_mean
 from fgg.grammar import Factor, Grammar, InputFactor
+from fgg.joints import is_joint, joint_of
 from fgg.pieces import is_piece, piece_of
 from fgg.slices import is_slice, slice_of
 from fgg.useful import productive, reachable
@@ -18,7 +19,7 @@ from fgg.values import Call, Word
 def check_grammar(grammar: Grammar, locate: Locate | None = None) -> list[Diagnostic]:
     """All errors and warnings about a grammar and its queries."""
     found = check_values(grammar, locate) + check_ties(grammar) + check_slices(grammar)
-    found += check_pieces(grammar)
+    found += check_pieces(grammar) + check_joints(grammar)
     found += check_attributes(grammar)
     found += check_useful(grammar) + check_indices(grammar)
     for query in grammar.queries:
@@ -84,6 +85,8 @@ def check_useful(grammar: Grammar) -> list[Diagnostic]:
     used |= {edge.label for query in grammar.queries for r in query.rules for edge in r.edges}
     used |= {found.source for f in grammar.factors if f.name in used and (found := slice_of(f))}
     used |= {piece.source for f in grammar.factors if f.name in used and (piece := piece_of(f))}
+    joints = [joint for f in grammar.factors if f.name in used and (joint := joint_of(f))]
+    used |= {part.source for joint in joints for part in joint.parts}
     for factor in grammar.factors:
         if factor.name not in used:
             report.add(
@@ -190,6 +193,34 @@ def check_pieces(grammar: Grammar) -> list[Diagnostic]:
                 span,
                 help="the pieces of `factor f(A -> B, C) rank r` are `(A -> R)`, `(R -> B)` and "
                 "`(R -> C)`, with `rank R = r` and no value",
+            )
+    return report.diagnostics
+
+
+def check_joints(grammar: Grammar) -> list[Diagnostic]:
+    """Errors in attributes that say what a factor is the product of."""
+    report = Report()
+    for factor in grammar.factors:
+        found = joint_of(factor)
+        if found is None:
+            continue
+        span = next(a.span for a in factor.attributes if a.key == "product") or factor.span
+        unknown = [part.source for part in found.parts if part.source not in grammar.factor]
+        if unknown:
+            report.add(
+                "F134",
+                f"there is no factor `{unknown[0]}` that `{factor.name}` could be a product of",
+                span,
+                help=did_you_mean(unknown[0], grammar.factor),
+            )
+        elif not is_joint(grammar, factor):
+            names = " and ".join(f"`{part.source}`" for part in found.parts)
+            report.add(
+                "F134",
+                f"`{factor.name}` cannot be this product of {names}",
+                span,
+                help="nodes are numbered from 0 and have the domains of the parts; there is an "
+                "arrow only where the parts have one, and no value or rank",
             )
     return report.diagnostics
 

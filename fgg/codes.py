@@ -136,11 +136,15 @@ CODES: dict[str, Code] = {
         F423="a gradient that is infinite",
         F424="nothing to draw from",
         F425="a grammar that cannot be compiled",
+        F426="no best derivation in rank space",
+        F440="a factor that cannot be decomposed",
     ),
     **_warnings(
         F431="a critical recursion",
         F432="a value that is infinite",
         F433="numbers too small for this semiring",
         F434="a grammar that runs on the reference engine",
+        F441="a decomposition that has not converged",
+        F442="a tolerance that no rank reaches",
     ),
 }

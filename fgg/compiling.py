@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fgg.conjoining import conjoin
@@ -20,11 +21,17 @@ def compile(
     query: str | None = None,
     *,
     sizes: Mapping[str, int] | None = None,
+    space: str = "auto",
     length: int = 32,
     batch: int = 16,
     fallback: bool = True,
 ) -> Program:
     """The program of a grammar joined with a query (the only one, if none is named).
+
+    `space` says what becomes of factors of declared rank: `dense` takes them as they are, `state`
+    as the pieces that they are products of, `rank` sums the states beforehand (and raises
+    GrammarError if that cannot be); `auto` takes what has the least to do, and asks other spaces
+    where the best one has no answer.
 
     `length` and `batch` are what the cost model expects; any lengths and batches can be given to
     the program. A grammar that has no schedule gets a program that runs on the reference engine,
@@ -34,11 +41,13 @@ def compile(
         raise TypeError("a grammar is expected: `fgg.compile(fgg.load(…))`")
     if length < 1 or batch < 1:
         raise ValueError("the length and the batch to expect are at least 1")
+    if space not in ("auto", "dense", "state", "rank"):
+        raise ValueError(f"`{space}` is no space: auto, dense, state or rank is")
     check_sizes(grammar, sizes or {})
     try:
-        return compiled(grammar, query, sizes, length, batch)
+        return compiled(grammar, query, sizes, length, batch, space)
     except GrammarError as error:
-        if not fallback or error.diagnostics[0].code != "F425":
+        if not fallback or space == "rank" or error.diagnostics[0].code != "F425":
             raise
         return on_reference(selected(with_sizes(grammar, sizes or {}), query), error)
 
@@ -76,16 +85,20 @@ def compiled(
     sizes: Mapping[str, int] | None,
     length: int,
     batch: int,
+    space: str,
 ) -> Program:
     """The compiled program of a grammar. Raises GrammarError (F425) if it has none."""
-    from fgg.compiler.driver import PASSES, Expected, after
+    from fgg.compiler.driver import Expected, plan_of
     from fgg.compiler.emit import emit
     from fgg.compiler.lower import plan
     from fgg.compiler.passes.close import close
+    from fgg.compiler.passes.cpd import cpd
     from fgg.compiler.passes.split import split_with_origin
+    from fgg.compiler.spaces import choose
     from fgg.runtime.program import Program
 
     source = selected(with_sizes(grammar, sizes or {}), query)
+    expected = Expected(length, batch)
     with compilable(grammar.name):
         closed, summing = close(source)
         atomic, origins = split_with_origin(closed)
@@ -93,11 +106,22 @@ def compiled(
         # Derivations begin with the user's own start symbol, unless its nodes would be split.
         trees = atomic if summing is None else unclosed(source)
         tree_plan = None if trees is None else plan(trees, length=length, batch=batch)
-        folded = after(atomic, PASSES[-1].name, Expected(length, batch))
-        same = tree_plan if folded is trees else None
-        main = same or plan(folded, length=length, batch=batch)
+        if space == "auto":
+            choice = choose(source, expected)
+            found, main = choice.space, choice.plan
+        else:
+            found, main = space, plan_of(source, expected, space)
+    decomposed = cpd(source)
     return Program(
-        grammar=source, plan=main, tree_plan=tree_plan, origins=origins, source=emit(main)
+        grammar=source,
+        plan=main,
+        tree_plan=tree_plan,
+        origins=origins,
+        source=emit(main),
+        decomposed=None if decomposed is source else decomposed,
+        space=found,
+        strict=space == "rank",
+        in_space=partial(compiled, source, None, None, length, batch),
     )
 
 
@@ -122,7 +146,7 @@ def compilable(name: str) -> Iterator[None]:
         yield
     except NotRankSpace as error:
         message = f"`{name}` cannot go to rank space: {error}"
-        help = "`--space state` takes it as it is"
+        help = "`--space state` takes it as it is, `--space auto` what can be and is cheapest"
         raise GrammarError([Diagnostic(code="F425", message=message, help=help)]) from None
     except (CannotCompile, SplitImpossible) as error:
         raise GrammarError(

@@ -11,11 +11,13 @@ piece 0 has the rank node alone (the weights λ_q), and piece i > 0 the i-th nod
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
 from fgg.domains import domain_size, size_values
 from fgg.grammar import Attribute, Factor, Grammar
+from fgg.names import fresh
 from fgg.values import AttributeValue, Call
 
 
@@ -87,4 +89,36 @@ def pieces(grammar: Grammar, source: str) -> dict[int, tuple[str, ...]]:
         piece = piece_of(factor)
         if piece is not None and piece.source == source:
             found[piece.number] = (*found.get(piece.number, ()), factor.name)
+    return found
+
+
+def piece_names(grammar: Grammar, wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The names that the pieces of factors are given: `binary_0`, `binary_1`, …"""
+    taken = {*grammar.factor, *grammar.nonterminal, *grammar.input_factor}
+    found: dict[str, tuple[str, ...]] = {}
+    for name in wanted:
+        labels = []
+        for number in range(len(signatures(grammar.factor[name], ""))):
+            labels.append(fresh(f"{name}_{number}", taken))
+            taken.add(labels[-1])
+        found[name] = tuple(labels)
+    return found
+
+
+def given_pieces(grammar: Grammar) -> dict[str, tuple[str, ...]]:
+    """For each factor of declared rank, the names by which its pieces can be given as weights.
+
+    They are the pieces that the grammar has, or those that decomposing it would make.
+    """
+    low = [f.name for f in grammar.factors if f.rank is not None and f.value is None]
+    made = {name: pieces(grammar, name) for name in low}
+    missing = piece_names(grammar, [name for name in low if not made[name]])
+    found: dict[str, tuple[str, ...]] = {}
+    for name in low:
+        own = made[name]
+        count = len(signatures(grammar.factor[name], ""))
+        if not own:
+            found[name] = missing[name]
+        elif len(own) == count:
+            found[name] = tuple(own[number][0] for number in range(count))
     return found

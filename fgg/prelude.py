@@ -60,6 +60,27 @@ def give(chart: Tensor, index: tuple[Tensor, ...], gradient: Tensor) -> None:
     chart.index_put_(tuple(x.expand(shape) for x in held), gradient, accumulate=True)
 
 
+def dot(left: Tensor, right: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """The product entry by entry, summed over some axes."""
+    return (left * right).sum(axes)
+
+
+def dot_(left: Tensor, right: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """The same; `left` is used up."""
+    return left.mul_(right).sum(axes)
+
+
+def flat(rows: Tensor) -> Tensor:
+    """The vectors of all cells as the rows of a matrix."""
+    return rows.reshape(-1, rows.shape[-1])
+
+
+def times(rows: Tensor, matrix: Tensor) -> Tensor:
+    """The vector of each cell times a matrix."""
+    found = flat(rows) @ matrix
+    return found.view(*rows.shape[:-1], matrix.shape[-1])
+
+
 def weights(scale: Tensor, top: Tensor, dtype: torch.dtype) -> Tensor:
     """What scales are worth relative to a greatest one."""
     return (scale - top.clamp_min(FLOOR)).exp().to(dtype)

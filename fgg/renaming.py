@@ -114,7 +114,7 @@ class Renaming:
         )
 
     def attribute(self, attribute: Attribute) -> Attribute:
-        """An attribute; `tied`, `slice` and `piece` name another factor, and `slice` domains."""
+        """An attribute; those of derived factors name other factors, and `slice` domains."""
         value = attribute.value
         if attribute.key == "slice" and isinstance(value, Call):
             source = self.labels.get(value.name, value.name)
@@ -123,6 +123,13 @@ class Renaming:
         if attribute.key == "piece" and isinstance(value, Call):
             source = self.labels.get(value.name, value.name)
             return replace(attribute, value=replace(value, name=source))
+        if attribute.key == "product" and isinstance(value, Call):
+            parts = tuple(
+                replace(item, name=self.labels.get(item.name, item.name))
+                for item in value.arguments
+                if isinstance(item, Call)
+            )
+            return replace(attribute, value=replace(value, arguments=parts))
         if attribute.key != "tied" or not isinstance(value, Call):
             return attribute
         arguments = tuple(

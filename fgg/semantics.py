@@ -17,6 +17,7 @@ from typing import Any
 
 from fgg.domains import size_values
 from fgg.grammar import Factor, Grammar, Product, Rule, Sized, Union
+from fgg.joints import Joint, joint_of
 from fgg.memo import per_grammar
 from fgg.pieces import piece_of
 from fgg.slices import Slice, Variant, slice_of
@@ -179,9 +180,13 @@ def brute_force(
     arrays = dict(weights)
     slices = {f.name: found for f in grammar.factors if (found := slice_of(f)) is not None}
     decomposed = {piece.source for f in grammar.factors if (piece := piece_of(f)) is not None}
+    joints = {f.name: joint for f in grammar.factors if (joint := joint_of(f)) is not None}
     for factor in grammar.factors:
-        if factor.name not in weights and factor.name not in {*slices, *decomposed}:
+        if factor.name not in weights and factor.name not in {*slices, *decomposed, *joints}:
             arrays[factor.name] = _array(grammar, factor)
+    for name, joint in joints.items():
+        if name not in weights:
+            arrays[name] = _joined(grammar, grammar.factor[name], joint, arrays)
     for name, found in slices.items():
         if name not in weights:
             arrays[name] = _sliced(grammar, found, arrays[found.source])
@@ -320,6 +325,21 @@ def _sliced(grammar: Grammar, found: Slice, array: Any) -> Any:
         return result
 
     return _nested(tuple(len(_values(grammar, domain)) for domain in domains), entry)
+
+
+def _joined(grammar: Grammar, factor: Factor, joint: Joint, arrays: Mapping[str, Any]) -> Any:
+    """The array of a joint factor: the product of its parts' entries."""
+
+    def entry(index: tuple[int, ...]) -> Any:
+        total: Any = 1
+        for part in joint.parts:
+            weight = arrays[part.source]
+            for axis in part.axes:
+                weight = weight[index[axis]]
+            total = total * weight
+        return total
+
+    return _nested(tuple(len(_values(grammar, d)) for d in factor.domains), entry)
 
 
 def _nested(sizes: tuple[int, ...], entry: Any, index: tuple[int, ...] = ()) -> Any:

@@ -246,9 +246,13 @@ class SplitNode:
 
 @dataclass(frozen=True)
 class SplitRule:
-    """Where a rule of a split grammar comes from: the source rule, and what became of its nodes."""
+    """Where a rule of a split grammar comes from: the source rule, and what became of its nodes.
+
+    `family` is the nonterminal that the split rule is a rule of.
+    """
 
     source: str
+    family: str
     nodes: Mapping[str, SplitNode]
 
     def values(self, grammar: Grammar, values: Mapping[str, int]) -> dict[str, int]:

@@ -91,7 +91,7 @@ def _factor(factor: Factor) -> str:
         text += f" given {' and '.join(given)}" if given else ""
     if factor.rank is not None:
         text += f", of rank {factor.rank}"
-    if any(factor.attribute(key) is not None for key in ("tied", "slice", "piece")):
+    if any(factor.attribute(key) is not None for key in ("tied", "slice", "piece", "product")):
         return f"{name}: {text}, which follows from another factor"
     observed = factor.attribute("observed")
     if observed is not None:

@@ -21,11 +21,11 @@ def parameter_count(grammar: Grammar, factor: Factor) -> int:
 
 
 def is_learned(factor: Factor) -> bool:
-    """Whether nothing else gives a factor its weights: a tie, a slice, an input, a freeze.
+    """Whether nothing else gives a factor its weights: a tie, a slice, a product, an input.
 
     Pieces are counted with the factor that they are the pieces of.
     """
-    derived = ("tied", "observed", "slice", "piece")
+    derived = ("tied", "observed", "slice", "piece", "product")
     frozen = factor.attribute("frozen") == Word("yes")
     return not frozen and not any(a.key in derived for a in factor.attributes)
 

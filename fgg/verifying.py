@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fgg.compiling import check_sizes, compilable, selected
@@ -249,20 +250,9 @@ def plan_side(grammar: Grammar, name: str) -> Sized:
 
 def program_maker(space: str) -> Callable[[Grammar], Program]:
     """How the program of a grammar joined with its query is made in a space."""
-    from fgg.compiler.driver import Expected, after, plan_of
-    from fgg.compiler.emit import emit
     from fgg.compiling import compile
-    from fgg.runtime.program import Program
 
-    def made(source: Grammar) -> Program:
-        if space != "rank":
-            return compile(source, fallback=False)
-        with compilable(source.name):
-            pieces = after(source, "cpd", Expected(), space)
-            main = plan_of(source, Expected(), space)
-        return Program(grammar=pieces, plan=main, tree_plan=None, origins={}, source=emit(main))
-
-    return made
+    return partial(compile, space=space, fallback=False)
 
 
 def check_inputs(one: Grammar, two: Grammar) -> None:

@@ -117,17 +117,10 @@ def refinements(
     """The charts that belong to families of the user's grammar."""
     found: dict[str, Refinement] = {}
     rules = {rule.name: rule for rule in grammar.rules}
-    for rule in plan.grammar.rules:
-        if rule.lhs in found or rule.lhs not in plan.chart:
+    for split in origins.values():
+        if split.family in found or split.family not in plan.chart:
             continue
-        if origins:
-            if rule.name not in origins:
-                continue  # a message
-            source = rules[origins[rule.name].source]
-            nodes = origins[rule.name].nodes
-            variants = tuple(nodes[e].variant for e in source.rhs.externals)
-            found[rule.lhs] = Refinement(rule.lhs, source.lhs, grammar, variants)
-        elif rule.lhs in grammar.nonterminal:
-            variants = tuple(Variant(d) for d in grammar.nonterminal[rule.lhs].domains)
-            found[rule.lhs] = Refinement(rule.lhs, rule.lhs, grammar, variants)
+        source = rules[split.source]
+        variants = tuple(split.nodes[e].variant for e in source.rhs.externals)
+        found[split.family] = Refinement(split.family, source.lhs, grammar, variants)
     return tuple(found.values())

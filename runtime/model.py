@@ -1,8 +1,8 @@
 """Models: a torch module that holds the parameters of a program.
 
 Each factor that is to be learned has logits; distributions are their softmax over the right side
-of the arrow, potentials their exponential. A factor of declared rank is the product of its pieces,
-each normalised so that the whole is a distribution.
+of the arrow, potentials their exponential. A factor of declared rank has the logits of its pieces,
+each normalised so that the product is a distribution.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from fgg.domains import size_values
 from fgg.grammar import Factor
 from fgg.runtime.batching import Lengths
-from fgg.runtime.weights import bind
+from fgg.runtime.materialise import multiplied
 from fgg.values import Call, Word
 
 if TYPE_CHECKING:
@@ -47,72 +46,47 @@ class Model(nn.Module):
         self.logits = nn.ParameterDict()
         generator = torch.Generator().manual_seed(seed)
         given = dict(weights or {})
-        constants = {
-            name: value
-            for name, value in bind(program.grammar, given, seed=0).items()
-            if name in program.parameter_names
-        }
-        for factor in program.parameters:
-            if factor.name in given or factor.value is not None:
-                tensor = torch.as_tensor(constants[factor.name]).to(dtype)
-                if factor.name in given and factor.value is None:
-                    self.logits[_key(factor.name)] = nn.Parameter(tensor.log())
-                else:
-                    self.register_buffer(_buffer(factor.name), tensor)
+        constants = program.weights(given, seed=0, dtype=dtype)
+        self.names = tuple(constants)
+        for name, tensor in constants.items():
+            factor = program.weighted.factor[name]
+            if factor.value is not None:
+                self.register_buffer(_buffer(name), tensor)
+            elif name in given:
+                self.logits[_key(name)] = nn.Parameter(tensor.detach().log())
             elif factor.attribute("tied") is None:
-                for key, shape in self.pieces(factor).items():
-                    start = torch.randn(shape, generator=generator, dtype=torch.float64)
-                    self.logits[_key(key)] = nn.Parameter(start.to(dtype))
+                self.add(name, generator, dtype)
         for factor in program.parameters:
             source = _tied(factor)
-            if source is not None and _key(source) not in self.logits:
-                self.add_tied(source, generator, dtype)
+            for piece in () if source is None else program.pieces(source):
+                self.add(piece, generator, dtype)
 
-    def add_tied(self, name: str, generator: torch.Generator, dtype: torch.dtype) -> None:
-        """Parameters of a factor that another one follows from, if no rule uses it itself."""
-        factor = self.program.grammar.factor[name]
-        if factor.value is None and _buffer(name) not in self._buffers:
-            for key, shape in self.pieces(factor).items():
-                start = torch.randn(shape, generator=generator, dtype=torch.float64)
-                self.logits[_key(key)] = nn.Parameter(start.to(dtype))
-
-    def pieces(self, factor: Factor) -> dict[str, tuple[int, ...]]:
-        """The shapes of the logits of a factor: one tensor, or one for each piece."""
-        shape = self.program.shape(factor.name)
-        if factor.rank is None:
-            return {factor.name: shape}
-        rank = factor.rank.evaluate(size_values(self.program.grammar))
-        assert rank is not None
-        given = factor.given or 0
-        found = {f"{factor.name}:0": (*shape[:given], rank)}
-        for number, size in enumerate(shape[given:]):
-            found[f"{factor.name}:{number + 1}"] = (rank, size)
-        return found
+    def add(self, name: str, generator: torch.Generator, dtype: torch.dtype) -> None:
+        """Parameters of a factor, unless it has a value or has them already."""
+        value = self.program.weighted.factor[name].value
+        if value is None and _key(name) not in self.logits:
+            shape = self.program.shape(name)
+            start = torch.randn(shape, generator=generator, dtype=torch.float64)
+            self.logits[_key(name)] = nn.Parameter(start.to(dtype))
 
     def weight(self, name: str) -> Tensor:
         """The weights of a factor."""
-        factor = self.program.grammar.factor[name]
+        grammar = self.program.weighted
         buffer = self._buffers.get(_buffer(name))
         if buffer is not None:
             return buffer
-        source = _tied(factor)
+        source = _tied(grammar.factor[name])
         if source is not None:
             return stationary(self.weight(source))
         if _key(name) in self.logits:
-            return _normalised(self.logits[_key(name)], factor.given)
-        keys = [_key(key) for key in self.pieces(factor)]
-        given = factor.given or 0
-        normal = factor.given is not None
-        left = _normalised(self.logits[keys[0]], given if normal else None)
-        operands: list[Any] = [left, [*range(given), 50]]
-        for number, key in enumerate(keys[1:]):
-            operands += [_normalised(self.logits[key], 1 if normal else None), [50, given + number]]
-        result: Tensor = torch.einsum(*operands, list(range(given + len(keys) - 1)))
-        return result
+            return _normalised(self.logits[_key(name)], grammar.factor[name].given)
+        pieces = {piece: self.weight(piece) for piece in self.program.pieces(name)}
+        found: Tensor = multiplied(grammar, name, pieces)
+        return found
 
     def weights(self) -> dict[str, Tensor]:
         """The weights of every factor that the program needs, differentiable."""
-        return {name: self.weight(name) for name in self.program.parameter_names}
+        return {name: self.weight(name) for name in self.names}
 
     def forward(self, *, lengths: Lengths = None, **inputs: Any) -> Tensor:
         """log Z of every item, `[batch]`."""

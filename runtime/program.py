@@ -7,8 +7,9 @@ A program holds no numbers. Weights are given with each call (`log_z`), or kept 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from hashlib import sha256
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,13 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, render_all
 from fgg.domains import domain_size
 from fgg.grammar import Factor, Grammar
+from fgg.pieces import pieces
 from fgg.plan import Plan
 from fgg.plan_sizes import chart_bytes, environment, table_bytes
 from fgg.runtime.batching import Collated, Lengths, check_potentials, collate
 from fgg.runtime.families import Refinement, refinements
 from fgg.runtime.log_z import LogZ
+from fgg.runtime.materialise import multiplied
 from fgg.runtime.memory import require
 from fgg.runtime.questions import Questions
 from fgg.slices import SplitRule
@@ -37,7 +40,10 @@ class Program(Questions):
     """A grammar with its query, the plan of its inference, and the plan as Python.
 
     `grammar` is the user's; `plan` speaks of a rewritten one, `origins` tells where its rules
-    come from. `tree_plan` is a plan without messages: derivations are read from it.
+    come from. `tree_plan` is a plan without messages: derivations are read from it. `decomposed` is
+    the user's grammar with pieces in place of the factors of declared rank: its factors are the
+    parameters. In rank `space` the charts have no states; `in_space("state")` makes a program whose
+    charts have. `strict`: what rank space cannot answer is refused.
     """
 
     grammar: Grammar
@@ -46,6 +52,10 @@ class Program(Questions):
     origins: Mapping[str, SplitRule]
     source: str = field(repr=False)
     notes: tuple[Diagnostic, ...] = ()
+    decomposed: Grammar | None = None
+    space: str = "state"
+    strict: bool = False
+    in_space: Callable[[str], Program] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "module", load_module(self.source))
@@ -57,8 +67,8 @@ class Program(Questions):
 
     def __reduce__(self) -> Any:
         # The module is made again from its text.
-        fields = (self.grammar, self.plan, self.tree_plan, self.origins, self.source, self.notes)
-        return type(self), fields
+        names = [f.name for f in fields(self) if f.init]
+        return type(self), tuple(getattr(self, name) for name in names)
 
     def __repr__(self) -> str:
         return f"Program({self.grammar.name!r}, parameters={list(self.parameter_names)})"
@@ -73,17 +83,31 @@ class Program(Questions):
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """The factors that a computation needs weights of, in the grammar's order."""
-        return self.plan.parameters
+        """The factors that a computation needs weights of, in the grammar's order.
+
+        Of a factor of declared rank these are its pieces, in every space.
+        """
+        needed = {piece for name in self.plan.parameters for piece in self.pieces(name)}
+        return tuple(f.name for f in self.weighted.factors if f.name in needed)
 
     @property
     def parameters(self) -> tuple[Factor, ...]:
         """The factors that a computation needs weights of."""
-        return tuple(self.grammar.factor[name] for name in self.parameter_names)
+        return tuple(self.weighted.factor[name] for name in self.parameter_names)
+
+    @property
+    def weighted(self) -> Grammar:
+        """The grammar whose factors are the parameters."""
+        return self.decomposed or self.grammar
+
+    def pieces(self, name: str) -> tuple[str, ...]:
+        """The names of a factor's pieces, or its own if it has none."""
+        found = pieces(self.weighted, name)
+        return tuple(found[number][0] for number in sorted(found)) or (name,)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a factor's weights."""
-        return tuple(domain_size(self.grammar, d) for d in self.grammar.factor[name].domains)
+        return tuple(domain_size(self.weighted, d) for d in self.weighted.factor[name].domains)
 
     def weights(
         self,
@@ -101,23 +125,45 @@ class Program(Questions):
 
         given = dict(given or {})
         tensors = {n: w for n, w in given.items() if isinstance(w, Tensor)}
-        found = bind(self.grammar, given, seed=seed)
+        whole = {
+            n: as_weight(n, given.pop(n)) for n in self.plan.parameters if self.is_whole(n, given)
+        }
+        parts = {piece for name in whole for piece in self.pieces(name)}
+        unused = {piece: torch.zeros(self.shape(piece)) for piece in parts}
+        found = bind(self.weighted, given | unused, seed=seed)
         result: dict[str, Tensor] = {}
-        for name in self.plan.parameters:
-            weights = tensors[name] if name in tensors else torch.as_tensor(found[name])
-            result[name] = weights.to(dtype=dtype, device=device)
-        return result
+        for name in self.parameter_names:
+            if name not in parts:
+                weights = tensors[name] if name in tensors else torch.as_tensor(found[name])
+                result[name] = weights.to(dtype=dtype, device=device)
+        return result | {n: w.to(dtype=dtype, device=device) for n, w in whole.items()}
+
+    def is_whole(self, name: str, given: Mapping[str, Any]) -> bool:
+        """Whether weights are given for a factor as a whole that has pieces."""
+        return name in given and self.pieces(name) != (name,)
 
     def check_weights(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The weights that the plan needs, of the right shapes. Raises GrammarError."""
         problems = []
         weights = {name: as_weight(name, value) for name, value in (weights or {}).items()}
         for name in weights:
-            if name not in self.grammar.factor:
-                help = did_you_mean(name, self.grammar.factor)
+            if name not in self.weighted.factor:
+                help = did_you_mean(name, self.weighted.factor)
                 message = f"weights are given for `{name}`, which is not a factor"
                 problems.append(Diagnostic(code="F417", message=message, help=help))
-        for name in self.plan.parameters:
+            elif self.is_whole(name, weights) and name not in self.plan.parameters:
+                parts = ", ".join(f"`{piece}`" for piece in self.pieces(name))
+                message = f"weights are given for `{name}`, which is decomposed"
+                help = f'give its pieces {parts}, or compile with `space="dense"`'
+                problems.append(Diagnostic(code="F417", message=message, help=help))
+        if problems:
+            raise GrammarError(problems)
+        needed = [
+            piece
+            for name in self.plan.parameters
+            for piece in ((name,) if name in weights else self.pieces(name))
+        ]
+        for name in needed:
             if name not in weights:
                 problems.append(Diagnostic(code="F416", message=f"no weights for `{name}`"))
             elif tuple(weights[name].shape) != self.shape(name):
@@ -128,10 +174,35 @@ class Program(Questions):
                 problems.append(Diagnostic(code="F417", message=message))
         if problems:
             raise GrammarError(problems)
-        found = {name: weights[name] for name in self.plan.parameters}
+        found = {name: weights[name] for name in needed}
         if found:
             check_numbers(found)
+        return self.whole(found, self.plan)
+
+    def whole(self, weights: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+        """The weights of a plan's parameters: those given, and products of given pieces."""
+        found = {}
+        for name in plan.parameters:
+            pieces = self.pieces(name)
+            if name in weights:
+                found[name] = weights[name]
+            elif pieces != (name,) and all(piece in weights for piece in pieces):
+                found[name] = multiplied(self.weighted, name, {p: weights[p] for p in pieces})
         return found
+
+    def _weights(self, weights: Mapping[str, Any]) -> Mapping[str, Any]:
+        return weights if self.decomposed is None else self.whole(weights, self._trees)
+
+    def _need_best(self) -> None:
+        if self.strict:
+            message = (
+                "rank space knows no best derivation: a maximum over states is none over ranks"
+            )
+            help = (
+                'minimum Bayes risk does not need one (`method="mbr"`); `space="state"` or '
+                '`"dense"` has Viterbi'
+            )
+            raise GrammarError([Diagnostic(code="F426", message=message, help=help)])
 
     # computing
 
@@ -244,6 +315,8 @@ class Program(Questions):
 
         `[batch, *indices, *states]`; an index counts from 0. Items without derivations have 0.
         """
+        if self.space == "rank":
+            return self.states.marginals(weights, inputs, lengths)
         with torch.no_grad():
             return self.start(weights, inputs or {}, lengths).marginals()
 
@@ -281,6 +354,12 @@ class Program(Questions):
         from fgg.runtime.model import Model
 
         return Model(self, seed=seed, **options)
+
+    @cached_property
+    def states(self) -> Program:
+        """This program in state space."""
+        assert self.in_space is not None
+        return self.in_space("state")
 
     @property
     def refinements(self) -> tuple[Refinement, ...]:

@@ -46,6 +46,13 @@ class Questions:
             raise GrammarError([Diagnostic(code="F425", message=message, help=help)])
         return self.tree_plan
 
+    def _weights(self, weights: Weights) -> Weights:
+        """The weights of the plan that derivations are read from."""
+        return weights
+
+    def _need_best(self) -> None:
+        """Raise GrammarError if this program knows no best derivations."""
+
     @property
     def _source(self) -> Source:
         return Source(self.grammar, self.origins) if self.origins else Source.of(self.grammar)
@@ -75,7 +82,14 @@ class Questions:
         if method == "viterbi":
             from fgg.runtime.decode import viterbi
 
-            return viterbi(self._trees, _plain(weights), inputs or {}, lengths, source=self._source)
+            self._need_best()
+            return viterbi(
+                self._trees,
+                _plain(self._weights(weights)),
+                inputs or {},
+                lengths,
+                source=self._source,
+            )
         from fgg.runtime.mbr import mbr
 
         if states is None:
@@ -83,7 +97,7 @@ class Questions:
             states = ranks <= {1}
         found = mbr(
             self._trees,
-            _plain(weights),
+            _plain(self._weights(weights)),
             inputs or {},
             lengths,
             families=families,
@@ -98,9 +112,15 @@ class Questions:
         """The derivations of greatest weight of each item, at most so many, best first."""
         from fgg.runtime.decode import k_best
 
+        self._need_best()
         plan = self._trees
         return k_best(
-            plan, _plain(weights), inputs or {}, lengths, number=number, source=self._source
+            plan,
+            _plain(self._weights(weights)),
+            inputs or {},
+            lengths,
+            number=number,
+            source=self._source,
         )
 
     def sample(
@@ -117,20 +137,26 @@ class Questions:
 
         plan, source = self._trees, self._source
         return sample(
-            plan, _plain(weights), inputs or {}, lengths, number=number, seed=seed, source=source
+            plan,
+            _plain(self._weights(weights)),
+            inputs or {},
+            lengths,
+            number=number,
+            seed=seed,
+            source=source,
         )
 
     def entropy(self, weights: Weights, inputs: Inputs = None, lengths: Lengths = None) -> Tensor:
         """The entropy of the derivations of each item, in nats; differentiable."""
         from fgg.runtime.expectation import entropy
 
-        return entropy(self._trees, weights, inputs or {}, lengths)
+        return entropy(self._trees, self._weights(weights), inputs or {}, lengths)
 
     def kl(self, p: Weights, q: Weights, inputs: Inputs = None, lengths: Lengths = None) -> Tensor:
         """KL(p || q) of the derivations of each item under two settings of the weights."""
         from fgg.runtime.expectation import kl
 
-        return kl(self._trees, p, q, inputs or {}, lengths)
+        return kl(self._trees, self._weights(p), self._weights(q), inputs or {}, lengths)
 
     def moments(
         self,
@@ -145,7 +171,9 @@ class Questions:
         from fgg.runtime.moments import moments
 
         plan = self._trees
-        return moments(plan, weights, inputs or {}, lengths, keep=keep, semiring=semiring)
+        return moments(
+            plan, self._weights(weights), inputs or {}, lengths, keep=keep, semiring=semiring
+        )
 
     def rule_marginals(
         self,
@@ -164,7 +192,7 @@ class Questions:
 
         return rule_marginals(
             self._trees,
-            weights,
+            self._weights(weights),
             inputs or {},
             lengths,
             rule=rule,
@@ -179,7 +207,10 @@ class Questions:
         from fgg.runtime.interpret import interpret, outside
         from fgg.runtime.mbr import best_through
 
-        charts = interpret(self._trees, _plain(weights), inputs or {}, lengths, "max")
+        self._need_best()
+        charts = interpret(
+            self._trees, _plain(self._weights(weights)), inputs or {}, lengths, "max"
+        )
         return best_through(charts, outside(charts), self._source)
 
     def solve(
@@ -193,7 +224,9 @@ class Questions:
         """The charts in a semiring of the reference engine; `.z` is the value of each item."""
         from fgg.runtime.interpret import interpret
 
-        return interpret(self._trees, weights, inputs or {}, lengths, semiring)
+        if semiring == "max":
+            self._need_best()
+        return interpret(self._trees, self._weights(weights), inputs or {}, lengths, semiring)
 
 
 def _plain(weights: Weights) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.domains import size_values
 from fgg.grammar import Grammar
 from fgg.grounding import ground
+from fgg.joints import joint_of
 from fgg.runtime.batching import Lengths, collate
 from fgg.runtime.derivation import Derivation
 from fgg.runtime.program import Program
@@ -65,7 +66,13 @@ class ReferenceProgram(Program):
             cut = slice_of(factor)
             if factor.name in used and cut is not None:
                 used.add(cut.source)
-        kept = [f for f in self.grammar.factors if f.name in used and slice_of(f) is None]
+        made: set[str] = set()
+        for factor in self.grammar.factors:
+            joint = joint_of(factor)
+            if factor.name in used and joint is not None:
+                made.add(factor.name)
+                used |= {part.source for part in joint.parts}
+        kept = [f for f in self.grammar.factors if f.name in used - made and slice_of(f) is None]
         return tuple(f.name for f in kept)
 
     def weights(

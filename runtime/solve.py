@@ -18,6 +18,7 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Grammar
 from fgg.grounding import ground
+from fgg.joints import joint_of, multiplied
 from fgg.runtime.blocks import Structure, structure
 from fgg.runtime.chart import Chart, Weights
 from fgg.runtime.evaluate import evaluate_level
@@ -25,6 +26,7 @@ from fgg.runtime.finite import solve_exactly
 from fgg.runtime.handles import Handles
 from fgg.runtime.implicit import differentiable
 from fgg.runtime.infinity import infinite_from_below, spread_infinity
+from fgg.runtime.materialise import with_tensors
 from fgg.runtime.newton import NoConvergence, Outcome, least_solution
 from fgg.runtime.problem import Problem
 from fgg.runtime.semirings import SEMIRINGS, Semiring
@@ -83,11 +85,19 @@ class _Solver:
         self.grammar = grammar
         self.semiring = semiring
         self.seed = seed
+        supplied = with_tensors(grammar, supplied)
         self.supplied = supplied
         real: dict[str, Any] = bind(grammar, supplied, seed=seed, exactly=semiring.exactly)
         for name, given in supplied.items():
             if isinstance(given, Tensor) and isinstance(semiring, TensorSemiring):
                 real[name] = given
+        for factor in grammar.factors:
+            joint = joint_of(factor)
+            if joint is None or factor.name in supplied or factor.name not in real:
+                continue
+            if any(isinstance(real[part.source], Tensor) for part in joint.parts):
+                parts = {p.source: torch.as_tensor(real[p.source]) for p in joint.parts}
+                real[factor.name] = multiplied(torch.einsum, joint, parts)
         for factor in grammar.factors:
             cut = slice_of(factor)
             if cut is not None and factor.name in real and factor.name not in supplied:

@@ -30,6 +30,7 @@ class Source:
             {
                 rule.name: SplitRule(
                     rule.name,
+                    rule.lhs,
                     {n.name: SplitNode(Variant(n.domain), (n.name,)) for n in rule.rhs.nodes},
                 )
                 for rule in grammar.rules

@@ -18,8 +18,9 @@ from fgg.check_values import load_array
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.domains import domain_size, size_values
 from fgg.grammar import Factor, Grammar
+from fgg.joints import joint_of, multiplied
 from fgg.memo import per_grammar
-from fgg.pieces import piece_of, pieces, signatures
+from fgg.pieces import given_pieces, piece_of, pieces, signatures
 from fgg.runtime.exact_linear import Singular, solve_fractions
 from fgg.slices import slice_of, steps, take
 from fgg.values import Call, Constant, Eye, Load, Sparse, Table, Uniform, Word, exact
@@ -59,6 +60,7 @@ class _Binder:
 
     def run(self) -> dict[str, Array]:
         grammar = self.grammar
+        self.join_pieces()
         for name in self.supplied:
             if name not in grammar.factor:
                 self.fail(
@@ -74,7 +76,7 @@ class _Binder:
                 missing += self.decomposed(factor, own)
                 continue
             if factor.name not in self.supplied:
-                if _source(factor) is not None or piece_of(factor) is not None:
+                if _sources(factor) or piece_of(factor) is not None:
                     continue
                 if factor.name not in needed:
                     self.skip(factor)
@@ -104,11 +106,34 @@ class _Binder:
         agenda = [factor for factor in self.grammar.factors if factor.name in found]
         while agenda:
             factor = agenda.pop()
-            source = _source(factor)
-            if source is not None and factor.name not in self.supplied and source not in found:
-                found.add(source)
-                agenda.append(self.grammar.factor[source])
+            for source in () if factor.name in self.supplied else _sources(factor):
+                if source not in found:
+                    found.add(source)
+                    agenda.append(self.grammar.factor[source])
         return found
+
+    def join_pieces(self) -> None:
+        """Multiply supplied pieces of factors that the grammar has not decomposed."""
+        for name, labels in given_pieces(self.grammar).items():
+            known = [label for label in labels if label in self.supplied]
+            if not known or name in self.supplied or known[0] in self.grammar.factor:
+                continue
+            factor = self.grammar.factor[name]
+            pieces = [self.supplied.pop(label, None) for label in labels]
+            missing = [f"`{n}`" for n, piece in zip(labels, pieces, strict=True) if piece is None]
+            if missing:
+                self.fail("F416", f"no weights for {', '.join(missing)}")
+                pieces = []
+            wanted = self.piece_shapes(factor)
+            arrays = [
+                self.checked(label, piece, shape)
+                for label, piece, shape in zip(labels, pieces, wanted, strict=bool(pieces))
+            ]
+            shape = self.shape(factor)
+            if prod(shape) > MAX_ENTRIES or not arrays:
+                self.supplied[name] = self.zeros((1,) * len(shape))  # reported where it is used
+            else:
+                self.supplied[name] = product_of(arrays, factor.given or 0)
 
     def skip(self, factor: Factor) -> None:
         """Leave out the random numbers of a factor that is not needed.
@@ -158,21 +183,35 @@ class _Binder:
             self.found[factor.name] = product_of(arrays, factor.given or 0)
 
     def follow(self, factor: Factor) -> None:
-        """The weights of a factor that follows from others: a tie, a slice, a product."""
+        """The weights of a factor that follows from others: a tie, a slice, a product, a joint."""
         if factor.name not in self.found and self.pieces(factor):
             self.multiply(factor)
-        name = _source(factor)
-        if name is None or factor.name in self.found:
+        sources = _sources(factor)
+        if not sources or factor.name in self.found:
             return
-        self.follow(self.grammar.factor[name])
-        if name not in self.found:
-            return  # it is missing, or cannot be known
+        for name in sources:
+            self.follow(self.grammar.factor[name])
+        if not self.found.keys() >= set(sources):
+            return  # one is missing, or cannot be known
+        name = sources[0]
+        if joint_of(factor) is not None:
+            self.join(factor)
+            return
         cut = slice_of(factor)
         if cut is None:
             self.tie(factor, name)
         else:
             wanted = steps(self.grammar, cut.axes)
             self.found[factor.name] = take(self.found[name], wanted)
+
+    def join(self, factor: Factor) -> None:
+        """The product of the parts of a joint factor."""
+        joint, shape = joint_of(factor), self.shape(factor)
+        assert joint is not None
+        if prod(shape) > MAX_ENTRIES:
+            self.fail("F420", f"factor `{factor.name}` has {prod(shape):,} entries")
+        else:
+            self.found[factor.name] = multiplied(np.einsum, joint, self.found)
 
     def fail(self, code: str, message: str, help: str = "") -> None:
         self.problems.append(Diagnostic(code=code, message=message, help=help))
@@ -204,21 +243,24 @@ class _Binder:
         return np.zeros(shape)
 
     def given(self, factor: Factor, shape: tuple[int, ...]) -> Array:
-        weights: Any = self.supplied[factor.name]
+        return self.checked(factor.name, self.supplied[factor.name], shape)
+
+    def checked(self, name: str, weights: Any, shape: tuple[int, ...]) -> Array:
+        """Supplied weights as an array of this shape; reports what does not fit."""
         if hasattr(weights, "detach"):
             weights = weights.detach().cpu().numpy()
         try:
             array = self.converted(weights)
         except (TypeError, ValueError, OverflowError):
-            self.fail("F417", f"weights for `{factor.name}` are not an array of finite numbers")
+            self.fail("F417", f"weights for `{name}` are not an array of finite numbers")
             return self.zeros(shape)
         if array.shape != shape:
-            self.fail("F417", f"weights for `{factor.name}` have shape {array.shape}, not {shape}")
+            self.fail("F417", f"weights for `{name}` have shape {array.shape}, not {shape}")
             return self.zeros(shape)
         if not self.exactly and not bool(np.isfinite(array).all()):
-            self.fail("F417", f"weights for `{factor.name}` are not all finite")
+            self.fail("F417", f"weights for `{name}` are not all finite")
         elif bool((array < 0).any()):
-            self.fail("F417", f"weights for `{factor.name}` are negative in places")
+            self.fail("F417", f"weights for `{name}` are negative in places")
         return array
 
     def converted(self, weights: Any) -> Array:
@@ -262,18 +304,26 @@ class _Binder:
 
     def random_pieces(self, factor: Factor) -> list[Array]:
         """Random pieces of a factor of declared rank, as `fgg.pieces` has them."""
-        assert factor.rank is not None
-        rank = factor.rank.evaluate(size_values(self.grammar))
-        assert rank is not None
         found = []
+        shapes = self.piece_shapes(factor)
         for number, signature in enumerate(signatures(factor, "")):
-            shape = tuple(domain_size(self.grammar, d) if d else rank for d in signature.domains)
+            shape = shapes[number]
             if prod(shape) > MAX_ENTRIES:
                 message = f"piece {number} of factor `{factor.name}` has {prod(shape):,} entries"
                 self.fail("F420", message)
                 shape = (1,) * len(shape)
             found.append(self.draw(shape, signature.given))
         return found
+
+    def piece_shapes(self, factor: Factor) -> list[tuple[int, ...]]:
+        """The shapes of the pieces of a factor of declared rank."""
+        assert factor.rank is not None
+        rank = factor.rank.evaluate(size_values(self.grammar))
+        assert rank is not None
+        return [
+            tuple(domain_size(self.grammar, d) if d else rank for d in signature.domains)
+            for signature in signatures(factor, "")
+        ]
 
     def draw(self, shape: tuple[int, ...], given: int | None) -> Array:
         assert self.generator is not None
@@ -301,16 +351,18 @@ class _Binder:
             self.found[factor.name] = self.zeros(self.shape(factor))
 
 
-def _source(factor: Factor) -> str | None:
-    """The factor that another one follows from, or None if it stands on its own."""
-    cut = slice_of(factor)
+def _sources(factor: Factor) -> tuple[str, ...]:
+    """The factors that another one follows from; none if it stands on its own."""
+    cut, joint = slice_of(factor), joint_of(factor)
     if cut is not None:
-        return cut.source
+        return (cut.source,)
+    if joint is not None:
+        return tuple(part.source for part in joint.parts)
     value = factor.attribute("tied")
     if value is None:
-        return None
+        return ()
     assert isinstance(value, Call) and isinstance(value.arguments[0], Word)
-    return value.arguments[0].name
+    return (value.arguments[0].name,)
 
 
 def product_of(arrays: Sequence[Array], given: int) -> Array:
@@ -319,7 +371,9 @@ def product_of(arrays: Sequence[Array], given: int) -> Array:
     operands: list[Any] = [arrays[0], [*range(given), count]]
     for axis, piece in enumerate(arrays[1:], given):
         operands += [piece, [count, axis]]
-    return np.asarray(np.einsum(*operands, list(range(count))))
+    # In floating point, in the order of least work; fractions are multiplied as they come.
+    optimize = all(array.dtype != object for array in arrays)
+    return np.asarray(np.einsum(*operands, list(range(count)), optimize=optimize))
 
 
 @per_grammar

@@ -278,7 +278,7 @@ def compare_marginals(
             )
 
 
-def compile_checked(grammar: Grammar) -> Program:
+def compile_checked(grammar: Grammar, space: str = "dense") -> Program:
     """A program in which a view that leaves its chart is an error; torch sees the storage only."""
     original = StepFrame.place
 
@@ -300,7 +300,7 @@ def compile_checked(grammar: Grammar) -> Program:
         return code.replace(".as_strided((", f".as_strided(({check}, ", 1)
 
     with patch.object(StepFrame, "place", place):
-        program = compile(grammar, fallback=False)
+        program = compile(grammar, space=space, fallback=False)
     program.module.within = within  # type: ignore[attr-defined]
     return program
 

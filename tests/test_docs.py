@@ -45,7 +45,7 @@ def file_name(text: str) -> str:
 @pytest.fixture
 def readme_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for text in blocks(ROOT / "README.md", "fgg"):
+    for text in (text for page in PAGES for text in blocks(page, "fgg")):
         (tmp_path / file_name(text)).write_text(text, "utf-8")
     return tmp_path
 
@@ -99,6 +99,18 @@ def test_the_cost_in_the_documentation_is_what_is_printed(
     (shown,) = blocks(ROOT / "docs" / "compiling.md", "text")
     assert main(["compile", "pcfg_dense", "--emit", "cost"]) == 0
     assert capsys.readouterr().out.startswith(shown)
+
+
+def test_the_report_in_the_documentation_is_what_is_printed(
+    readme_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = ROOT / "docs" / "decomposing.md"
+    merged, shown = blocks(page, "text")
+    assert main(["show", "hmm", "--merge", "--emit", "fgg"]) == 0
+    assert merged in capsys.readouterr().out
+    first = next(line for line in commands(page) if line[0] == "decompose")
+    assert main(first) == 0
+    assert capsys.readouterr().out == shown
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from textwrap import wrap
 
 import fgg
 from fgg.compiler.emit.context import Context
@@ -16,7 +17,7 @@ from fgg.compiler.emit.frame import StepFrame
 from fgg.compiler.emit.inside import InsideWriter
 from fgg.compiler.emit.names import Names, affine_code, bound_code, extreme_code, single
 from fgg.compiler.emit.outside import OutsideWriter
-from fgg.compiler.emit.peephole import fused, without_unused, written
+from fgg.compiler.emit.peephole import fused, in_place, without_unused, written
 from fgg.compiler.emit.prepare import PrepareWriter
 from fgg.domains import domain_size, size_values
 from fgg.index import Expr
@@ -45,7 +46,7 @@ class _Emitter:
         plan = self.plan
         title = f"Inference for the grammar `{plan.grammar.name}`: inside, outside, log Z."
         body = [
-            f'"""{_plain(title)}"""',
+            *_docstring([title, *plan.notes]),
             "",
             *prelude_lines(),
             "",
@@ -190,7 +191,7 @@ class _Emitter:
         if reverse:
             for step in reversed(steps):
                 back = OutsideWriter(*self.shared(step))
-                body = back.outside(charts=True, parameters=not step.linear)
+                body = back.outside(charts=True, parameters=not self.at_once(step))
                 self.before += back.before
                 yield from self.step(back, fused(without_unused(body), back.matrices))
             return
@@ -201,12 +202,19 @@ class _Emitter:
                 yield "terms = []"
             for step in group:
                 writer = InsideWriter(*self.shared(step))
-                body = written(without_unused(writer.inside(terms=several)))
+                body = written(in_place(without_unused(writer.inside(terms=several))))
                 yield from self.step(writer, body)
             if several:
                 yield "if terms:"
                 yield from (INDENT + line for line in writer.put_terms())
                 self.strided |= writer.strided
+
+    def at_once(self, step: Step) -> bool:
+        """Whether a step's parameters get their gradient from all cells at once.
+
+        A chart with several axes is half empty, so that this would be twice the work there.
+        """
+        return step.linear and len(self.plan.chart[step.head].axes) < 2
 
     def shared(
         self, step: Step
@@ -298,7 +306,7 @@ class _Emitter:
         self.strided.clear()
         for stage in plan.stages:
             for step in stage.steps:
-                if step.linear:
+                if self.at_once(step):
                     writer = OutsideWriter(*self.shared(step), whole=True)
                     body = without_unused(writer.outside(charts=False, parameters=True))
                     rule = _plain(print_rule(self.plan.grammar, step.rule))
@@ -322,6 +330,17 @@ def prelude_lines() -> list[str]:
     body = lines[start:]
     body.insert(body.index("import torch"), "import sys\n")
     return body
+
+
+def _docstring(paragraphs: Sequence[str]) -> list[str]:
+    """The module's own docstring: a title, and notes."""
+    if len(paragraphs) == 1:
+        return [f'"""{_plain(paragraphs[0])}"""']
+    first, *rest = paragraphs
+    lines = [f'"""{_plain(first)}']
+    for paragraph in rest:
+        lines += ["", *wrap(_plain(paragraph), 96)]
+    return [*lines, '"""']
 
 
 def _plain(text: str) -> str:

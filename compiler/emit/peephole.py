@@ -31,6 +31,24 @@ def fused(lines: Sequence[str], matrices: set[str]) -> list[str]:
     return kept
 
 
+# A value times the weights of its points: a new tensor, not a view of a chart.
+_WEIGHTED = re.compile(r"\s*(v\d+) = v\d+(?:\[[^]]*\])? \* w\d+(?:\[[^]]*\])?")
+_DOT = re.compile(r"(\s*\w+ = )dot(\((v\d+), .*)")
+
+
+def in_place(lines: Sequence[str]) -> list[str]:
+    """Lines in which a weighted value that is multiplied and summed is not copied for that."""
+    text = "\n".join(lines)
+    fresh = {found[1] for found in map(_WEIGHTED.fullmatch, lines) if found}
+    kept = []
+    for line in lines:
+        found = _DOT.fullmatch(line)
+        if found and found[3] in fresh and len(re.findall(rf"\b{found[3]}\b", text)) == 2:
+            line = f"{found[1]}dot_{found[2]}"
+        kept.append(line)
+    return kept
+
+
 _SUM = re.compile(r"\s*(e\w*) = (\w+) \+ (\w+)")
 _LOG_SUM = re.compile(r"\s*(e) = torch\.logsumexp\((.*)\)")
 

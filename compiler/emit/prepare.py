@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from fgg.compiler.emit.context import Context
 from fgg.compiler.emit.names import BATCH, affine_code, lookups_in
-from fgg.compiler.emit.values import LETTERS
+from fgg.compiler.emit.values import LETTERS, Value, product_code
 from fgg.compiler.forms import batch_rows, box_rows, row_of, uniform
 from fgg.domains import parts, size_values
 from fgg.grammar import InputTable
@@ -94,25 +95,7 @@ class PrepareWriter:
         """The lines of one preparation."""
         names = self.names
         if isinstance(step, Contract):
-            letters: dict[str, str] = {}
-            specs = []
-            codes = []
-            for operand, axes in step.operands:
-                table = operand in step.tables
-                if table:
-                    rank = sum(a.startswith("#") for a in axes)
-                    axes = (*axes[:rank], BATCH, *axes[rank:])
-                for axis in axes:
-                    letters.setdefault(axis, LETTERS[len(letters)])
-                specs.append("".join(letters[a] for a in axes))
-                codes.append(names.get("t_" if table else "p_", operand))
-            kept = list(step.axes)
-            if step.tables:
-                rank = sum(a.startswith("#") for a in kept)
-                kept.insert(rank, BATCH)
-            target = names.get("t_" if step.tables else "p_", step.name)
-            spec = f"{','.join(specs)}->{''.join(letters[a] for a in kept)}"
-            yield f'{target} = torch.einsum("{spec}", {", ".join(codes)})'
+            yield self.contraction(step)
         elif isinstance(step, Cut):
             code = names.get("p_", step.source) + cut_code(step.steps, 0)
             yield f"{names.get('p_', step.name)} = {code}.contiguous()"
@@ -128,6 +111,25 @@ class PrepareWriter:
             yield f"{target} = one_hot({tokens}, {step.size}, batch.dtype)"
         elif isinstance(step, Potential):
             yield from self.potential(step)
+
+    def contraction(self, step: Contract) -> str:
+        """A product of parameters and tables, by matrices if it is one of two."""
+        operands = []
+        for name, own in step.operands:
+            table = name in step.tables
+            axes = with_batch(own) if table else own
+            operands.append(Value(self.names.get("t_" if table else "p_", name), axes))
+        kept = with_batch(step.axes) if step.tables else step.axes
+        target = self.names.get("t_" if step.tables else "p_", step.name)
+        if len(operands) == 2 and all(len(set(v.dims)) == len(v.dims) for v in operands):
+            code = product_code(operands[0], operands[1], kept)
+            return f"{target} = " + re.sub(r"\bq_(\w+)", r"p_\1.mT", code)
+        letters: dict[str, str] = {}
+        for axis in (a for value in operands for a in value.dims):
+            letters.setdefault(axis, LETTERS[len(letters)])
+        specs = ["".join(letters[a] for a in value.dims) for value in operands]
+        spec = f"{','.join(specs)}->{''.join(letters[a] for a in kept)}"
+        return f'{target} = torch.einsum("{spec}", {", ".join(v.code for v in operands)})'
 
     def input_tokens(self, name: str, path: tuple[str, ...]) -> str:
         """The tokens of an input, or of the part of it that a path names."""
@@ -177,6 +179,12 @@ class PrepareWriter:
             f"{names.get('t_', step.name)}, {names.get('s_', step.name)} = "
             f"potentials({logs}, {rank}, batch.dtype)"
         )
+
+
+def with_batch(axes: Sequence[str]) -> tuple[str, ...]:
+    """The axes of a table: the batch comes after its indices."""
+    rank = sum(axis.startswith("#") for axis in axes)
+    return (*axes[:rank], BATCH, *axes[rank:])
 
 
 def cut_code(steps: Sequence[Narrow | Unfold], before: int) -> str:

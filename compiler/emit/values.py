@@ -49,6 +49,11 @@ def product_code(left: Value, right: Value, dims: Sequence[str]) -> str:
     matrix = _matrix_code(left, right, dims) or _matrix_code(right, left, dims)
     if matrix is not None:
         return matrix
+    if set(left.dims) == set(right.dims):
+        return _sum_code(left, right, dims)
+    outer = _outer_code(left, right, dims) or _outer_code(right, left, dims)
+    if outer is not None:
+        return outer
     letters = dict(zip(sorted(together), LETTERS, strict=False))
     spec = ",".join("".join(letters[d] for d in v.dims) for v in (left, right))
     return f'torch.einsum("{spec}->{"".join(letters[d] for d in dims)}", {left.code}, {right.code})'
@@ -64,7 +69,25 @@ def _matrix_code(left: Value, right: Value, dims: Sequence[str]) -> str | None:
     if tuple(dims[:-1]) != left.dims[:-1]:
         return None
     turned = right.code if right.dims == (inner, outer) else transposed(right.code)
-    return f"{left.code} @ {turned}"
+    # Many rows are one product with the matrix, not one for each cell.
+    return f"times({left.code}, {turned})" if len(left.dims) > 2 else f"{left.code} @ {turned}"
+
+
+def _outer_code(left: Value, right: Value, dims: Sequence[str]) -> str | None:
+    """The sum over all cells of the products of rows with rows, if that is what it is."""
+    if len(dims) != 2 or left.dims[:-1] != right.dims[:-1] or len(left.dims) < 3:
+        return None
+    if (left.dims[-1], right.dims[-1]) != tuple(dims):
+        return None
+    return f"flat({left.code}).mT @ flat({right.code})"
+
+
+def _sum_code(left: Value, right: Value, dims: Sequence[str]) -> str:
+    """A sum of products entry by entry: there is no matrix in it."""
+    gone = tuple(number for number, d in enumerate(left.dims) if d not in dims)
+    found = f"dot({left.code}, {aligned(right, left.dims)}, {gone})"
+    kept = tuple(d for d in left.dims if d in dims)
+    return aligned(Value(found, kept), dims)
 
 
 def transposed(code: str) -> str:

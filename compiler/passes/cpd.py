@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from fgg.diagnostics import did_you_mean
 from fgg.grammar import (
     Attachment,
     Domain,
@@ -19,7 +20,7 @@ from fgg.grammar import (
 )
 from fgg.index import Expr
 from fgg.names import fresh
-from fgg.pieces import Piece, signatures
+from fgg.pieces import Piece, piece_names, signatures
 
 CARRIED = ("prior", "net", "init", "frozen")
 """The attributes that say of each piece what they say of the whole."""
@@ -28,8 +29,16 @@ CARRIED = ("prior", "net", "init", "frozen")
 class CpdImpossible(Exception):
     """A factor cannot be decomposed, for the reason given."""
 
+    def __init__(self, reason: str, help: str = "") -> None:
+        super().__init__(reason)
+        self.help = help
 
-def cpd(grammar: Grammar, ranks: Mapping[str, int] | None = None) -> Grammar:
+
+def cpd(
+    grammar: Grammar,
+    ranks: Mapping[str, int] | None = None,
+    only: Collection[str] | None = None,
+) -> Grammar:
     """The grammar with the pieces of every factor of declared rank in place of the factor.
 
     An edge `f(a, b, c)` of `factor f(A -> B, C) rank r` becomes edges around a new rank node q,
@@ -38,30 +47,45 @@ def cpd(grammar: Grammar, ranks: Mapping[str, int] | None = None) -> Grammar:
 
     the CP decomposition of [RS §2.2, Fig. 2]. The pieces are those that `fgg.pieces` describes:
     normalised if the factor is [RS §3, validity], each with the attribute `piece`. `ranks` declares
-    ranks of further factors, or other ranks: the value is that of the grammar so declared.
+    ranks of further factors, or other ranks: the value is that of the grammar so declared. `only`
+    names the factors to decompose; by default, all that have a rank.
 
-    Requires a grammar without queries. Guarantees the same value Z, with the same seed; the source
-    factors stay, for their pieces to follow from. Derivations have rank nodes besides, so the best
-    one need not be the best one of the source. Factors with a value, or that follow from others,
-    are not decomposed; a grammar without factors to decompose is returned as it is. Raises
-    CpdImpossible if `ranks` names what cannot have a rank.
+    Requires that no query has edges of these factors. Guarantees the same value Z, with the same
+    seed; the source factors stay, for their pieces to follow from. Derivations have rank nodes
+    besides, so the best one need not be the best one of the source. Factors with a value, or that
+    follow from others, are not decomposed; a grammar without factors to decompose is returned as it
+    is. Raises CpdImpossible if `ranks` names what cannot have a rank.
     """
-    assert not grammar.queries, "conjoin the grammar with a query first"
-    factors = tuple(_declared(grammar, f, ranks or {}) for f in grammar.factors)
-    for name in ranks or {}:
-        if name not in grammar.factor:
-            raise CpdImpossible(f"there is no factor `{name}`")
+    grammar = declared(grammar, ranks or {})
     used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
-    wanted = [f for f in factors if f.name in used and f.rank is not None and _is_free(f)]
+    wanted = [f for f in grammar.factors if f.name in used and f.rank is not None and is_free(f)]
+    wanted = [f for f in wanted if only is None or f.name in only]
+    names = {f.name for f in wanted}
+    asked = {e.label for query in grammar.queries for r in query.rules for e in r.edges}
+    assert not names & asked, "conjoin the grammar with a query first"
     if not wanted:
-        return grammar if factors == grammar.factors else replace(grammar, factors=factors)
-    found = _Decomposer(replace(grammar, factors=factors), wanted)
+        return grammar
+    found = _Decomposer(grammar, wanted)
     return replace(
         grammar,
         domains=(*grammar.domains, *found.domains),
-        factors=tuple(g for f in factors for g in (f, *found.pieces.get(f.name, ()))),
+        factors=tuple(g for f in grammar.factors for g in (f, *found.pieces.get(f.name, ()))),
         rules=tuple(map(found.rule, grammar.rules)),
     )
+
+
+def declared(grammar: Grammar, ranks: Mapping[str, int]) -> Grammar:
+    """The grammar with these ranks of factors declared, in place of others they may have.
+
+    A joint factor does not follow from its parts any more: it is a parameter, of low rank. Raises
+    CpdImpossible for what cannot have a rank. A grammar that has these ranks is returned as it is.
+    """
+    for name in ranks:
+        if name not in grammar.factor:
+            help = did_you_mean(name, grammar.factor)
+            raise CpdImpossible(f"there is no factor `{name}`", help)
+    factors = tuple(_declared(grammar, f, ranks) for f in grammar.factors)
+    return grammar if factors == grammar.factors else replace(grammar, factors=factors)
 
 
 def _declared(grammar: Grammar, factor: Factor, ranks: Mapping[str, int]) -> Factor:
@@ -69,18 +93,30 @@ def _declared(grammar: Grammar, factor: Factor, ranks: Mapping[str, int]) -> Fac
     if factor.name not in ranks:
         return factor
     rank = ranks[factor.name]
-    if rank < 1:
+    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
         raise CpdImpossible(f"rank {rank} of factor `{factor.name}` is not positive")
     if len(factor.domains) < 2:
         raise CpdImpossible(f"factor `{factor.name}` has fewer than two nodes, so it has no rank")
-    if not _is_free(factor):
-        raise CpdImpossible(f"the weights of factor `{factor.name}` are not free to have a rank")
+    factor = unjoined(factor)
+    if not is_free(factor):
+        raise CpdImpossible(
+            f"the weights of factor `{factor.name}` are not free to have a rank",
+            "`fggc decompose` finds pieces for the weights that a factor has"
+            if factor.value is not None
+            else "",
+        )
     return replace(factor, rank=Expr.of(rank))
 
 
-def _is_free(factor: Factor) -> bool:
+def unjoined(factor: Factor) -> Factor:
+    """A factor that does not follow from parts any more."""
+    own = tuple(a for a in factor.attributes if a.key != "product")
+    return replace(factor, attributes=own)
+
+
+def is_free(factor: Factor) -> bool:
     """Whether nothing else says what a factor's weights are, or which of them are zero."""
-    fixed = ("tied", "slice", "piece", "observed", "blocks")
+    fixed = ("tied", "slice", "piece", "product", "observed", "blocks")
     return factor.value is None and not any(a.key in fixed for a in factor.attributes)
 
 
@@ -89,7 +125,7 @@ class _Decomposer:
 
     def __init__(self, grammar: Grammar, wanted: list[Factor]) -> None:
         taken = {*grammar.domain, *grammar.size}
-        labels = {*grammar.factor, *grammar.nonterminal, *grammar.input_factor}
+        names = piece_names(grammar, [factor.name for factor in wanted])
         self.domains: list[Domain] = []
         self.pieces: dict[str, tuple[Factor, ...]] = {}
         self.ranks: dict[str, str] = {}
@@ -104,11 +140,9 @@ class _Decomposer:
             carried = tuple(a for a in factor.attributes if a.key in CARRIED)
             found = []
             for number, signature in enumerate(signatures(factor, name)):
-                label = fresh(f"{factor.name}_{number}", labels)
-                labels.add(label)
                 found.append(
                     Factor(
-                        name=label,
+                        name=names[factor.name][number],
                         domains=signature.domains,
                         given=signature.given,
                         attributes=(*carried, Piece(factor.name, number).attribute()),

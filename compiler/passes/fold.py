@@ -26,16 +26,20 @@ class Product:
     free: tuple[str, ...]
 
 
-def fold(grammar: Grammar, *, length: int = 32, batch: int = 16) -> Grammar:
-    """The grammar with messages; its value is the same."""
-    return share(_Folder(grammar, length, batch).run(), length=length, batch=batch)
+def fold(grammar: Grammar, *, length: int = 32, batch: int = 16, hoist: bool = False) -> Grammar:
+    """The grammar with messages; its value is the same.
+
+    With `hoist`, products of parameters between rank nodes are not taken apart for messages.
+    """
+    return share(_Folder(grammar, length, batch, hoist).run(), length=length, batch=batch)
 
 
 class _Folder:
-    def __init__(self, grammar: Grammar, length: int, batch: int) -> None:
+    def __init__(self, grammar: Grammar, length: int, batch: int, hoist: bool) -> None:
         self.grammar = grammar
         self.length = length
         self.batch = batch
+        self.hoist = hoist
         self.taken = {*grammar.nonterminal, *grammar.factor, *grammar.input_factor}
         self.rule_names = {rule.name for rule in grammar.rules}
         self.known: dict[object, Nonterminal] = {}
@@ -55,7 +59,7 @@ class _Folder:
         parts = rule_parts(self.grammar, rule)
         if sum(part.kind == "chart" for part in parts.parts) == 0 or len(parts.parts) < 3:
             return rule
-        for tree in _messages(parts.tree(self.length, self.batch), parts):
+        for tree in _messages(parts.tree(self.length, self.batch, hoist=self.hoist), parts):
             rule = self.replace(rule, self.product(tree, parts))
         return rule
 

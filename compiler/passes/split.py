@@ -71,7 +71,7 @@ def split_with_origin(grammar: Grammar) -> tuple[Grammar, Mapping[str, SplitRule
 
 def _whole(rule: Rule) -> SplitRule:
     nodes = {n.name: SplitNode(Variant(n.domain), (n.name,)) for n in rule.rhs.nodes}
-    return SplitRule(rule.name, nodes)
+    return SplitRule(rule.name, rule.lhs, nodes)
 
 
 class _Splitter:
@@ -168,11 +168,12 @@ class _Splitter:
             x: tuple(nodes[x, path].name for path, _ in variant.leaves())
             for x, variant in decided.items()
         }
+        family = self.label(rule.lhs, [decided[x] for x in externals])
         self.rules.append(
             replace(
                 rule,
                 name=name,
-                lhs=self.label(rule.lhs, [decided[x] for x in externals]),
+                lhs=family,
                 rhs=Fragment.make(
                     tuple(nodes.values()),
                     tuple(edges),
@@ -183,7 +184,7 @@ class _Splitter:
             )
         )
         self.origins[name] = SplitRule(
-            rule.name, {x: SplitNode(decided[x], own[x]) for x in decided}
+            rule.name, family, {x: SplitNode(decided[x], own[x]) for x in decided}
         )
 
     def nodes(

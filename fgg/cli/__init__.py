@@ -18,6 +18,7 @@ COMMANDS = {
     "show": "print a grammar, its parts, or another form of it",
     "draw": "draw the rules of a grammar",
     "compile": "make a Python module of a grammar, or show its plan and its cost",
+    "decompose": "find pieces of low rank for factors that have weights",
     "decode": "find the best derivation of each item",
     "sample": "draw derivations, from the posterior of each item or from the model",
     "verify": "prove that what the compiler makes of a grammar means what the grammar means",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fgg.cli import Usage
+from fgg.cli.declaring import add_declarations, with_declarations
 from fgg.cli.output import print_diagnostics, print_json, write_whole
 from fgg.cli.passes import add_after, check_pass, space_of
 from fgg.cli.target import add_file, assignments, load_target, need_grammar, only_query
@@ -32,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a Python module (the default), the grammar after a pass, the order in which charts "
         "are filled, the plan, its cost, or a package compiled ahead of time (-o model.pt2)",
     )
+    add_declarations(parser)
     add_after(parser, "with `--emit grammar` or `schedule`, after which pass (default: the last)")
     parser.add_argument(
         "-o", "--output", metavar="PATH", help="where to write (default: standard output)"
@@ -61,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write what is asked for."""
     _check_options(arguments)
     loaded = load_target(arguments)
-    grammar = need_grammar(loaded, quiet=True)
+    grammar = with_declarations(need_grammar(loaded, quiet=True), arguments)
     query = arguments.query
     if query is None and grammar.queries:
         query = only_query(grammar)
@@ -99,20 +102,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check_options(arguments: argparse.Namespace) -> None:
     """Raise Usage for options that do not go together."""
-    from fgg.compiler.driver import PASS_NAMES
-
     if arguments.after is not None:
-        check_pass(arguments.after, space_of(arguments))
+        check_pass(arguments.after, arguments.space)
         if arguments.emit not in ("grammar", "schedule"):
             raise Usage(
                 f"`--after {arguments.after}` does not go with `--emit {arguments.emit}`",
-                f"a plan is made after the last pass, `{PASS_NAMES[-1]}`",
+                "a plan is made after the last pass",
             )
-    if arguments.space == "rank" and arguments.emit in ("python", "aoti"):
-        raise Usage(
-            f"`--space rank` does not go with `--emit {arguments.emit}`",
-            "it shows the grammar, the schedule, the plan and the cost in rank space",
-        )
     if arguments.emit == "aoti" and arguments.output in (None, "-"):
         raise Usage("`--emit aoti` writes a file", "say where: `-o model.pt2`")
     if arguments.output == "-" and arguments.json:
@@ -128,7 +124,7 @@ def _export(grammar: Grammar, query: str | None, arguments: argparse.Namespace) 
 
     if not sys.stderr.closed and sys.stderr.isatty():
         print("compiling with a C++ compiler: this takes a minute", file=sys.stderr)
-    program = compile(grammar, query, fallback=False)
+    program = compile(grammar, query, space=arguments.space or "auto", fallback=False)
     export_program(program, Path(arguments.output), dtype=getattr(torch, arguments.dtype))
 
 
@@ -136,25 +132,28 @@ def _emitted(
     grammar: Grammar, query: str | None, arguments: argparse.Namespace
 ) -> tuple[str, dict[str, Any]]:
     """What was asked for as text, and as the part of a JSON report."""
-    from fgg.compiler.driver import PASS_NAMES, Expected, after, plan_of
+    from fgg.compiler.driver import Expected, after, pass_names, plan_of
     from fgg.compiling import compilable, selected
     from fgg.conjoining import lengths
 
     source = selected(grammar, query)
-    space = space_of(arguments)
     given = assignments(arguments.length, "--length")
     _check_lengths(source, given)
     # The cost model knows one length; with several, the greatest counts.
     expected = Expected(max(given.values(), default=32) or 1, arguments.batch)
     with compilable(grammar.name):
+        space, reason = space_of(source, arguments, expected)
+        chosen = {"space": space, "reason": reason}
+        if reason and not arguments.json:
+            print(reason, file=sys.stderr)
         if arguments.emit in ("grammar", "schedule"):
-            found = after(source, arguments.after or PASS_NAMES[-1], expected, space)
-            return _grammar_text(found, arguments.emit)
-        plan = plan_of(source, expected, space)
+            found = after(source, arguments.after or pass_names(space)[-1], expected, space)
+            return _grammar_text(found, arguments.emit, chosen)
+        plan = replace(plan_of(source, expected, space), notes=(reason,) if reason else ())
     if arguments.emit == "plan":
         from fgg.compiler.plan_text import plan_json, plan_lines
 
-        return "\n".join(plan_lines(plan)) + "\n", {"plan": plan_json(plan)}
+        return "\n".join(plan_lines(plan)) + "\n", {**chosen, "plan": plan_json(plan)}
     if arguments.emit == "cost":
         from fgg.compiler.cost import cost
         from fgg.compiler.cost_text import cost_lines
@@ -162,14 +161,16 @@ def _emitted(
         all_lengths = {name: given.get(name, 32) for name in lengths(source)}
         width = WIDTHS[arguments.dtype]
         report = cost(plan, all_lengths, batch=arguments.batch, width=width)
-        return "\n".join(cost_lines(report)) + "\n", {"cost": report.as_json()}
+        return "\n".join(cost_lines(report)) + "\n", {**chosen, "cost": report.as_json()}
     from fgg.compiler.emit import emit
 
     text = emit(plan)
-    return text, {"python": text}
+    return text, {**chosen, "python": text}
 
 
-def _grammar_text(grammar: Grammar, form: str) -> tuple[str, dict[str, Any]]:
+def _grammar_text(
+    grammar: Grammar, form: str, chosen: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
     if form == "grammar":
         from fgg.printer import print_grammar
 
@@ -178,7 +179,7 @@ def _grammar_text(grammar: Grammar, form: str) -> tuple[str, dict[str, Any]]:
         from fgg.compiler.schedule import schedule, schedule_lines
 
         text = "\n".join(schedule_lines(grammar, schedule(grammar))) + "\n"
-    return text, {form: text.rstrip("\n")}
+    return text, {**chosen, form: text.rstrip("\n")}
 
 
 def _check_lengths(grammar: Grammar, given: Mapping[str, int]) -> None:

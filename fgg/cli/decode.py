@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fgg.cli import Usage
-from fgg.cli.items import add_items, compiled_for, read_items, weights_of
+from fgg.cli.items import add_items, compiled_for, given_weights, read_items, weights_of
 from fgg.cli.output import print_json, write_whole
 from fgg.cli.target import add_file, count, load_target, need_grammar
 from fgg.diagnostics import Diagnostic, GrammarError, as_json
@@ -47,9 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise Usage("`--kbest` goes with `--method viterbi`")
     loaded = load_target(arguments)
     grammar = need_grammar(loaded, quiet=arguments.json)
-    program = compiled_for(grammar, arguments)
+    given = given_weights(arguments)
+    program = compiled_for(grammar, arguments, given)
     items = read_items(program.grammar, arguments)
-    weights = weights_of(program, arguments)
+    weights = weights_of(program, given, arguments)
     if arguments.kbest:
         found = program.k_best(weights, items.inputs, items.lengths, number=arguments.kbest)
     else:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import cast
 
 from fgg.cli import Usage
+from fgg.cli.declaring import add_declarations, with_declarations
 from fgg.cli.output import print_json, write_whole
-from fgg.cli.passes import add_after, check_pass, rewritten, space_of
+from fgg.cli.passes import add_after, check_pass, rewritten
 from fgg.cli.target import (
     add_file,
     add_selection,
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `fggc draw`."""
     add_file(parser)
     add_selection(parser)
+    add_declarations(parser)
     parser.add_argument(
         "-o", "--output", metavar="PATH", help="where to write (`-`: standard output)"
     )
@@ -52,15 +54,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the pictures."""
     form = _format(arguments)
     if arguments.after is not None:
-        check_pass(arguments.after, space_of(arguments))
+        check_pass(arguments.after, arguments.space)
         if arguments.ground or arguments.length or arguments.input:
             raise Usage("`--after` draws families as they are: give no lengths and no inputs")
-    grammar = need_grammar(load_target(arguments))
+    grammar = with_declarations(need_grammar(load_target(arguments)), arguments)
     if arguments.after is None:
         grammar = select(grammar, arguments)
     else:
         query = arguments.query or (only_query(grammar) if grammar.queries else None)
-        grammar = rewritten(grammar, query, arguments.after, space_of(arguments))
+        grammar = rewritten(grammar, query, arguments)
     if arguments.rule:
         grammar = _only(grammar, arguments.rule)
     try:

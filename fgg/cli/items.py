@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fgg.cli import Usage
 from fgg.cli.output import print_diagnostics
+from fgg.cli.passes import AUTO, add_space
 from fgg.cli.target import add_inputs, add_weights, assignments, only_query, read_inputs
 from fgg.compiler.loading import MAX_BYTES, decode
 from fgg.diagnostics import Diagnostic, GrammarError
@@ -33,6 +34,7 @@ def add_items(parser: argparse.ArgumentParser) -> None:
     )
     add_inputs(parser, "lengths, where inputs are not given (what is missing is summed out)")
     add_weights(parser)
+    add_space(parser)
 
 
 @dataclass(frozen=True)
@@ -49,15 +51,24 @@ def query_of(grammar: Grammar, arguments: argparse.Namespace) -> str | None:
     return only_query(grammar) if name is None and grammar.queries else name
 
 
-def compiled_for(grammar: Grammar, arguments: argparse.Namespace) -> Program:
+def space_for(grammar: Grammar, weights: Mapping[str, Any]) -> str:
+    """The space to compile in, if none is asked for: that of the weights that are given."""
+    whole = [f.name for f in grammar.factors if f.rank is not None and f.name in weights]
+    return "dense" if whole else AUTO
+
+
+def compiled_for(
+    grammar: Grammar, arguments: argparse.Namespace, weights: Mapping[str, Any]
+) -> Program:
     """The program of a grammar and its query; notes on it go to standard error."""
     from warnings import catch_warnings, simplefilter
 
     from fgg.compiling import compile
 
+    space = arguments.space or space_for(grammar, weights)
     with catch_warnings():
         simplefilter("ignore")  # the notes say it
-        program = compile(grammar, query_of(grammar, arguments))
+        program = compile(grammar, query_of(grammar, arguments), space=space)
     if not arguments.json:
         print_diagnostics(program.notes, None)
     return program
@@ -138,11 +149,17 @@ def _tokens(grammar: Grammar, item: Input, words: Sequence[str], place: str) -> 
     return tokens
 
 
-def weights_of(program: Program, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The weights of a program in float64: from a file, the grammar, or a seed."""
-    import torch
-
+def given_weights(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The weights in the file that is named, if one is."""
     from fgg.cli.run import read_params
 
-    given = read_params(arguments.params) if arguments.params else {}
+    return read_params(arguments.params) if arguments.params else {}
+
+
+def weights_of(
+    program: Program, given: Mapping[str, Any], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """The weights of a program in float64: those given, the grammar's, or by a seed."""
+    import torch
+
     return program.weights(given, seed=arguments.seed, dtype=torch.float64)

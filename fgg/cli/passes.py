@@ -1,49 +1,92 @@
-"""The passes of the compiler, as options name them."""
+"""The passes and the spaces of the compiler, as options name them."""
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from fgg.cli import Usage
 from fgg.diagnostics import did_you_mean
 from fgg.grammar import Grammar
 
+if TYPE_CHECKING:
+    from fgg.compiler.driver import Expected
 
-def add_after(parser: argparse.ArgumentParser, use: str) -> None:
-    """Add `--after PASS` and `--space SPACE`; `use` says what the pass is for."""
-    from fgg.compiler.driver import PASS_NAMES, PIPELINES
+AUTO = "auto"
 
-    parser.add_argument("--after", metavar="PASS", help=f"{use}: {', '.join(PASS_NAMES)}")
+
+def add_space(parser: argparse.ArgumentParser) -> None:
+    """Add `--space SPACE`."""
+    from fgg.compiler.driver import SPACES
+
     parser.add_argument(
         "--space",
-        choices=tuple(PIPELINES),
-        help="with nonterminals over states (the default), or over ranks where factors have one; "
-        "then there are the passes `cpd`, before `split`, and `rank_space`, before `fold`",
+        choices=(AUTO, *SPACES),
+        help="what becomes of factors of low rank: they are taken as they are (dense), as their "
+        "pieces (state), or states are summed beforehand (rank); auto takes the cheapest",
     )
 
 
-def space_of(arguments: argparse.Namespace) -> str:
-    """The space that options ask for; decomposing comes before it makes a difference."""
-    return str(arguments.space or ("rank" if arguments.after == "cpd" else "state"))
+def add_after(parser: argparse.ArgumentParser, use: str) -> None:
+    """Add `--after PASS` and `--space SPACE`; `use` says what the pass is for."""
+    from fgg.compiler.driver import pass_names
+
+    names = ", ".join(pass_names("rank"))
+    parser.add_argument("--after", metavar="PASS", help=f"{use}: {names}")
+    add_space(parser)
 
 
-def check_pass(name: str, space: str) -> None:
-    """Raise Usage if there is no such pass."""
-    from fgg.compiler.driver import CONJOIN, PIPELINES, RANK_PASS_NAMES
+def check_pass(name: str | None, space: str | None) -> None:
+    """Raise Usage if there is no such pass on the way to a space."""
+    from fgg.compiler.driver import SPACES, pass_names
 
-    names = (CONJOIN, *(item.name for item in PIPELINES[space]))
-    if name not in names:
-        if name in RANK_PASS_NAMES:
-            raise Usage(f"`{name}` is a pass on the way to rank space", "add `--space rank`")
-        passes = ", ".join(f"`{p}`" for p in names)
-        help = did_you_mean(name, names) or f"the passes are, in order, {passes}"
-        raise Usage(f"there is no pass `{name}`", help)
+    spaces = SPACES if space in (None, AUTO) else (space,)
+    known = tuple(dict.fromkeys(n for s in reversed(spaces) for n in pass_names(s)))
+    if name is None or name in known:
+        return
+    if name in pass_names("rank"):
+        way = "rank" if name not in pass_names("state") else "state"
+        raise Usage(f"`{name}` is a pass on the way to {way} space", f"try `--space {way}`")
+    passes = ", ".join(f"`{p}`" for p in known)
+    help = did_you_mean(name, known) or f"the passes are, in order, {passes}"
+    raise Usage(f"there is no pass `{name}`", help)
 
 
-def rewritten(grammar: Grammar, query: str | None, name: str, space: str) -> Grammar:
-    """The grammar joined with its query, after a pass. Raises GrammarError."""
+def space_of(
+    grammar: Grammar, arguments: argparse.Namespace, expected: Expected
+) -> tuple[str, str]:
+    """The space that options ask for, and why it was chosen, if it was.
+
+    Where a pass is named, it is a space on the way to which the pass is. Raises SplitImpossible.
+    """
+    from fgg.compiler.driver import pass_names
+    from fgg.compiler.lower import CannotCompile
+    from fgg.compiler.spaces import choose
+
+    if arguments.space not in (None, AUTO):
+        return str(arguments.space), ""
+    try:
+        choice = choose(grammar, expected)
+    except CannotCompile:  # a grammar and its passes can be shown all the same
+        return _way(arguments.after or "cpd"), ""
+    if arguments.after is not None and arguments.after not in pass_names(choice.space):
+        return _way(arguments.after), ""
+    return choice.space, choice.reason
+
+
+def _way(name: str) -> str:
+    """The first space on the way to which a pass is."""
+    from fgg.compiler.driver import SPACES, pass_names
+
+    return next(s for s in SPACES if name in pass_names(s))
+
+
+def rewritten(grammar: Grammar, query: str | None, arguments: argparse.Namespace) -> Grammar:
+    """The grammar joined with its query, after the pass that is named. Raises GrammarError."""
     from fgg.compiler.driver import Expected, after
     from fgg.compiling import compilable, selected
 
     with compilable(grammar.name):
-        return after(selected(grammar, query), name, Expected(), space)
+        source = selected(grammar, query)
+        space, _ = space_of(source, arguments, Expected())
+        return after(source, arguments.after, Expected(), space)

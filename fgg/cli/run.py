@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fgg.cli.declaring import add_declarations, with_declarations
 from fgg.cli.decode import draw
 from fgg.cli.output import print_diagnostics, print_json
 from fgg.cli.run_compiled import compiled_report
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     add_selection(parser)
     add_weights(parser)
+    add_declarations(parser)
     parser.add_argument("--semiring", choices=SEMIRINGS, default="log", help="what to compute with")
     parser.add_argument("--marginals", action="store_true", help="expected counts, entropy")
     parser.add_argument("--grad", action="store_true", help="the gradient of Z in every weight")
@@ -46,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compute what is asked for and print it."""
     loaded = load_target(arguments)
-    grammar = need_grammar(loaded, quiet=arguments.json)
+    grammar = with_declarations(need_grammar(loaded, quiet=arguments.json), arguments)
     weights = read_params(arguments.params) if arguments.params else {}
     quick = compiled_report(grammar, arguments, weights)
     if quick is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from fgg.cli.items import check_lengths, query_of
+from fgg.cli.items import check_lengths, query_of, space_for
 from fgg.cli.target import assignments, read_inputs
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
@@ -41,7 +41,8 @@ def compiled_report(
     from fgg.compiling import compile
 
     try:
-        program = compile(grammar, query_of(grammar, arguments), fallback=False)
+        space = space_for(grammar, weights)
+        program = compile(grammar, query_of(grammar, arguments), space=space, fallback=False)
     except GrammarError as error:
         if error.diagnostics[0].code == "F425":
             return None
@@ -78,9 +79,11 @@ def _asked(
 
         # A prime field needs the numbers as they are written, and not their nearest floats.
         exactly = arguments.semiring == "gf"
-        numbers = bind(program.grammar, given, seed=arguments.seed, exactly=exactly)
+        factors = program.grammar if program.space == "dense" else program.weighted
+        numbers = bind(factors, given, seed=arguments.seed, exactly=exactly)
+        needed = {*program.parameter_names, *program.plan.parameters}
         value = program.solve(
-            {name: numbers[name] for name in program.parameter_names},
+            {name: numbers[name] for name in needed if name in numbers},
             batch,
             sizes,
             semiring=arguments.semiring,

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from fgg.cli.decode import add_form, print_derivations
-from fgg.cli.items import add_items, compiled_for, read_items, weights_of
+from fgg.cli.items import add_items, compiled_for, given_weights, read_items, weights_of
 from fgg.cli.output import print_json
 from fgg.cli.target import add_file, count, load_target, need_grammar
 from fgg.diagnostics import as_json
@@ -44,10 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def posterior_draws(grammar: Grammar, arguments: argparse.Namespace) -> list[list[Derivation]]:
     """Draws for each item that is given."""
-    program = compiled_for(grammar, arguments)
+    given = given_weights(arguments)
+    program = compiled_for(grammar, arguments, given)
     items = read_items(program.grammar, arguments)
     return program.sample(
-        weights_of(program, arguments),
+        weights_of(program, given, arguments),
         items.inputs,
         items.lengths,
         number=arguments.number,

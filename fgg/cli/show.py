@@ -7,6 +7,7 @@ import json
 import sys
 
 from fgg.bfgg import b_status
+from fgg.cli.declaring import add_declarations, with_declarations
 from fgg.cli.output import print_json
 from fgg.cli.target import add_file, add_selection, load_target, need_grammar, select
 from fgg.domains import domain_size, size_values
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what to print: a summary, the text, FGG JSON, the equations, or the order in which "
         "charts can be filled",
     )
+    add_declarations(parser)
     parser.add_argument("--trim", action="store_true", help="leave out useless symbols")
     parser.add_argument("--plain", action="store_true", help="write unions, products and parts out")
     parser.add_argument(
@@ -39,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the grammar in the form asked for."""
     if arguments.file is None:
         return _list_library(arguments.json)
-    grammar = need_grammar(load_target(arguments))
+    grammar = with_declarations(need_grammar(load_target(arguments)), arguments)
     for other in arguments.union:
         from fgg.compiler.loading import load
         from fgg.compose import union

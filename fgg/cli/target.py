@@ -66,7 +66,9 @@ def add_inputs(parser: argparse.ArgumentParser, lengths: str) -> None:
 def add_weights(parser: argparse.ArgumentParser) -> None:
     """Add `--params` and `--seed`."""
     parser.add_argument("--params", metavar="FILE", help="weights of factors (.safetensors)")
-    parser.add_argument("--seed", type=seed_of, help="random weights where none are given; draws")
+    parser.add_argument(
+        "--seed", type=seed_number, help="random weights where none are given; draws"
+    )
 
 
 MAX_DERIVATIONS = 10_000
@@ -81,7 +83,7 @@ def count(text: str) -> int:
     return number
 
 
-def seed_of(text: str) -> int:
+def seed_number(text: str) -> int:
     """A seed of random numbers."""
     number = int(text)
     if not 0 <= number < 2**63:

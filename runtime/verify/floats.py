@@ -85,7 +85,7 @@ class Floats:
         self.answers = answers
         self.point = point
         self.free = free
-        own = program.plan.grammar
+        own = program.weighted
         bound = bind(own, point.weights(own))
         self.weights = {
             name: torch.tensor(np.asarray(bound[name], dtype=float), dtype=torch.float64)
@@ -187,8 +187,7 @@ class Floats:
 
     def gradient_of(self, name: str, scaled: bool = True) -> Array | None:
         """The gradient in a factor's weights; None if its weights are not free."""
-        grammar = self.program.plan.grammar
-        piece = piece_of(grammar.factor[name])
+        piece = piece_of(self.program.weighted.factor[name])
         if piece is not None:
             return self.pieces((piece.source, piece.number), scaled)
         if (name, None) in self.point.leaves:

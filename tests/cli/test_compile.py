@@ -11,7 +11,7 @@ import pytest
 
 from fgg.cli import main
 from fgg.compiler import load, loads
-from fgg.compiler.driver import PASS_NAMES, RANK_PASS_NAMES
+from fgg.compiler.driver import pass_names
 from fgg.compiling import selected
 from fgg.library import library_names
 
@@ -50,7 +50,8 @@ def test_a_written_module_trains_without_this_package(
     code, out, err = run(
         capsys, "compile", "pcfg", "--set", "nt=3", "pt=4", "words=20", "-o", str(file)
     )
-    assert (code, out, err) == (0, "", f"wrote {file}\n")
+    assert (code, out) == (0, "") and err.endswith(f"wrote {file}\n")
+    assert "dense space has the least to do" in err
     # Isolated: only the standard library, torch and the folder of the module.
     code_text = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{TRAIN}"
     subprocess.run([sys.executable, "-I", "-c", code_text], check=True, cwd=tmp_path)
@@ -64,14 +65,14 @@ def test_python_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(run(capsys, "compile", "hmm", "--set", "k=3", "--json")[1])["python"] == out
 
 
-@pytest.mark.parametrize("name", PASS_NAMES)
+@pytest.mark.parametrize("name", pass_names("dense"))
 def test_grammars_after_a_pass_are_grammars(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "compile", "pcfg_dense", "--emit", "grammar", "--after", name)
     assert (code, err) == (0, "")
     grammar = loads(out)
     if name == "conjoin":
         assert grammar.rules == selected(load("pcfg_dense"), None).rules
-    split = PASS_NAMES.index(name) >= PASS_NAMES.index("split")
+    split = pass_names("dense").index(name) >= pass_names("dense").index("split")
     assert any(x.name == "X_N" for x in grammar.nonterminals) == split
     assert any("binary" in x.name for x in grammar.nonterminals) == (name == "fold")
 
@@ -211,7 +212,7 @@ from fgg.compiler import load
 from fgg.compiling import selected
 grammar = selected(load(sys.argv[1]), sys.argv[2] or None)
 start = time.process_time()
-emit(plan_of(grammar, Expected()))
+emit(plan_of(grammar, Expected(), "dense"))
 print(time.process_time() - start)
 assert not {"torch", "scipy", "networkx"} & set(sys.modules)
 """
@@ -229,13 +230,13 @@ def test_every_library_grammar_compiles_within_a_second(name: str) -> None:
     assert float(found.stdout) < 1.0
 
 
-@pytest.mark.parametrize("name", RANK_PASS_NAMES)
+@pytest.mark.parametrize("name", pass_names("rank"))
 def test_grammars_on_the_way_to_rank_space(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--emit", "grammar", "--after", name, "--space", "rank")
     code, out, err = run(capsys, "compile", "hmm_rank", *options)
     assert (code, err) == (0, "")
     grammar = loads(out)
-    at = RANK_PASS_NAMES.index
+    at = pass_names("rank").index
     assert ("step_0" in grammar.factor) == (at(name) >= at("cpd"))
     assert ("X_rank" in grammar.nonterminal) == (at(name) >= at("rank_space"))
 
@@ -244,10 +245,27 @@ def test_decomposing_needs_no_space(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "compile", "pcfg", "--emit", "grammar", "--after", "cpd")
     assert code == 0 and "with piece = binary(0)" in out
     options = ("--emit", "grammar", "--after", "rank_space")
-    code, _, err = run(capsys, "compile", "pcfg", *options)
-    assert code == 2 and "add `--space rank`" in err
-    code, _, err = run(capsys, "compile", "pcfg", "--space", "rank")
-    assert code == 2 and "`--space rank` does not go with `--emit python`" in err
+    code, out, _ = run(capsys, "compile", "pcfg", *options)
+    assert code == 0 and "nonterminal X_N_rank[i, j](R_binary)" in out
+    code, _, err = run(capsys, "compile", "pcfg", *options, "--space", "state")
+    assert code == 2 and "a pass on the way to rank space" in err
+    code, _, err = run(capsys, "compile", "pcfg", *options[:2], "--after", "spilt")
+    assert code == 2 and "did you mean `split`?" in err
+
+
+def test_the_cheapest_space_is_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = {"dense": ("nt=2", "pt=2", "r=50"), "rank": ("nt=100", "pt=100", "r=4")}
+    for space, options in sizes.items():
+        code, out, err = run(capsys, "compile", "pcfg", "--emit", "cost", "--set", *options)
+        assert code == 0 and err.startswith(f"{space} space has the least to do; multiply-adds at")
+        own = run(capsys, "compile", "pcfg", "--emit", "cost", "--set", *options, "--space", space)
+        assert own == (0, out, "")
+        found = run(capsys, "compile", "pcfg", "--emit", "cost", "--set", *options, "--json")[1]
+        assert json.loads(found)["space"] == space and json.loads(found)["reason"] in err
+        _, out, _ = run(capsys, "compile", "pcfg", "--set", *options)
+        assert f"\n{space} space has the least to do" in out  # in the module's docstring
+    _, out, err = run(capsys, "compile", "hmm", "--emit", "cost", "--json")
+    assert json.loads(out)["space"] == "state" and err == ""
 
 
 def test_costs_in_rank_space(capsys: pytest.CaptureFixture[str]) -> None:

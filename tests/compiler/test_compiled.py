@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
 
 from fgg.compiler import load
+from fgg.compiler.passes.cpd import cpd
 from fgg.compiling import selected
 from fgg.diagnostics import GrammarError
 from fgg.domains import with_sizes
+from fgg.grammar import Grammar
 from fgg.library import library_names
 from fgg.runtime.program import Program
 from tests.comparing import (
@@ -43,11 +46,28 @@ CASES: list[tuple[str, str | None]] = [
 COMPILED = [case for case in CASES if case not in NOT_COMPILED]
 
 
-@cache
-def program(name: str, query: str | None) -> Program:
+def source(name: str, query: str | None) -> Grammar:
     grammar = load(name)
     sizes = {k: v for k, v in SIZES.items() if k in grammar.size}
-    return compile_checked(selected(with_sizes(grammar, sizes), query))
+    return selected(with_sizes(grammar, sizes), query)
+
+
+LOW_RANK = [case for case in COMPILED if cpd(source(*case)) != source(*case)]
+SPACES = [(*case, "dense") for case in COMPILED]
+SPACES += [(*case, space) for case in LOW_RANK for space in ("state", "rank")]
+NOT_RANK_SPACE = {"lhmm"}
+
+
+@cache
+def program(name: str, query: str | None, space: str = "dense") -> Program:
+    """A program in a space; where factors are decomposed, its grammar has their pieces."""
+    grammar = source(name, query)
+    return compile_checked(grammar if space == "dense" else cpd(grammar), space)
+
+
+def own(found: Program, weights: Mapping[str, Any]) -> dict[str, Any]:
+    """The weights that a program asks for; in dense space, of whole factors."""
+    return {n: w for n, w in weights.items() if n in found.plan.parameters}
 
 
 def batch(found: Program, lengths: Sequence[int], rng: random.Random) -> list[Item]:
@@ -64,12 +84,16 @@ def batch(found: Program, lengths: Sequence[int], rng: random.Random) -> list[It
     ]
 
 
-@pytest.mark.parametrize(("name", "query"), COMPILED)
-def test_compiled_is_reference(name: str, query: str | None) -> None:
-    found = program(name, query)
+@pytest.mark.parametrize(("name", "query", "space"), SPACES)
+def test_compiled_is_reference(name: str, query: str | None, space: str) -> None:
+    if space == "rank" and name in NOT_RANK_SPACE:
+        with pytest.raises(GrammarError, match="cannot go to rank space"):
+            program(name, query, space)
+        return
+    found = program(name, query, space)
     rng = random.Random(f"{name} {query}")
-    weights = random_weights(found.grammar, rng)
-    sharp = peaked(found.grammar, random_weights(found.grammar, rng), 12.0)
+    weights = own(found, random_weights(found.grammar, rng))
+    sharp = own(found, peaked(found.grammar, random_weights(found.grammar, rng), 12.0))
     lengths = range(1, 9) if name in CHAINS else (1, 2, 3, 5)
     for used, chosen in ((weights, lengths), (sharp, (2, 4))):
         items = batch(found, chosen, rng)

@@ -20,7 +20,7 @@ from fgg.plan_sizes import chart_bytes, environment
 
 
 def cost_of(grammar: Grammar, length: int = 12, batch: int = 1, width: int = 4) -> Cost:
-    plan = plan_of(selected(grammar, None), Expected())
+    plan = plan_of(selected(grammar, None), Expected(), "dense")
     return cost(plan, dict.fromkeys(plan.lengths, length), batch=batch, width=width)
 
 
@@ -80,7 +80,7 @@ def test_counts_grow_as_the_order_says(name: str) -> None:
     if len(grammar.queries) > 1:
         return
     try:
-        plan = plan_of(selected(grammar, None), Expected())
+        plan = plan_of(selected(grammar, None), Expected(), "dense")
     except CannotCompile:
         return
     few, many = (cost(plan, dict.fromkeys(plan.lengths, size)) for size in (400, 800))

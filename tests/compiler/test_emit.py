@@ -27,7 +27,7 @@ GOLDEN = ("hmm", "pcfg_dense", "eisner", "pair_hmm")
 
 
 def text_of(grammar: Grammar, query: str | None = None) -> str:
-    return emit(plan_of(selected(grammar, query), Expected()))
+    return emit(plan_of(selected(grammar, query), Expected(), "dense"))
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -41,7 +41,7 @@ def test_program(name: str, golden: Golden) -> None:
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_plan(name: str, golden: Golden) -> None:
-    golden("\n".join(plan_lines(plan_of(selected(load(name), None), Expected()))) + "\n")
+    golden("\n".join(plan_lines(plan_of(selected(load(name), None), Expected(), "dense"))) + "\n")
 
 
 def test_emitting_is_the_same_on_every_run() -> None:
@@ -49,7 +49,7 @@ def test_emitting_is_the_same_on_every_run() -> None:
         "from fgg.compiler import load\nfrom fgg.compiler.driver import Expected, plan_of\n"
         "from fgg.compiler.emit import emit\nfrom fgg.compiling import selected\n"
         "for name in ('rna', 'pair_hmm', 'pcfg', 'dmv', 'eisner', 'hsmm', 'ctc', 'crf'):\n"
-        "    print(emit(plan_of(selected(load(name), None), Expected())))\n"
+        "    print(emit(plan_of(selected(load(name), None), Expected(), 'dense')))\n"
     )
     runs = [
         subprocess.run(

@@ -43,10 +43,12 @@ def test_a_model_trains(pcfg: Program) -> None:
 
 def test_distributions_are_normalised() -> None:
     grammar = fgg.load("pcfg", sizes={"nt": 2, "pt": 3, "words": 4, "r": 2})
-    weights = fgg.compile(grammar).model(seed=1, dtype=torch.float64).weights()
-    for name, given in (("root", 0), ("binary", 1), ("emit", 1)):
-        total = weights[name].flatten(given).sum(-1)
-        torch.testing.assert_close(total, torch.ones_like(total))
+    for space in ("dense", "state", "rank"):
+        model = fgg.compile(grammar, space=space).model(seed=1, dtype=torch.float64)
+        assert list(model.weights()) == ["root", "binary_0", "binary_1", "binary_2", "emit"]
+        for name, given in (("root", 0), ("binary", 1), ("binary_2", 1), ("emit", 1)):
+            total = model.weight(name).flatten(given).sum(-1)
+            torch.testing.assert_close(total, torch.ones_like(total))
 
 
 def test_seeds_and_state() -> None:

@@ -1,0 +1,79 @@
+"""HMMs in rank space: `hmm_rank.fgg` beside loops over the precomputed matrix."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+import fgg
+from benchmarks import checkouts, peers
+from benchmarks.measure import OURS, Call, Point, Suite, gradients_of
+
+WORDS = 500
+
+
+def data(point: Point) -> tuple[dict[str, Tensor], Tensor]:
+    """Random distributions that require gradients, and words."""
+    chance = torch.Generator().manual_seed(0)
+    m, r = point["m"], point["r"]
+
+    def table(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=chance).softmax(-1).requires_grad_()
+
+    weights = {
+        "init": table(m),
+        "step_0": table(m, r),
+        "step_1": table(r, m),
+        "step_2": table(r, WORDS),
+    }
+    return weights, torch.randint(WORDS, (point["batch"], point["n"]), generator=chance)
+
+
+def ours(point: Point) -> Call:
+    """The program in rank space."""
+    weights, words = data(point)
+    grammar = fgg.load("hmm_rank", sizes={"k": point["m"], "d": WORDS, "r": point["r"]})
+    program = fgg.compile(grammar, space="rank")
+    return lambda: gradients_of(program.log_z(weights, {"w": words}), weights)
+
+
+def by_hand(point: Point) -> Call:
+    """A scaled loop over the matrix, with autograd."""
+    weights, words = data(point)
+    return lambda: gradients_of(peers.rank_hmm(**weights, words=words), weights)
+
+
+def rank_space_models(point: Point) -> Call:
+    """The kernel of RankSpace-Models."""
+    return checkouts.rank_hmm_call(*data(point))
+
+
+def products(point: Point) -> Call:
+    """The matrix products that cannot be avoided, alone: their time is the machine's limit."""
+    weights, _ = data(point)
+    up, down = weights["step_0"].detach(), weights["step_1"].detach()
+    rows = torch.rand(point["batch"], point["r"])
+    every = torch.rand(point["n"] * point["batch"], point["r"])
+
+    def call() -> dict[str, Tensor]:
+        between = down @ up
+        for _ in range(point["n"] - 1):
+            _ = rows @ between
+            _ = rows @ between.mT
+        _ = every.mT @ every
+        _ = between @ up.mT
+        _ = down.mT @ between
+        return {}
+
+    return call
+
+
+SUITE = Suite(
+    name="rank_hmm",
+    title="HMM in rank space, forward and backward, float32",
+    makers={OURS: ours, "by hand": by_hand, "RankSpace-Models": rank_space_models},
+    limits={"matrix products alone": products},
+    points=[{"batch": 16, "n": 128, "r": r, "m": m} for r in (256, 1024) for m in (1024, 16384)],
+    memory=[{"batch": 16, "n": n, "r": 256, "m": 1024} for n in (64, 128, 256)],
+    goals={"RankSpace-Models": "at least 1.5", "by hand": "at least 0.83"},
+)

@@ -1,0 +1,151 @@
+"""Merging: the factors of a fragment that share nodes become one factor, their product."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from fgg.grammar import Attachment, Edge, Factor, Fragment, Grammar, Origin, Rule
+from fgg.joints import Joint, Part, given_axes, joint_of
+from fgg.names import fresh
+from fgg.values import Word
+
+Touch = tuple[str, tuple[str, ...]]
+
+
+def merge(grammar: Grammar, rules: Collection[str] | None = None) -> Grammar:
+    """The grammar with one factor in place of factors of a rule that share nodes.
+
+        emit(t, o) trans(t, u)   becomes   emit_trans(t, o, u)                  [RS §4.1 (1)]
+
+    All nodes stay, so queries still find them. The joint factor is called by the names of its
+    parts, in the order of the rule; it carries the attribute `product` and follows from them. It
+    has an arrow where `fgg.joints.given_axes` proves that the product is a distribution, and then
+    its given nodes stand first. The same product in two rules is one factor.
+
+    Left alone are edges of input factors, of factors of declared rank, and edges that touch a rank
+    node (merging would undo the decomposition), an observed node's evidence, or a node twice.
+    `rules` names the rules to merge in; by default, all. Guarantees the same value Z, with the
+    same seed. A grammar without factors to merge is returned as it is.
+    """
+    work = _Merger(grammar)
+    found = tuple(
+        work.rule(rule) if rules is None or rule.name in rules else rule for rule in grammar.rules
+    )
+    if not work.found:
+        return grammar
+    factors: list[Factor] = []
+    waiting = list(work.found.values())
+    known: set[str] = set()
+    for factor in grammar.factors:
+        factors.append(factor)
+        known.add(factor.name)
+        ready = [item for item in waiting if _sources(item) <= known]
+        waiting = [item for item in waiting if item not in ready]
+        factors += ready
+    return replace(grammar, factors=tuple(factors), rules=found)
+
+
+def _sources(factor: Factor) -> set[str]:
+    joint = joint_of(factor)
+    assert joint is not None
+    return {part.source for part in joint.parts}
+
+
+class _Merger:
+    """Makes joint factors, the same one once, and rewrites rules."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self.taken = {*grammar.factor, *grammar.nonterminal, *grammar.input_factor}
+        for query in grammar.queries:
+            self.taken |= {item.name for item in query.input_factors}
+        self.found: dict[tuple[Joint, int | None], Factor] = {}
+
+    def rule(self, rule: Rule) -> Rule:
+        """A rule with joint factors; each stands where its first part stood."""
+        groups = self.groups(rule.rhs)
+        if not groups:
+            return rule
+        edges: list[Edge] = []
+        for number, edge in enumerate(rule.rhs.edges):
+            group = next((g for g in groups if number in g), None)
+            if group is None:
+                edges.append(edge)
+            elif number == group[0]:
+                edges.append(self.edge([rule.rhs.edges[i] for i in group], rule.rhs))
+        return replace(
+            rule,
+            rhs=Fragment.make(rule.rhs.nodes, tuple(edges), rule.rhs.clamps, rule.rhs.externals),
+            origin=rule.origin or Origin(rule=rule.name),
+        )
+
+    def groups(self, fragment: Fragment) -> list[list[int]]:
+        """The numbers of edges that are joined: connected by nodes, two or more."""
+        found: list[tuple[set[str], list[int]]] = []
+        for number, edge in enumerate(fragment.edges):
+            if not self.is_joined(edge, fragment):
+                continue
+            nodes = {a.node for a in edge.attachments}
+            numbers = [number]
+            for group in [g for g in found if g[0] & nodes]:
+                found.remove(group)
+                nodes |= group[0]
+                numbers += group[1]
+            found.append((nodes, sorted(numbers)))
+        return sorted(numbers for _, numbers in found if len(numbers) > 1)
+
+    def is_joined(self, edge: Edge, fragment: Fragment) -> bool:
+        """Whether an edge may become part of a joint factor."""
+        factor = self.grammar.factor.get(edge.label)
+        if factor is None or factor.rank is not None or joint_of(factor) is not None:
+            return False
+        if isinstance(factor.attribute("observed"), Word) or not edge.attachments:
+            return False
+        touched = [(a.node, a.path) for a in edge.attachments]
+        domains = [*factor.domains, *(fragment.by_name[node].domain for node, _ in touched)]
+        ranks = any(self.grammar.domain[domain].rank for domain in domains)
+        return not ranks and len(set(touched)) == len(touched)
+
+    def edge(self, edges: Sequence[Edge], fragment: Fragment) -> Edge:
+        """The edge of the joint factor of edges."""
+        touched: dict[Touch, Attachment] = {}
+        for edge in edges:
+            for attachment in edge.attachments:
+                touched.setdefault((attachment.node, attachment.path), attachment)
+        order = list(touched)
+        given = given_axes(self.grammar.factor, _parts(edges, order))
+        if given is not None:
+            first = [touch for axis, touch in enumerate(order) if axis in given]
+            order = [*first, *(touch for touch in order if touch not in first)]
+        joint = Joint(_parts(edges, order))
+        factor = self.factor(joint, None if given is None else len(given))
+        return replace(
+            edges[0], label=factor.name, attachments=tuple(touched[touch] for touch in order)
+        )
+
+    def factor(self, joint: Joint, given: int | None) -> Factor:
+        """The joint factor of parts."""
+        key = (joint, given)
+        if key not in self.found:
+            domains: dict[int, str] = {}
+            for part in joint.parts:
+                source = self.grammar.factor[part.source]
+                domains.update(zip(part.axes, source.domains, strict=True))
+            name = fresh("_".join(part.source for part in joint.parts), self.taken)
+            self.taken.add(name)
+            self.found[key] = Factor(
+                name=name,
+                domains=tuple(domains[axis] for axis in sorted(domains)),
+                given=given,
+                attributes=(joint.attribute(),),
+                span=self.grammar.factor[joint.parts[0].source].span,
+            )
+        return self.found[key]
+
+
+def _parts(edges: Sequence[Edge], order: Sequence[Touch]) -> tuple[Part, ...]:
+    place = {touch: number for number, touch in enumerate(order)}
+    return tuple(
+        Part(edge.label, tuple(place[a.node, a.path] for a in edge.attachments)) for edge in edges
+    )

@@ -1,0 +1,56 @@
+"""Pieces with numbers in the text: factors of known pieces become tables around rank nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fgg.compiler.passes.cpd import CpdImpossible, cpd
+from fgg.grammar import Factor, Grammar
+from fgg.needed import asked_factors, sources
+from fgg.pieces import given_pieces
+from fgg.values import Table
+
+MAX_TABLE = 20_000
+"""More entries than a grammar should have as text."""
+
+
+def write_pieces(grammar: Grammar, weights: Mapping[str, Any], names: Collection[str]) -> Grammar:
+    """The grammar with pieces of these factors that have tables as values, around rank nodes.
+
+    Requires factors of declared rank, and arrays of their pieces by name. Guarantees the value Z of
+    the grammar with these weights; the factors themselves are gone. Raises CpdImpossible where
+    the pieces are too many or have signs, or where a whole factor is needed besides.
+    """
+    labels = given_pieces(grammar)
+    arrays = {label: weights[label] for name in names for label in labels[name]}
+    entries = sum(int(array.size) for array in arrays.values())
+    help = "write them to a file: `--weights-out pieces.safetensors`"
+    if entries > MAX_TABLE:
+        message = f"the pieces have {entries:,} entries: too many to be written as text"
+        raise CpdImpossible(message, help)
+    if any(bool((array < 0).any()) for array in arrays.values()):
+        message = "the pieces have signs, and the weights of a grammar are not negative"
+        raise CpdImpossible(message, help)
+    followed = {source for factor in grammar.factors for source in sources(factor)}
+    for name in names:
+        if name in followed | asked_factors(grammar):
+            message = f"factor `{name}` is needed whole: a query uses it, or a factor follows"
+            raise CpdImpossible(message, help)
+    found = cpd(grammar, only=names)
+    factors = [f for f in found.factors if f.name not in names]
+    return replace(
+        found,
+        factors=tuple(_with_table(f, arrays[f.name]) if f.name in arrays else f for f in factors),
+    )
+
+
+def _with_table(factor: Factor, array: Any) -> Factor:
+    learned = ("piece", "prior", "net", "init")
+    own = tuple(a for a in factor.attributes if a.key not in learned)
+    return replace(factor, value=Table(_tuples(array.tolist())), attributes=own)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else float(value)
