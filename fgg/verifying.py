@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fgg.compiling import check_sizes, compilable, selected
@@ -251,10 +252,7 @@ def program_maker(space: str) -> Callable[[Grammar], Program]:
     """How the program of a grammar joined with its query is made in a space."""
     from fgg.compiling import compile
 
-    def made(source: Grammar) -> Program:
-        return compile(source, space=space, fallback=False)
-
-    return made
+    return partial(compile, space=space, fallback=False)
 
 
 def check_inputs(one: Grammar, two: Grammar) -> None:

@@ -477,6 +477,15 @@ def test_grammars_can_be_compared_with_each_other() -> None:
     assert moved is not None and moved > 1e-3
 
 
+def test_merging_factors_is_proved() -> None:
+    hmm = load("hmm")
+    merged = fgg.merge(hmm)
+    assert "emit_trans" in merged.factor
+    assert fgg.verify(hmm, merged, **QUICK).proved
+    found = rows(fgg.verify(merged, **QUICK))
+    assert found[PLAIN, "program", "gradients"] and all(found.values())
+
+
 def test_grammars_with_other_inputs_are_refused() -> None:
     for other in ("crf", "pair_hmm"):
         with pytest.raises(GrammarError) as caught:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from fgg.cli.declaring import add_declarations, with_declarations
 from fgg.cli.items import query_of
 from fgg.cli.output import print_json
 from fgg.cli.target import add_file, assignments, load_target, need_grammar, seed_number
@@ -20,15 +21,16 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `fggc verify`."""
-    from fgg.compiler.driver import PIPELINES
+    from fgg.compiler.driver import SPACES
 
     add_file(parser)
     parser.add_argument("--query", metavar="NAME", help="join the model with this query")
+    add_declarations(parser)
     parser.add_argument(
         "--against", metavar="FILE", help="compare with this grammar, which has the same inputs"
     )
     parser.add_argument(
-        "--space", choices=("auto", *PIPELINES), help="compare in this space (default: in all)"
+        "--space", choices=("auto", *SPACES), help="compare in this space (default: in all)"
     )
     parser.add_argument(
         "--after", metavar="PASS", help="compare the grammar after this pass, and nothing else"
@@ -63,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print what was compared; 0 if all is equal, 1 if something differs, 2 if there is nothing."""
     loaded = load_target(arguments)
-    grammar = need_grammar(loaded, quiet=arguments.json)
+    grammar = with_declarations(need_grammar(loaded, quiet=arguments.json), arguments)
     query = query_of(grammar, arguments)
     sizes = assignments(arguments.set, "--set")
     other = None

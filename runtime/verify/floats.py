@@ -12,13 +12,17 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import GrammarError
+from fgg.grammar import Grammar
+from fgg.joints import joint_of
 from fgg.pieces import piece_of
 from fgg.runtime.posterior import posterior
 from fgg.runtime.program import Program
+from fgg.runtime.solve import solve
 from fgg.runtime.verify.items import Item, batch_of_items
 from fgg.runtime.verify.points import Array, Key, Leaves, Point
 from fgg.runtime.verify.sides import GroundSide
 from fgg.runtime.weights import bind
+from fgg.slices import slice_of
 
 TOLERANCE = 1e-9
 SINGLE = 1e-6
@@ -66,7 +70,24 @@ def answer(source: GroundSide, item: Item, point: Point) -> Answer:
         key = nonterminal.origin or (nonterminal.name, ())
         cells[key] = found.nonterminals[nonterminal.name].numpy()
     counts = {name: tensor.numpy() for name, tensor in found.counts.items()}
+    if any(joint_of(f) or slice_of(f) for f in flat.factors if f.name in counts):
+        counts |= followed(flat, point)
     return Answer(found.log_z, counts, cells)
+
+
+def followed(flat: Grammar, point: Point) -> dict[str, Array]:
+    """The expected counts of free factors where others follow from them, as slices and products."""
+    leaves = {
+        name: torch.tensor(np.asarray(array, dtype=float), requires_grad=True)
+        for name, array in point.weights(flat).items()
+    }
+    log_z = torch.logsumexp(solve(flat, "log", weights=leaves).value.reshape(-1), 0)
+    grads = torch.autograd.grad(log_z, list(leaves.values()), allow_unused=True)
+    return {
+        name: np.asarray((leaf * grad).detach().numpy())
+        for (name, leaf), grad in zip(leaves.items(), grads, strict=True)
+        if grad is not None
+    }
 
 
 class Floats:
@@ -187,8 +208,7 @@ class Floats:
 
     def gradient_of(self, name: str, scaled: bool = True) -> Array | None:
         """The gradient in a factor's weights; None if its weights are not free."""
-        grammar = self.program.weighted
-        piece = piece_of(grammar.factor[name])
+        piece = piece_of(self.program.weighted.factor[name])
         if piece is not None:
             return self.pieces((piece.source, piece.number), scaled)
         if (name, None) in self.point.leaves:

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.domains import domain_size, size_values
 from fgg.grammar import Factor, Grammar
+from fgg.joints import joint_of
+from fgg.needed import sources
 from fgg.pieces import piece_of, pieces, signatures
 from fgg.runtime.weights import product_of
 from fgg.slices import slice_of
@@ -147,6 +149,7 @@ def is_free(factor: Factor) -> bool:
         factor.value is None
         and slice_of(factor) is None
         and piece_of(factor) is None
+        and joint_of(factor) is None
         and not isinstance(factor.attribute("observed"), Word)
     )
 
@@ -164,11 +167,16 @@ def _own(grammar: Grammar, factor: Factor, shape: tuple[int, ...]) -> list[Leaf]
 
 
 def _needed(grammar: Grammar) -> set[str]:
-    """The factors that rules use, and those that these are cut out of."""
+    """The factors that rules use, and those that these follow from."""
     found = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
-    cuts = {f.name: slice_of(f) for f in grammar.factors}
     while True:
-        more = {c.source for n, c in cuts.items() if n in found and c is not None}
+        # A piece that is used says that the whole is not.
+        more = {
+            source
+            for factor in grammar.factors
+            if factor.name in found and piece_of(factor) is None
+            for source in sources(factor)
+        }
         if more <= found:
             return found
         found |= more
