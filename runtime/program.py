@@ -164,13 +164,9 @@ class Program(Questions):
         """Warn if an item has derivations although its numbers became too small to see."""
         from warnings import warn
 
-        from fgg.runtime.interpret import interpret
+        from fgg.runtime.support import has_derivations
 
-        weights = {n: w.detach().cpu() for n, w in run.weights.items()}
-        inputs = {n: x.detach().cpu() for n, x in run.collated.inputs.items()}
-        lengths = dict(run.collated.lengths)
-        live = interpret(self.plan, weights, inputs, lengths, "boolean").z
-        lost = [i for i, alive in enumerate(live) if alive and torch.isneginf(log_z[i])]
+        lost = torch.nonzero(has_derivations(run) & torch.isneginf(log_z)).flatten().tolist()
         if lost:
             note = Diagnostic(
                 code="F433",

@@ -132,12 +132,9 @@ class Contraction(StepFrame):
         if not self.step.masks or self.whole:
             return value
         for mask in self.step.masks:
-            inner, code = self.mask(mask.expr, self.cell_dims)
+            code = self.mask(mask.expr, self.cell_dims)
             lines.append("if batch.mixed:")
-            # A mask may be one of items alone; the axes it lacks come first.
-            states = "".join(".unsqueeze(-1)" for d in value.dims if d not in self.cell_dims)
-            inner.append(f"{value.code} = {value.code}.masked_fill(~({code}){states}, 0.0)")
-            lines += [f"    {line}" for line in inner]
+            lines.append(f"    {value.code} = hide({value.code}, {code}, 0.0)")
         return value
 
     def carry(

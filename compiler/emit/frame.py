@@ -172,48 +172,40 @@ class StepFrame:
         )
 
     def gather_index(self, number: int, operand: Operand, lines: list[str]) -> str:
-        """The name of the index tensors of an operand that is gathered."""
+        """The name of the cells of an operand that is gathered."""
         if number not in self.gathered:
-            origin = self.storage(operand)[3]
-            made, local = self.tensors(operand.index, self.index_dims(operand))
-            lines += made
+            tensor, scale, _, origin = self.storage(operand)
+            local = self.tensors(operand.index, self.index_dims(operand))
             index = [
-                self.tensor_code(expr - self.low(origin, axis), local)
+                affine_code(expr - self.low(origin, axis), local)
                 for axis, expr in enumerate(operand.index)
             ]
+            like = scale if self.plan.has_scale(operand) else tensor
             self.gathered[number] = self.fresh("at")
-            lines.append(f"{self.gathered[number]} = ({', '.join(index)},)")
+            code = self.keep(f"within({like}, ({', '.join(index)},))")
+            lines.append(f"{self.gathered[number]} = {code}")
         return self.gathered[number]
 
-    def tensors(
-        self, exprs: Sequence[Expr], dims: Sequence[str]
-    ) -> tuple[list[str], dict[str, str]]:
-        """Lines that make tensors of the variables and look-ups in expressions."""
+    def keep(self, code: str) -> str:
+        """Code that is carried out once for each level and box."""
+        own = [self.scope[loop.name] for loop in self.loops] + list(self.counts.values())
+        return self.names.keep(code, ("level", *own))
+
+    def tensors(self, exprs: Sequence[Expr], dims: Sequence[str]) -> dict[str, str]:
+        """The code of the variables and look-ups in expressions, as tensors."""
         local = dict(self.scope)
-        lines: list[str] = []
         used = {name for expr in exprs for name in expr.names()}
         for place, d in enumerate(dims):
             if d == BATCH or d not in used:
                 continue
-            name = self.fresh("x")
             loop = next(loop for loop in self.loops if loop.name == d)
             low = single(loop.low)
             first = self.scope[d] if low is None else affine_code(low, self.scope)
-            lines.append(f"{name} = batch.arange({first}, {self.counts[d]}, {place}, {len(dims)})")
-            local[d] = name
+            local[d] = f"batch.arange({first}, {self.counts[d]}, {place}, {len(dims)})"
         for lookup in lookups_in(exprs):
-            name = self.fresh("y")
-            index = ", ".join(self.tensor_code(i, local) for i in lookup.indices)
-            lines.append(f"{name} = batch.look_up({lookup.table!r}, ({index},))")
-            local[str(lookup)] = name
-        return lines, local
-
-    def tensor_code(self, expr: Expr, local: Mapping[str, str]) -> str:
-        """An index expression as a tensor."""
-        code = affine_code(expr, local)
-        if self.is_tensor(expr):
-            return code
-        return f"torch.tensor({code}, device=batch.device)"
+            index = ", ".join(affine_code(i, local) for i in lookup.indices)
+            local[str(lookup)] = f"batch.look_up({lookup.table!r}, ({index},))"
+        return local
 
     def is_tensor(self, expr: Expr) -> bool:
         """Whether an expression's code is a tensor: it has a variable, a length or a look-up."""
@@ -295,23 +287,22 @@ class StepFrame:
                     f"{extra}"
                 )
             for mask in self.step.masks:
-                inner, code = self.mask(mask.expr, dims)
-                inner.append(f"{name} = {name}.masked_fill(~({code}), NEGATIVE)")
+                line = f"{name} = hide({name}, {self.mask(mask.expr, dims)}, NEGATIVE)"
                 if mask.mixed:
                     lines.append("if batch.mixed:")
-                    inner = [f"    {line}" for line in inner]
-                lines += inner
+                    line = f"    {line}"
+                lines.append(line)
         return Value(name, dims)
 
-    def mask(self, expr: Expr, dims: Sequence[str]) -> tuple[list[str], str]:
-        """Where `expr >= 0` holds; never where a table has no entry."""
-        lines, local = self.tensors([expr], dims)
+    def mask(self, expr: Expr, dims: Sequence[str]) -> str:
+        """Where `expr >= 0` does not hold, or a table has no entry."""
+        local = self.tensors([expr], dims)
         code = f"{affine_code(expr, local)} >= 0"
         if not self.is_tensor(expr):
             code = f"torch.tensor({code}, device=batch.device)"
         for lookup in lookups_in([expr]):
             code = f"({code}) & ({local[str(lookup)]} != OUTSIDE)"
-        return lines, code
+        return self.keep(f"hidden({code})")
 
     def head(self, tensor: str) -> str:
         """A view of the head's cells in a tensor."""

@@ -241,20 +241,20 @@ class _Emitter:
         lines += [
             f"    {line}" for line in (*self.context.length_lines(), *self.context.origin_lines())
         ]
-        lines.append(f"    found = take(charts[{start.name!r}], {self.start_index()}, NEGATIVE)")
+        chart = f"charts[{start.name!r}]"
+        lines.append(f"    found = take({chart}, {self.start_place(chart)}, NEGATIVE)")
         lines.append("    return found.to(batch.dtype)")
         return lines
 
-    def start_index(self) -> str:
+    def start_place(self, tensor: str) -> str:
+        """Where a tensor has the start symbol's cell of each item."""
         plan = self.plan
         chart = plan.chart[plan.start.name]
-        found = []
-        for expr, low in zip(plan.start.index, self.origins[chart.family], strict=True):
-            code = affine_code(expr - low, self.scope)
-            if not any(name in plan.lengths for name in expr.names()):
-                code = f"torch.tensor({code}, device=batch.device)"
-            found.append(code)
-        return "(" + "".join(f"{x}, " for x in found) + ")"
+        found = [
+            affine_code(expr - low, self.scope)
+            for expr, low in zip(plan.start.index, self.origins[chart.family], strict=True)
+        ]
+        return f"within({tensor}, ({''.join(f'{x}, ' for x in found)}))"
 
     def outside(self) -> list[str]:
         plan, names = self.plan, self.names
@@ -288,8 +288,9 @@ class _Emitter:
         if plan.start.name in plan.chart:
             lines.append("    # d log Z: what the start symbol's cell has, where it is not zero.")
             lines.append("    live = result(charts, batch) > NEGATIVE")
+            start = names.get("a_", plan.start.name)
             lines.append(
-                f"    give({names.get('a_', plan.start.name)}, {self.start_index()}, "
+                f"    give({start}, {self.start_place(start)}, "
                 "torch.where(live, gradient, 0.0).to(batch.dtype))"
             )
         stages = reversed(plan.stages)
