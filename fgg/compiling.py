@@ -97,7 +97,12 @@ def compiled(
         same = tree_plan if folded is trees else None
         main = same or plan(folded, length=length, batch=batch)
     return Program(
-        grammar=source, plan=main, tree_plan=tree_plan, origins=origins, source=emit(main)
+        grammar=source,
+        plan=main,
+        tree_plan=tree_plan,
+        origins=origins,
+        source=emit(main),
+        emit=emit,
     )
 
 

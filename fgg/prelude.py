@@ -38,7 +38,7 @@ def hide(values: Tensor, found: Tensor | None, zero: float) -> Tensor:
     return values if found is None else values.masked_fill(spread(found, values), zero)
 
 
-def within(chart: Tensor, index: tuple[Tensor | int, ...]) -> Place:
+def cells_at(chart: Tensor, index: tuple[Tensor | int, ...]) -> Place:
     """Cells of a chart: index tensors, with the batch as their last axis, held inside it."""
     inside: Tensor | None = None
     fixed: list[tuple[int, int]] = []
@@ -296,7 +296,7 @@ class Batch:
     def look_up(self, name: str, index: tuple[Tensor | int, ...]) -> Tensor:
         """The entries of a table, `OUTSIDE` where there are none."""
         table = self.tables[name]
-        return take(table, within(table, index), OUTSIDE)
+        return take(table, cells_at(table, index), OUTSIDE)
 
     def kept(self, key: tuple[int, ...], make: Callable[[], Any]) -> Any:
         """What a key stands for, made once: index tensors and masks serve inside and outside."""

@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.plan import Plan
+from fgg.runtime.batch import batch_of
 from fgg.runtime.batching import Lengths
 from fgg.runtime.cells import Cells
 from fgg.runtime.choices import Cell, Choice, Floats
 from fgg.runtime.derivation import Derivation
-from fgg.runtime.interpret import interpret
+from fgg.runtime.emitted import Modules, best_charts, log_charts
 from fgg.runtime.plan_charts import Charts
+from fgg.runtime.preparing import checked_weights
 from fgg.runtime.trees import Source, Writer, build
 
 MAX_TIES = 512
@@ -70,14 +72,16 @@ def viterbi(
     lengths: Lengths = None,
     *,
     source: Source | None = None,
+    modules: Modules | None = None,
 ) -> list[Derivation]:
     """The derivation of the greatest weight of each item; the first one under ties.
 
-    `source` says where the plan's rules come from, if its grammar has been split. Raises
-    GrammarError if an item has no derivation.
+    `source` says where the plan's rules come from, if its grammar has been split; `modules` are
+    the plan's emitted programs. Raises GrammarError if an item has no derivation.
     """
     source = source or Source.of(plan.grammar)
-    charts = interpret(plan, weights, inputs, lengths, "max")
+    batch = batch_of(plan, inputs, lengths)
+    charts = best_charts(plan, modules, checked_weights(plan, weights), batch)
     found = []
     for cells in items(charts):
         made = build(cells, start_of(cells), partial(best_choice, cells, source))
@@ -93,10 +97,12 @@ def k_best(
     *,
     number: int,
     source: Source | None = None,
+    modules: Modules | None = None,
 ) -> list[list[Derivation]]:
     """The derivations of greatest weight of each item, at most so many, best first."""
     source = source or Source.of(plan.grammar)
-    charts = interpret(plan, weights, inputs, lengths, "max")
+    batch = batch_of(plan, inputs, lengths)
+    charts = best_charts(plan, modules, checked_weights(plan, weights), batch)
     found = []
     for cells in items(charts):
         start_of(cells)
@@ -178,6 +184,7 @@ def sample(
     number: int = 1,
     seed: int | torch.Generator | None = None,
     source: Source | None = None,
+    modules: Modules | None = None,
 ) -> list[list[Derivation]]:
     """Independent draws of derivations of each item, with probability weight / Z.
 
@@ -190,8 +197,8 @@ def sample(
         generator.manual_seed(seed)
     elif seed is None:
         generator.seed()
-    with torch.no_grad():
-        charts = interpret(plan, weights, inputs, lengths, "log")
+    batch = batch_of(plan, inputs, lengths)
+    charts = log_charts(plan, modules, checked_weights(plan, weights), batch)
     return [_draws(cells, source, number, generator) for cells in items(charts)]
 
 

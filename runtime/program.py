@@ -7,8 +7,9 @@ A program holds no numbers. Weights are given with each call (`log_z`), or kept 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import sha256
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from fgg.runtime.questions import Questions
 from fgg.slices import SplitRule
 
 if TYPE_CHECKING:
+    from fgg.runtime.emitted import Modules
     from fgg.runtime.model import Model
 
 
@@ -46,6 +48,8 @@ class Program(Questions):
     origins: Mapping[str, SplitRule]
     source: str = field(repr=False)
     notes: tuple[Diagnostic, ...] = ()
+    # Writes the programs of other plans, when they are first asked for.
+    emit: Callable[..., str] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "module", load_module(self.source))
@@ -58,7 +62,7 @@ class Program(Questions):
     def __reduce__(self) -> Any:
         # The module is made again from its text.
         fields = (self.grammar, self.plan, self.tree_plan, self.origins, self.source, self.notes)
-        return type(self), fields
+        return type(self), (*fields, self.emit)
 
     def __repr__(self) -> str:
         return f"Program({self.grammar.name!r}, parameters={list(self.parameter_names)})"
@@ -68,6 +72,17 @@ class Program(Questions):
         lines = [f"**{self.grammar.name}**", "", "| factor | shape |", "|---|---|"]
         lines += [f"| `{name}` | {self.shape(name)} |" for name in self.parameter_names]
         return "\n".join(lines)
+
+    @cached_property
+    def _modules(self) -> Modules | None:
+        if self.emit is None or self.tree_plan is None:
+            return None
+        from fgg.runtime.emitted import Modules
+
+        sums = self.module
+        if self.tree_plan is not self.plan:
+            sums = load_module(self.emit(self.tree_plan))
+        return Modules(sums, load_module(self.emit(self.tree_plan, best=True)))
 
     # weights
 

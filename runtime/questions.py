@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fgg.grammar import Grammar
     from fgg.plan import Plan
     from fgg.runtime.derivation import Derivation
+    from fgg.runtime.emitted import Modules
     from fgg.runtime.plan_charts import Charts
     from fgg.runtime.rule_marginals import RuleMarginals
     from fgg.slices import SplitRule
@@ -50,6 +51,11 @@ class Questions:
     def _source(self) -> Source:
         return Source(self.grammar, self.origins) if self.origins else Source.of(self.grammar)
 
+    @property
+    def _modules(self) -> Modules | None:
+        """The emitted programs of the plan that derivations are read from, if there are any."""
+        return None
+
     def decode(
         self,
         weights: Weights,
@@ -75,7 +81,14 @@ class Questions:
         if method == "viterbi":
             from fgg.runtime.decode import viterbi
 
-            return viterbi(self._trees, _plain(weights), inputs or {}, lengths, source=self._source)
+            return viterbi(
+                self._trees,
+                _plain(weights),
+                inputs or {},
+                lengths,
+                source=self._source,
+                modules=self._modules,
+            )
         from fgg.runtime.mbr import mbr
 
         if states is None:
@@ -89,6 +102,7 @@ class Questions:
             families=families,
             states=states,
             source=self._source,
+            modules=self._modules,
         )
         return [scored.derivation for scored in found]
 
@@ -98,9 +112,14 @@ class Questions:
         """The derivations of greatest weight of each item, at most so many, best first."""
         from fgg.runtime.decode import k_best
 
-        plan = self._trees
         return k_best(
-            plan, _plain(weights), inputs or {}, lengths, number=number, source=self._source
+            self._trees,
+            _plain(weights),
+            inputs or {},
+            lengths,
+            number=number,
+            source=self._source,
+            modules=self._modules,
         )
 
     def sample(
@@ -115,9 +134,15 @@ class Questions:
         """Independent draws from the posterior of each item, exact."""
         from fgg.runtime.decode import sample
 
-        plan, source = self._trees, self._source
         return sample(
-            plan, _plain(weights), inputs or {}, lengths, number=number, seed=seed, source=source
+            self._trees,
+            _plain(weights),
+            inputs or {},
+            lengths,
+            number=number,
+            seed=seed,
+            source=self._source,
+            modules=self._modules,
         )
 
     def entropy(self, weights: Weights, inputs: Inputs = None, lengths: Lengths = None) -> Tensor:

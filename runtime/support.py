@@ -68,9 +68,7 @@ def put_more(values: Tensor, scales: Tensor, new: Tensor, scale: Tensor | None) 
 
 def total(terms: list[Term], rank: int) -> Term:
     """The sum of several values; its scale is that of one."""
-    parts = [
-        v if e is None else v * spread(weights(e, e, v.dtype), v) for v, e in terms
-    ]
+    parts = [v if e is None else v * spread(weights(e, e, v.dtype), v) for v, e in terms]
     new = parts[0]
     for part in parts[1:]:
         new = new + part

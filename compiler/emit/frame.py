@@ -25,7 +25,7 @@ class StepFrame:
     """The box of a step and access to what it reads and writes.
 
     With `whole` the step is written for all cells of its chart at once: so the gradient of a
-    parameter that maps cells one by one is a single product.
+    parameter that maps cells one by one is a single product. With `best` sums are maxima.
     """
 
     def __init__(
@@ -37,8 +37,10 @@ class StepFrame:
         origins: Mapping[str, Sequence[Expr]],
         *,
         whole: bool = False,
+        best: bool = False,
     ) -> None:
         self.plan = plan
+        self.best = best
         self.origins = origins
         self.strided: set[tuple[str, int]] = set()
         self.step = step
@@ -182,7 +184,7 @@ class StepFrame:
             ]
             like = scale if self.plan.has_scale(operand) else tensor
             self.gathered[number] = self.fresh("at")
-            code = self.keep(f"within({like}, ({', '.join(index)},))")
+            code = self.keep(f"cells_at({like}, ({', '.join(index)},))")
             lines.append(f"{self.gathered[number]} = {code}")
         return self.gathered[number]
 
@@ -260,7 +262,7 @@ class StepFrame:
 
     def scale(self, lines: list[str], scales: Sequence[Value]) -> Value | None:
         """The sum of the operands' scales at each point, -inf where a mask says so."""
-        extra = f" + {log(self.step.free)!r}" if self.step.free > 1 else ""
+        extra = f" + {log(self.step.free)!r}" if self.step.free > 1 and not self.best else ""
         if not scales and not self.step.masks:
             if not extra:
                 return None

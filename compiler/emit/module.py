@@ -26,15 +26,19 @@ from fgg.printer import print_rule
 INDENT = "    "
 
 
-def emit(plan: Plan) -> str:
-    """The program of a plan, as a Python module."""
-    return _Emitter(plan).run()
+def emit(plan: Plan, *, best: bool = False) -> str:
+    """The program of a plan, as a Python module.
+
+    With `best` its inside pass has maxima instead of sums, and there is no outside pass.
+    """
+    return _Emitter(plan, best=best).run()
 
 
 class _Emitter:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, best: bool) -> None:
         self.plan = plan
-        self.context = Context(plan)
+        self.best = best
+        self.context = Context(plan, best=best)
         self.names = self.context.names
         self.scope = self.context.scope
         self.origins = self.context.origins
@@ -43,11 +47,13 @@ class _Emitter:
 
     def run(self) -> str:
         plan = self.plan
-        title = f"Inference for the grammar `{plan.grammar.name}`: inside, outside, log Z."
+        what = "best derivations" if self.best else "inside, outside, log Z"
+        title = f"Inference for the grammar `{plan.grammar.name}`: {what}."
         body = [
             f'"""{_plain(title)}"""',
             "",
             *prelude_lines(),
+            *(["", "", *prelude_lines("prelude_best")] if self.best else []),
             "",
             "",
             *self.declarations(),
@@ -60,12 +66,7 @@ class _Emitter:
             "",
             "",
             *self.result(),
-            "",
-            "",
-            *self.outside(),
-            "",
-            "",
-            *_FRONT,
+            *([] if self.best else ["", "", *self.outside(), "", "", *_FRONT]),
         ]
         return "\n".join(body) + "\n"
 
@@ -132,7 +133,7 @@ class _Emitter:
     def inside(self) -> list[str]:
         plan = self.plan
         lines = [
-            "def inside(leaves, scales, batch):",
+            f"def inside(leaves, scales, batch{', marks' if self.best else ''}):",
             '    """The charts: the values of every family, and their scales."""',
         ]
         lines += [f"    {line}" for line in (*self.context.length_lines(), *self.leaf_lines())]
@@ -147,6 +148,8 @@ class _Emitter:
                 )
             if chart.scale_of == chart.family:
                 lines.append(f"    {self.names.get('e_', chart.family)} = batch.scales({extents})")
+            if self.best:
+                lines.append(f"    {self.names.get('m_', chart.family)} = marks[{chart.family!r}]")
         body = [line for stage in plan.stages for line in self.stage(stage, reverse=False)]
         lines += [f"    {line}" for line in (*self.stride_lines(body), *body)]
         self.strided.clear()
@@ -200,7 +203,7 @@ class _Emitter:
             if several:
                 yield "terms = []"
             for step in group:
-                writer = InsideWriter(*self.shared(step))
+                writer = InsideWriter(*self.shared(step), best=self.best)
                 body = written(without_unused(writer.inside(terms=several)))
                 yield from self.step(writer, body)
             if several:
@@ -254,7 +257,7 @@ class _Emitter:
             affine_code(expr - low, self.scope)
             for expr, low in zip(plan.start.index, self.origins[chart.family], strict=True)
         ]
-        return f"within({tensor}, ({''.join(f'{x}, ' for x in found)}))"
+        return f"cells_at({tensor}, ({''.join(f'{x}, ' for x in found)}))"
 
     def outside(self) -> list[str]:
         plan, names = self.plan, self.names
@@ -315,10 +318,14 @@ class _Emitter:
         return lines
 
 
-def prelude_lines() -> list[str]:
-    """The text of the helpers, without their module docstring."""
-    text = (Path(fgg.__file__).parent / "prelude.py").read_text(encoding="utf-8")
+def prelude_lines(name: str = "prelude") -> list[str]:
+    """The text of helpers, without their module docstring."""
+    text = (Path(fgg.__file__).parent / f"{name}.py").read_text(encoding="utf-8")
     lines = text.splitlines()
+    if name != "prelude":
+        # It follows the prelude: what it imports is there.
+        imports = [i for i, line in enumerate(lines) if line.startswith(("import ", "from "))]
+        return "\n".join(lines[imports[-1] + 1 :]).strip().splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("from __future__"))
     body = lines[start:]
     body.insert(body.index("import torch"), "import sys\n")

@@ -14,7 +14,7 @@ BATCH = "@b"
 # What intermediate results are called: `v1`, `e2`, …
 _TEMPORARY = re.compile(r"(a|at|e|top|v|w|x|y)[1-9][0-9]*")
 # What names of tensors and lengths begin with: a loop variable, which has no prefix, does not.
-_PREFIXED = re.compile(r"(p|q|r|c|v|e|a|t|s|g|i|w|o|k[0-9st]+|lo|hi|item)_")
+_PREFIXED = re.compile(r"(p|q|r|c|v|e|a|t|s|g|i|w|o|m|k[0-9st]+|lo|hi|item)_")
 
 
 class Names:

@@ -112,7 +112,7 @@ class PrepareWriter:
                 kept.insert(rank, BATCH)
             target = names.get("t_" if step.tables else "p_", step.name)
             spec = f"{','.join(specs)}->{''.join(letters[a] for a in kept)}"
-            yield f'{target} = torch.einsum("{spec}", {", ".join(codes)})'
+            yield f'{target} = {self.context.einsum}("{spec}", {", ".join(codes)})'
         elif isinstance(step, Cut):
             code = names.get("p_", step.source) + cut_code(step.steps, 0)
             yield f"{names.get('p_', step.name)} = {code}.contiguous()"
