@@ -83,6 +83,7 @@ def compiled(
     from fgg.compiler.lower import plan
     from fgg.compiler.passes.close import close
     from fgg.compiler.passes.split import split_with_origin
+    from fgg.compiler.trees import plan_of_trees
     from fgg.runtime.program import Program
 
     source = selected(with_sizes(grammar, sizes or {}), query)
@@ -92,7 +93,7 @@ def compiled(
         origins = {name: rule for name, rule in origins.items() if rule.source != summing}
         # Derivations begin with the user's own start symbol, unless its nodes would be split.
         trees = atomic if summing is None else unclosed(source)
-        tree_plan = None if trees is None else plan(trees, length=length, batch=batch)
+        tree_plan = None if trees is None else plan_of_trees(trees, length=length, batch=batch)
         folded = after(atomic, PASSES[-1].name, Expected(length, batch))
         same = tree_plan if folded is trees else None
         main = same or plan(folded, length=length, batch=batch)

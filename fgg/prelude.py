@@ -33,9 +33,13 @@ def hidden(mask: Tensor) -> Tensor | None:
     return found if found.device.type != "cpu" or bool(found.any()) else None
 
 
-def hide(values: Tensor, found: Tensor | None, zero: float) -> Tensor:
-    """Values with zero where they are hidden, over the axes that come before states."""
-    return values if found is None else values.masked_fill(spread(found, values), zero)
+def hide(values: Tensor, found: Tensor | None, zero: float, states: int = 0) -> Tensor:
+    """Values with zero in hidden cells; a mask may lack axes that come first."""
+    if found is None:
+        return values
+    for _ in range(states):
+        found = found.unsqueeze(-1)
+    return values.masked_fill(found, zero)
 
 
 def cells_at(chart: Tensor, index: tuple[Tensor | int, ...]) -> Place:
@@ -77,7 +81,8 @@ def take(chart: Tensor, place: Place, zero: float = 0.0) -> Tensor:
         return chart.new_full(shape + chart.shape[rank + 1 :], zero)
     for axis, i in place.fixed:
         chart = chart.select(axis, i)
-    return hide(chart[place.held] if place.held else chart, place.outside, zero)
+    found = chart[place.held] if place.held else chart
+    return hide(found, place.outside, zero, chart.dim() - max(len(place.held), 1))
 
 
 def give(chart: Tensor, place: Place, gradient: Tensor) -> None:
@@ -87,11 +92,11 @@ def give(chart: Tensor, place: Place, gradient: Tensor) -> None:
     for axis, i in place.fixed:
         chart = chart.select(axis, i)
     if not place.held:
-        chart.add_(hide(gradient.expand(chart.shape), place.outside, 0.0))
+        chart.add_(hide(gradient, place.outside, 0.0, chart.dim() - 1))
         return
     shape = torch.broadcast_shapes(*(x.shape for x in place.held))  # type: ignore[no-untyped-call]
     gradient = gradient.expand(shape + chart.shape[len(place.held) :])
-    gradient = hide(gradient, place.outside, 0.0)
+    gradient = hide(gradient, place.outside, 0.0, chart.dim() - len(place.held))
     chart.index_put_(tuple(x.expand(shape) for x in place.held), gradient, accumulate=True)
 
 

@@ -20,8 +20,8 @@ from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.plan import Plan
 from fgg.runtime.batch import batch_of
 from fgg.runtime.batching import Lengths
-from fgg.runtime.cells import Cells
-from fgg.runtime.choices import Cell, Choice, Floats
+from fgg.runtime.cells import Cells, Shared
+from fgg.runtime.choices import Cell, Choice, Choices, Floats
 from fgg.runtime.derivation import Derivation
 from fgg.runtime.emitted import Modules, best_charts, log_charts
 from fgg.runtime.plan_charts import Charts
@@ -31,14 +31,16 @@ from fgg.runtime.trees import Source, Writer, build
 MAX_TIES = 512
 """Up to how many choices of equal weight are put into the reference engine's order."""
 
+ROUNDING = 1e-13
+
 Inputs = Mapping[str, Any]
 
 
 def items(charts: Charts) -> Iterator[Cells]:
     """The cells of each item."""
-    shared: dict[str, Floats] = {}
+    shared = Shared(charts)
     for number in range(charts.batch.size):
-        yield Cells(charts, number, shared)
+        yield Cells(shared, number)
 
 
 def start_of(cells: Cells) -> Cell:
@@ -50,11 +52,14 @@ def start_of(cells: Cells) -> Cell:
     return best
 
 
-def best_choice(cells: Cells, source: Source, cell: Cell) -> int:
-    """The place of the best choice of a cell; the first one under ties."""
-    choices = cells.choices(cell)
-    best = int(choices.scores.argmax())
-    ties = np.flatnonzero(choices.scores == choices.scores[best])
+def best_choice(source: Source, choices: Choices) -> int:
+    """The place of the best choice of a cell; the first one under ties.
+
+    Numbers that differ by no more than rounding are ties.
+    """
+    scores = choices.scores
+    best = int(scores.argmax())
+    ties = np.flatnonzero(scores >= scores[best] - ROUNDING * (1.0 + abs(scores[best])))
     if 1 < len(ties) <= MAX_TIES:
         return int(min(ties, key=lambda place: source.key(choices.decode(int(place)))))
     return best
@@ -84,7 +89,7 @@ def viterbi(
     charts = best_charts(plan, modules, checked_weights(plan, weights), batch)
     found = []
     for cells in items(charts):
-        made = build(cells, start_of(cells), partial(best_choice, cells, source))
+        made = build(cells, start_of(cells), partial(best_choice, source))
         found.append(Writer(source, cells).derivation(made, weight_of(cells, made)))
     return found
 
@@ -208,9 +213,11 @@ def _draws(
     start_of(cells)
     writer = Writer(source, cells)
 
+    chances = _chances(generator)
+
     def place(sums: Floats) -> int:
-        drawn = torch.rand((), dtype=torch.float64, generator=generator).item() * sums[-1]
-        return min(int(np.searchsorted(sums, drawn, side="right")), len(sums) - 1)
+        drawn = next(chances) * sums[-1]
+        return min(int(sums.searchsorted(drawn, side="right")), len(sums) - 1)
 
     starts = cells.start
     values = np.array([cells.inside(cell) for cell in starts])
@@ -218,6 +225,12 @@ def _draws(
     found = []
     for _ in range(number):
         first = starts[place(first_sums)]
-        made = build(cells, first, lambda cell: place(cells.choices(cell).sums))
+        made = build(cells, first, lambda choices: place(choices.sums))
         found.append(writer.derivation(made, weight_of(cells, made)))
     return found
+
+
+def _chances(generator: torch.Generator) -> Iterator[float]:
+    """Numbers between 0 and 1, drawn a few hundred at a time."""
+    while True:
+        yield from torch.rand(256, dtype=torch.float64, generator=generator).tolist()

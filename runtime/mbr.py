@@ -133,7 +133,7 @@ def _used(
     plan: Plan, modules: Modules | None, weights: Mapping[str, Any], batch: Batch
 ) -> tuple[Charts, dict[str, Tensor]]:
     """The charts in `log`, and the marginals of their cells."""
-    start = plan.chart.get(plan.start.name)
+    start = None if modules is None else modules.plan.chart.get(modules.plan.start.name)
     if modules is None or start is None or start.states:
         charts = inside(plan, weights, batch, "log")
         return charts, cell_marginals(charts)
@@ -143,7 +143,7 @@ def _used(
 def _best(cells: Cells, true: Cells, source: Source, scores: Mapping[str, Any]) -> Scored:
     """The best derivation of an item; its weight and its score are what it truly has."""
     start = start_of(cells)
-    made = build(cells, start, partial(best_choice, cells, source))
+    made = build(cells, start, partial(best_choice, source))
     derivation = Writer(source, cells).derivation(made, weight_of(true, made))
     total = sum(
         float(scores[cell.family][(*cells.place(cell), cells.item, *cell.values)])

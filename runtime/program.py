@@ -77,12 +77,17 @@ class Program(Questions):
     def _modules(self) -> Modules | None:
         if self.emit is None or self.tree_plan is None:
             return None
-        from fgg.runtime.emitted import Modules
+        from fgg.runtime.emitted import Modules, covers
 
-        sums = self.module
-        if self.tree_plan is not self.plan:
-            sums = load_module(self.emit(self.tree_plan))
-        return Modules(sums, load_module(self.emit(self.tree_plan, best=True)))
+        # Messages serve maxima as they serve sums.
+        plan = self.plan if covers(self.plan, self.tree_plan) else self.tree_plan
+        emit, main = self.emit, self.plan
+
+        def load(best: bool) -> ModuleType:
+            own = self.source if plan is main and not best else emit(plan, best=best)
+            return load_module(own)
+
+        return Modules(plan, load)
 
     # weights
 

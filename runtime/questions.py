@@ -149,13 +149,13 @@ class Questions:
         """The entropy of the derivations of each item, in nats; differentiable."""
         from fgg.runtime.expectation import entropy
 
-        return entropy(self._trees, weights, inputs or {}, lengths)
+        return entropy(self._trees, weights, inputs or {}, lengths, modules=self._modules)
 
     def kl(self, p: Weights, q: Weights, inputs: Inputs = None, lengths: Lengths = None) -> Tensor:
         """KL(p || q) of the derivations of each item under two settings of the weights."""
         from fgg.runtime.expectation import kl
 
-        return kl(self._trees, p, q, inputs or {}, lengths)
+        return kl(self._trees, p, q, inputs or {}, lengths, modules=self._modules)
 
     def moments(
         self,

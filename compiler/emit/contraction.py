@@ -139,7 +139,8 @@ class Contraction(StepFrame):
         for mask in self.step.masks:
             code = self.mask(mask.expr, self.cell_dims)
             lines.append("if batch.mixed:")
-            lines.append(f"    {value.code} = hide({value.code}, {code}, 0.0)")
+            states = sum(d not in self.cell_dims for d in value.dims)
+            lines.append(f"    {value.code} = hide({value.code}, {code}, 0.0, {states})")
         return value
 
     def carry(
