@@ -19,6 +19,11 @@ FLOOR = -1e300
 """Below every scale but that of zero; finite, so that differences are numbers."""
 
 
+def alive(scale: Tensor) -> bool:
+    """Whether any scale is not that of zero; yes where the device would have to be waited for."""
+    return scale.device.type != "cpu" or bool((scale > NEGATIVE).any())
+
+
 class Place(NamedTuple):
     """Cells of a chart at index tensors: what is fixed, index tensors, and which are outside."""
 

@@ -32,6 +32,7 @@ MAX_TIES = 512
 """Up to how many choices of equal weight are put into the reference engine's order."""
 
 ROUNDING = 1e-13
+"""What sums of logarithms may be off, where they were made by an emitted program."""
 
 Inputs = Mapping[str, Any]
 
@@ -52,14 +53,14 @@ def start_of(cells: Cells) -> Cell:
     return best
 
 
-def best_choice(source: Source, choices: Choices) -> int:
+def best_choice(source: Source, rounding: float, choices: Choices) -> int:
     """The place of the best choice of a cell; the first one under ties.
 
-    Numbers that differ by no more than rounding are ties.
+    Numbers that differ by no more than `rounding`, relative to the greatest, are ties.
     """
     scores = choices.scores
     best = int(scores.argmax())
-    ties = np.flatnonzero(scores >= scores[best] - ROUNDING * (1.0 + abs(scores[best])))
+    ties = np.flatnonzero(scores >= scores[best] - rounding * (1.0 + abs(scores[best])))
     if 1 < len(ties) <= MAX_TIES:
         return int(min(ties, key=lambda place: source.key(choices.decode(int(place)))))
     return best
@@ -88,8 +89,9 @@ def viterbi(
     batch = batch_of(plan, inputs, lengths)
     charts = best_charts(plan, modules, checked_weights(plan, weights), batch)
     found = []
+    choose = partial(best_choice, source, 0.0 if modules is None else ROUNDING)
     for cells in items(charts):
-        made = build(cells, start_of(cells), partial(best_choice, source))
+        made = build(cells, start_of(cells), choose)
         found.append(Writer(source, cells).derivation(made, weight_of(cells, made)))
     return found
 
@@ -213,10 +215,8 @@ def _draws(
     start_of(cells)
     writer = Writer(source, cells)
 
-    chances = _chances(generator)
-
     def place(sums: Floats) -> int:
-        drawn = next(chances) * sums[-1]
+        drawn = torch.rand((), dtype=torch.float64, generator=generator).item() * sums[-1]
         return min(int(sums.searchsorted(drawn, side="right")), len(sums) - 1)
 
     starts = cells.start
@@ -228,9 +228,3 @@ def _draws(
         made = build(cells, first, lambda choices: place(choices.sums))
         found.append(writer.derivation(made, weight_of(cells, made)))
     return found
-
-
-def _chances(generator: torch.Generator) -> Iterator[float]:
-    """Numbers between 0 and 1, drawn a few hundred at a time."""
-    while True:
-        yield from torch.rand(256, dtype=torch.float64, generator=generator).tolist()

@@ -65,7 +65,8 @@ def _outside(ctx: FunctionCtx, run: Run, gradient: Tensor) -> list[Tensor | None
         allow_unused=True,
         retain_graph=True,
     )
-    return list(found)
+    # A gradient that was handed through as it is would not be the user's to change.
+    return [g.clone() if g is not None and g.is_inference() else g for g in found]
 
 
 def _again(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,8 @@ from fgg.plan_sizes import environment
 from fgg.runtime.batch import Batch, batch_of
 from fgg.runtime.batching import Lengths
 from fgg.runtime.cells import Cells
-from fgg.runtime.decode import best_choice, items, start_of, weight_of
+from fgg.runtime.choices import Choices
+from fgg.runtime.decode import ROUNDING, best_choice, items, start_of, weight_of
 from fgg.runtime.derivation import Derivation
 from fgg.runtime.emitted import Modules, best_charts, used_cells
 from fgg.runtime.families import Refinement, refinements
@@ -123,9 +124,10 @@ def mbr(
             # Where the score does not speak of states, the more probable ones break ties.
             ties = {name: array + TIES * plain(used[name]) for name, array in scores.items()}
         judged = best_charts(plan, modules, support, replace(batch, potentials=flat), ties)
+    choose = partial(best_choice, source, 0.0 if modules is None else ROUNDING)
     found = []
     for own, true in zip(items(judged), items(charts), strict=True):
-        found.append(_best(own, true, source, scores))
+        found.append(_best(own, true, source, choose, scores))
     return found
 
 
@@ -140,10 +142,16 @@ def _used(
     return used_cells(plan, modules, weights, batch)
 
 
-def _best(cells: Cells, true: Cells, source: Source, scores: Mapping[str, Any]) -> Scored:
+def _best(
+    cells: Cells,
+    true: Cells,
+    source: Source,
+    choose: Callable[[Choices], int],
+    scores: Mapping[str, Any],
+) -> Scored:
     """The best derivation of an item; its weight and its score are what it truly has."""
     start = start_of(cells)
-    made = build(cells, start, partial(best_choice, source))
+    made = build(cells, start, choose)
     derivation = Writer(source, cells).derivation(made, weight_of(true, made))
     total = sum(
         float(scores[cell.family][(*cells.place(cell), cells.item, *cell.values)])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
+from math import inf
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -360,9 +361,9 @@ def check_numbers(weights: Mapping[str, Tensor]) -> None:
         problems.append(Diagnostic(code="F417", message="weights are on several devices"))
     else:
         # One question to the device for all factors.
-        ends = [torch.stack(torch.aminmax(w.detach())) for w in weights.values() if w.numel()]
-        found = torch.stack(ends) if ends else torch.zeros(0, 2)
-        if not bool(((found[:, 0] >= 0) & torch.isfinite(found[:, 1])).all()):
+        ends = [end for w in weights.values() if w.numel() for end in torch.aminmax(w.detach())]
+        found = torch.stack(ends).tolist() if ends else []
+        if not all(0 <= end < inf for end in found):
             for name, w in weights.items():
                 if not bool(((w >= 0) & torch.isfinite(w)).all()):
                     message = f"weights for `{name}` are negative, infinite or no numbers in places"

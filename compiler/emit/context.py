@@ -10,7 +10,7 @@ from fgg.plan import HIGH, LOW, Plan
 
 TAKEN = """
     batch leaves scales values charts level gradient torch out e found terms total log_total take
-    cells_at hide hidden best marked marks einsum
+    cells_at alive hide hidden best marked marks einsum
     give put put_more ratio ratios weights inputs missing live
 """.split()
 """Names that emitted functions use themselves."""

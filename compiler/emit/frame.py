@@ -63,6 +63,8 @@ class StepFrame:
         self.cell_dims = (*self.position_dims, BATCH)
         self.point_dims = (*self.loop_dims, BATCH)
         self.counter = 0
+        # The name of the step's scale, once it has been written.
+        self.scaled: str | None = None
         self.gathered: dict[int, str] = {}
 
     def bounds(self) -> Iterator[str]:
@@ -250,6 +252,11 @@ class StepFrame:
                 found.append(Value(name, dims))
         return values, found
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether tables say which cells of charts are read: then it may be none of them."""
+        return any(o.kind == "chart" and lookups_in(o.index) for o in self.step.operands)
+
     def diagonal(self, value: Value) -> Value:
         """A value with each axis once: where a node occurs twice, the diagonal."""
         while len(set(value.dims)) < len(value.dims):
@@ -273,10 +280,11 @@ class StepFrame:
             dims: tuple[str, ...] = self.point_dims
         else:
             dims = tuple(d for d in self.point_dims if any(d in s.dims for s in scales))
-        name = self.fresh("e")
+        name = self.scaled = self.fresh("e")
         if scales:
             total = " + ".join(aligned(s, dims) for s in scales)
             if len(scales) == 1 and scales[0].dims == dims and not (full or extra):
+                self.scaled = scales[0].code
                 return scales[0]
             lines.append(f"{name} = {total}{extra}")
         if full:

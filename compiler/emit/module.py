@@ -16,7 +16,7 @@ from fgg.compiler.emit.frame import StepFrame
 from fgg.compiler.emit.inside import InsideWriter
 from fgg.compiler.emit.names import Names, affine_code, bound_code, extreme_code, single
 from fgg.compiler.emit.outside import OutsideWriter
-from fgg.compiler.emit.peephole import fused, without_unused, written
+from fgg.compiler.emit.peephole import fused, guarded, without_unused, written
 from fgg.compiler.emit.prepare import PrepareWriter
 from fgg.domains import domain_size, size_values
 from fgg.index import Expr
@@ -222,6 +222,8 @@ class _Emitter:
         self.strided |= writer.strided
         if not body:
             return
+        if writer.is_sparse and writer.scaled is not None:
+            body = guarded(body, writer.scaled)
         yield f"# {_plain(print_rule(self.plan.grammar, writer.step.rule))}"
         yield from writer.bounds()
         condition = writer.condition()
