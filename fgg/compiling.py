@@ -90,11 +90,11 @@ def compiled(
     """The compiled program of a grammar. Raises GrammarError (F425) if it has none."""
     from fgg.compiler.driver import Expected, plan_of
     from fgg.compiler.emit import emit
-    from fgg.compiler.lower import plan
     from fgg.compiler.passes.close import close
     from fgg.compiler.passes.cpd import cpd
     from fgg.compiler.passes.split import split_with_origin
     from fgg.compiler.spaces import choose
+    from fgg.compiler.trees import plan_of_trees
     from fgg.runtime.program import Program
 
     source = selected(with_sizes(grammar, sizes or {}), query)
@@ -105,7 +105,7 @@ def compiled(
         origins = {name: rule for name, rule in origins.items() if rule.source != summing}
         # Derivations begin with the user's own start symbol, unless its nodes would be split.
         trees = atomic if summing is None else unclosed(source)
-        tree_plan = None if trees is None else plan(trees, length=length, batch=batch)
+        tree_plan = None if trees is None else plan_of_trees(trees, length=length, batch=batch)
         if space == "auto":
             choice = choose(source, expected)
             found, main = choice.space, choice.plan
@@ -122,6 +122,7 @@ def compiled(
         space=found,
         strict=space == "rank",
         in_space=partial(compiled, source, None, None, length, batch),
+        emit=emit,
     )
 
 

@@ -8,6 +8,9 @@ in float32. A cell of zeros has the scale -inf. A chart without states is its sc
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -16,19 +19,54 @@ FLOOR = -1e300
 """Below every scale but that of zero; finite, so that differences are numbers."""
 
 
-def cells(chart: Tensor, index: tuple[Tensor, ...], rank: int) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Index tensors held inside a chart, the batch index with them, and where they were inside."""
-    inside = None
-    held = []
+def alive(scale: Tensor) -> bool:
+    """Whether any scale is not that of zero; yes where the device would have to be waited for."""
+    return scale.device.type != "cpu" or bool((scale > NEGATIVE).any())
+
+
+class Place(NamedTuple):
+    """Cells of a chart at index tensors: what is fixed, index tensors, and which are outside."""
+
+    fixed: tuple[tuple[int, int], ...]
+    held: tuple[Tensor, ...]
+    outside: Tensor | None
+
+
+def hidden(mask: Tensor) -> Tensor | None:
+    """Where a mask does not hold; None where that can be told to be nowhere without waiting."""
+    found = ~mask
+    return found if found.device.type != "cpu" or bool(found.any()) else None
+
+
+def hide(values: Tensor, found: Tensor | None, zero: float, states: int = 0) -> Tensor:
+    """Values with zero in hidden cells; a mask may lack axes that come first."""
+    if found is None:
+        return values
+    for _ in range(states):
+        found = found.unsqueeze(-1)
+    return values.masked_fill(found, zero)
+
+
+def cells_at(chart: Tensor, index: tuple[Tensor | int, ...]) -> Place:
+    """Cells of a chart: index tensors, with the batch as their last axis, held inside it."""
+    inside: Tensor | None = None
+    fixed: list[tuple[int, int]] = []
+    held: list[Tensor] = []
     for i, x in enumerate(index):
-        last = chart.shape[i] - 1
-        here = (x >= 0) & (x <= last)
+        last = max(chart.shape[i] - 1, 0)
+        if isinstance(x, int):
+            # From the last axis on: what is fixed is selected one after the other.
+            fixed.insert(0, (i, min(max(x, 0), last)))
+            here = torch.tensor(x == fixed[0][1], device=chart.device)
+            if x == fixed[0][1]:
+                continue
+        else:
+            here = (x >= 0) & (x <= last)
+            held.append(x.clamp(0, last))
         inside = here if inside is None else inside & here
-        held.append(x.clamp(0, max(last, 0)))
-    batch = torch.arange(chart.shape[rank], device=chart.device)
-    if inside is None:
-        inside = torch.ones_like(batch, dtype=torch.bool)
-    return (*held, batch), inside
+    if held:
+        held.append(torch.arange(chart.shape[len(index)], device=chart.device))
+    return Place(tuple(fixed), tuple(held), None if inside is None else hidden(inside))
 
 
 def spread(mask: Tensor, like: Tensor) -> Tensor:
@@ -38,26 +76,33 @@ def spread(mask: Tensor, like: Tensor) -> Tensor:
     return mask
 
 
-def take(chart: Tensor, index: tuple[Tensor, ...], zero: float = 0.0) -> Tensor:
-    """The cells at index tensors, `zero` outside the chart."""
-    held, inside = cells(chart, index, len(index))
+def take(chart: Tensor, place: Place, zero: float = 0.0) -> Tensor:
+    """The cells at a place, `zero` outside the chart."""
+    rank = len(place.fixed) + max(len(place.held) - 1, 0)
     if not chart.numel():
-        shape = torch.broadcast_shapes(*(x.shape for x in held))  # type: ignore[no-untyped-call]
-        return chart.new_full(shape + chart.shape[len(held) :], zero)
-    found = chart[held]
-    return found.masked_fill(~spread(inside, found), zero)
+        shape = torch.broadcast_shapes(  # type: ignore[no-untyped-call]
+            (chart.shape[rank],), *(x.shape for x in place.held)
+        )
+        return chart.new_full(shape + chart.shape[rank + 1 :], zero)
+    for axis, i in place.fixed:
+        chart = chart.select(axis, i)
+    found = chart[place.held] if place.held else chart
+    return hide(found, place.outside, zero, chart.dim() - max(len(place.held), 1))
 
 
-def give(chart: Tensor, index: tuple[Tensor, ...], gradient: Tensor) -> None:
-    """Add to the cells at index tensors; what falls outside the chart is dropped."""
+def give(chart: Tensor, place: Place, gradient: Tensor) -> None:
+    """Add to the cells at a place; what falls outside the chart is dropped."""
     if not chart.numel():
         return
-    held, inside = cells(chart, index, len(index))
-    shape = torch.broadcast_shapes(*(x.shape for x in held))  # type: ignore[no-untyped-call]
-    states = chart.shape[len(held) :]
-    gradient = gradient.expand(shape + states)
-    gradient = gradient.masked_fill(~spread(inside.expand(shape), gradient), 0.0)
-    chart.index_put_(tuple(x.expand(shape) for x in held), gradient, accumulate=True)
+    for axis, i in place.fixed:
+        chart = chart.select(axis, i)
+    if not place.held:
+        chart.add_(hide(gradient, place.outside, 0.0, chart.dim() - 1))
+        return
+    shape = torch.broadcast_shapes(*(x.shape for x in place.held))  # type: ignore[no-untyped-call]
+    gradient = gradient.expand(shape + chart.shape[len(place.held) :])
+    gradient = hide(gradient, place.outside, 0.0, chart.dim() - len(place.held))
+    chart.index_put_(tuple(x.expand(shape) for x in place.held), gradient, accumulate=True)
 
 
 def dot(left: Tensor, right: Tensor, axes: tuple[int, ...]) -> Tensor:
@@ -261,6 +306,7 @@ class Batch:
         self.tables = {name: table.movedim(0, -1) for name, table in tables.items()}
         self.dtype = dtype
         self.device = device
+        self.made: dict[tuple[int, ...], Any] = {}
 
     def values(self, extents: tuple[int, ...], states: tuple[int, ...]) -> Tensor:
         """A chart of zeros."""
@@ -281,13 +327,20 @@ class Batch:
     def look_up(self, name: str, index: tuple[Tensor | int, ...]) -> Tensor:
         """The entries of a table, `OUTSIDE` where there are none."""
         table = self.tables[name]
-        found = tuple(
-            x if isinstance(x, Tensor) else torch.tensor(x, device=self.device) for x in index
-        )
-        return take(table, found, OUTSIDE)
+        return take(table, cells_at(table, index), OUTSIDE)
+
+    def kept(self, key: tuple[int, ...], make: Callable[[], Any]) -> Any:
+        """What a key stands for, made once: index tensors and masks serve inside and outside."""
+        if key not in self.made:
+            if len(self.made) >= KEPT:
+                self.made.clear()
+            self.made[key] = make()
+        return self.made[key]
 
 
 OUTSIDE = -(2**40)
+KEPT = 1024
+"""How many index tensors and masks are kept at most: each is as large as a level."""
 
 
 class Inside(torch.autograd.Function):

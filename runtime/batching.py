@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.domains import domain_size, size_values, value_index
 from fgg.grammar import Grammar, Input, InputFactor, InputTable
 from fgg.index import Expr
+from fgg.memo import per_grammar
 from fgg.observe import IMPOSSIBLE, MISSING
 from fgg.plan import Plan, Potential
 from fgg.plan_sizes import environment, extents
@@ -288,22 +289,13 @@ class _Collator:
             text = ", ".join(["batch", *item.indices, *map(str, states)])
             raise self.fail(f"`{item.name}` has shape {tuple(tensor.shape)}; [{text}] is expected")
         self.batch(f"`{item.name}`", tensor.shape[0])
-        bad = torch.isnan(tensor) | torch.isposinf(tensor) if tensor.is_floating_point() else None
-        if bad is not None and bool(bad.any()):
+        # The greatest is no number where any is none.
+        if tensor.is_floating_point() and tensor.numel() and not float(tensor.detach().max()) < inf:
             raise self.fail(f"`{item.name}` has log-potentials that are not numbers below infinity")
-        for position, index in enumerate(item.indices):
-            self.potential_length(item, index, tensor.shape[1 + position], tensor.shape[0])
+        if len(self.lengths) < len(self.wanted):
+            for position, expr in _extents(self.grammar, item.name):
+                self.set_length(expr, [tensor.shape[1 + position]] * tensor.shape[0])
         return tensor.to(self.dtype)
-
-    def potential_length(self, item: InputFactor, index: str, extent: int, size: int) -> None:
-        """Learn a length from the last index that conditions like `i < n` allow."""
-        for condition in item.conditions:
-            for expr in condition.inequalities():
-                names = set(expr.names())
-                if index in names and not names & (set(item.indices) - {index}):
-                    high = (expr + Expr.of(index)).substitute(self.sizes)
-                    if index not in high.names() and high.constant is None:
-                        self.set_length(high + 1, [extent] * size)
 
     def fit(self, item: Input | InputTable, tensor: Tensor) -> Tensor:
         """A tensor of just the extents that the longest item has, its tokens in range."""
@@ -330,6 +322,21 @@ class _Collator:
                     "-1 for missing, -2 for impossible)"
                 )
         return tensor
+
+
+@per_grammar
+def _extents(grammar: Grammar, name: str) -> tuple[tuple[int, Expr], ...]:
+    """Axes of an input factor's indices, with the extents that conditions like `i < n` allow."""
+    item, sizes = grammar.input_factor[name], size_values(grammar)
+    found = []
+    for position, index in enumerate(item.indices):
+        for expr in (e for c in item.conditions for e in c.inequalities()):
+            names = set(expr.names())
+            if index in names and not names & (set(item.indices) - {index}):
+                high = (expr + Expr.of(index)).substitute(dict(sizes))
+                if index not in high.names() and high.constant is None:
+                    found.append((position, high + 1))
+    return tuple(found)
 
 
 def check_potentials(plan: Plan, found: Collated) -> None:

@@ -12,42 +12,60 @@ from numpy.typing import NDArray
 
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.domains import domain_size
-from fgg.grammar import Clamp, Edge
 from fgg.index import Expr
-from fgg.plan import Potential, Step
+from fgg.observe import MISSING
+from fgg.plan import Step
 from fgg.runtime.chart import diagonal
 from fgg.runtime.choices import Cell, Choice, Choices, Floats, Part
 from fgg.runtime.expand import MAX_CHOICES
 from fgg.runtime.frames import Frame, Scope
 from fgg.runtime.plan_charts import Charts
 from fgg.runtime.preparing import plain, tokens
+from fgg.runtime.step_code import ClampCode, EdgeCode, Looked, Points, StepCode, function_of
 
 CACHED_BYTES = 2**28
 """How much of the choices of cells is remembered for each item."""
 
 
+class Shared:
+    """What the items of a batch have in common: logarithms, and the index arithmetic of steps."""
+
+    def __init__(self, charts: Charts) -> None:
+        self.charts = charts
+        self.arrays: dict[str, Floats] = {}
+        self.codes: dict[str, list[StepCode]] = {}
+        self.levels: dict[str, Expr] = {}
+        self.code: dict[str, StepCode] = {}
+        for stage in charts.plan.stages:
+            self.levels.update(stage.level)
+            for step in stage.steps:
+                code = StepCode(charts, step, stage.level.get(step.head))
+                self.codes.setdefault(step.head, []).append(code)
+                self.code[step.rule.name] = code
+
+    def array(self, name: str) -> Floats:
+        """A parameter, a table or a chart as logarithms."""
+        if name not in self.arrays:
+            found = self.charts.arrays.get(name)
+            if found is None:
+                found = self.charts.prepared.arrays[name]
+            self.arrays[name] = plain(found).astype(float)
+        return self.arrays[name]
+
+
 class Cells:
     """The cells of one item, with values in `log` or `max`."""
 
-    def __init__(self, charts: Charts, item: int, shared: dict[str, Floats] | None = None) -> None:
-        self.charts = charts
-        self.plan = charts.plan
-        self.grammar = charts.plan.grammar
+    def __init__(self, shared: Shared, item: int) -> None:
+        self.shared = shared
+        self.charts = shared.charts
+        self.plan = shared.charts.plan
+        self.grammar = self.plan.grammar
         self.item = item
-        self.scope = Scope(charts.plan, charts.batch.item(item))
+        self.scope = Scope(self.plan, self.charts.batch.item(item))
         self.lengths = {n: int(v[0]) for n, v in self.scope.batch.lengths.items()}
         self.known = {**self.scope.known, **self.lengths}
-        # Arrays of logarithms that all items have in common.
-        self.arrays: dict[str, Floats] = {} if shared is None else shared
-        self.potentials = {
-            p.factor: p.name for p in self.plan.preparations if isinstance(p, Potential)
-        }
-        self.steps: dict[str, list[Step]] = {}
-        self.levels: dict[str, Expr] = {}
-        for stage in self.plan.stages:
-            self.levels.update(stage.level)
-            for step in stage.steps:
-                self.steps.setdefault(step.head, []).append(step)
+        self._tokens: dict[tuple[str, tuple[str, ...]], NDArray[np.int64]] = {}
         self._places: dict[tuple[int, int], dict[tuple[int, ...], tuple[int, ...]]] = {}
         self._choices: OrderedDict[Cell, Choices] = OrderedDict()
         self._bytes = 0
@@ -63,12 +81,7 @@ class Cells:
 
     def array(self, name: str) -> Floats:
         """A parameter, a table or a chart as logarithms."""
-        if name not in self.arrays:
-            found = self.charts.arrays.get(name)
-            if found is None:
-                found = self.charts.prepared.arrays[name]
-            self.arrays[name] = plain(found).astype(float)
-        return self.arrays[name]
+        return self.shared.array(name)
 
     def place(self, cell: Cell) -> list[int]:
         """Where a cell stands in its chart."""
@@ -91,7 +104,7 @@ class Cells:
         if cell in self._choices:
             self._choices.move_to_end(cell)
             return self._choices[cell]
-        parts = [self.part(step, cell) for step in self.steps.get(cell.family, ())]
+        parts = [self.part(code, cell) for code in self.shared.codes.get(cell.family, ())]
         found = Choices(tuple(part for part in parts if part is not None))
         self._choices[cell] = found
         self._bytes += found.scores.nbytes
@@ -102,49 +115,76 @@ class Cells:
 
     # one step
 
-    def part(self, step: Step, cell: Cell) -> Part | None:
+    def part(self, code: StepCode, cell: Cell) -> Part | None:
         """What a step offers a cell."""
+        step = code.step
         fixed: dict[str, int] = {}
         for name, value in zip(step.head_axes, cell.values, strict=True):
             if fixed.setdefault(name, value) != value:
                 return None  # a node that is external twice has one value
-        frame = self.frame(step, cell)
-        if frame is None:
+        points = code.points(self.known, cell.indices) if code.is_fast else self.looked(code, cell)
+        if points is None:
             return None
-        live = self.live(step, frame)
-        if not live.any():
-            return None
-        points = {n: self.spread(frame, e)[0][live] for n, e in step.variables.items()}
         operands: list[tuple[Floats, tuple[str, ...]]] = []
-        for clamp in step.rule.rhs.clamps:
-            found = self.evidence(step, clamp, frame, live)
-            name = clamp.attachment.node
-            if len(found) and bool((found == found[0]).all()) and found[0] != -1:
+        for clamp in code.clamps:
+            found = self.evidence(clamp, points)
+            name = clamp.clamp.attachment.node
+            if found[0] != MISSING and bool((found == found[0]).all()):
                 value = int(found[0])
                 if value < 0 or fixed.setdefault(name, value) != value:
                     return None
             else:
-                operands.append((self.indicator(step, name, found), (name,)))
-        for edge in step.rule.rhs.edges:
-            operands.append((self.edge(step, edge, frame, live, fixed), _nodes(edge)))
-        inner = tuple(n.name for n in step.rule.rhs.nodes if n.name not in fixed)
-        sizes = {n.name: domain_size(self.grammar, n.domain) for n in step.rule.rhs.nodes}
-        count = int(live.sum())
-        shape = (count, *(sizes[name] for name in inner))
+                operands.append((_indicator(code.sizes[name], found), (name,)))
+        for edge in code.edges:
+            operands.append((self.edge(edge, points, fixed), edge.nodes))
+        inner = tuple(name for name in code.sizes if name not in fixed)
+        shape = (points.count, *(code.sizes[name] for name in inner))
         if prod(shape) > MAX_CHOICES:
             raise GrammarError([_too_many(step, prod(shape))])
         total = np.zeros(shape)
         for array, names in operands:
-            total += _aligned(array, names, fixed, inner)
-        return Part(step, points, fixed, inner, total)
+            total += aligned(array, names, fixed, inner)
+        variables = {name: points.at(index) for name, index in code.variables.items()}
+        return Part(step, variables, fixed, inner, total)
+
+    def edge(self, edge: EdgeCode, points: Points, fixed: Mapping[str, int]) -> Floats:
+        """An edge's log-weights `[points, *nodes that are not fixed]`; repeated nodes stay."""
+        array = self.array(edge.array)
+        states = tuple(fixed.get(name, slice(None)) for name in edge.nodes)
+        if edge.place is None:
+            return np.asarray(array[states])[None]
+        index = edge.place.index(points)
+        found = array[(*index, self.item, *states)]
+        # Without an array among the indices there is no axis of points.
+        return found if any(isinstance(i, np.ndarray) for i in index) else np.asarray(found)[None]
+
+    def evidence(self, clamp: ClampCode, points: Points) -> NDArray[np.int64]:
+        """The token of a clamp at each point, or one for all."""
+        key = (clamp.clamp.input, clamp.clamp.path)
+        if key not in self._tokens:
+            self._tokens[key] = tokens(self.grammar, self.scope.batch, *key)[0]
+        return np.atleast_1d(self._tokens[key][clamp.place.index(points)])
+
+    # steps that look up tables
+
+    def looked(self, code: StepCode, cell: Cell) -> Points | None:
+        """The points of a step whose expressions have no functions."""
+        frame = self.frame(code.step, cell)
+        if frame is None:
+            return None
+        live = self.live(code, frame)
+        if not live.any():
+            return None
+        values = {i.expr: self.spread(frame, i.expr)[0][live] for i in code.indices}
+        return Points(values, int(live.sum()), by_name=False)
 
     def frame(self, step: Step, cell: Cell) -> Frame | None:
         """The points of a step at which its head is a cell: one position, all splits."""
         family = self.grammar.nonterminal[cell.family]
         own = dict(zip(family.indices, cell.indices, strict=True))
         level = 0
-        if cell.family in self.levels:
-            level = int(self.levels[cell.family].evaluate({**self.known, **own}) or 0)
+        if cell.family in self.shared.levels:
+            level = int(self.shared.levels[cell.family].evaluate({**self.known, **own}) or 0)
         whole = self.scope.frame(step, level)
         if whole is None:
             return None
@@ -180,82 +220,30 @@ class Cells:
             np.broadcast_to(np.asarray(valid, dtype=bool), shape).reshape(-1),
         )
 
-    def live(self, step: Step, frame: Frame) -> NDArray[np.bool_]:
+    def live(self, code: StepCode, frame: Frame) -> NDArray[np.bool_]:
         """The points at which a step's masks hold and all its indices mean something."""
         found = np.ones(prod(count for _, count in frame.ranges.values()), dtype=bool)
-        for mask in step.masks:
+        for mask in code.step.masks:
             value, valid = self.spread(frame, mask.expr)
             found &= (value >= 0) & valid
-        for edge in step.rule.rhs.edges:
-            if edge.label in self.grammar.factor:
-                continue
-            for index, low, extent in zip(*self.storage(step, edge), strict=True):
-                value, valid = self.spread(frame, index)
+        for place in code.places:
+            for index, low, extent in zip(place.indices, place.low, place.extents, strict=True):
+                value, valid = self.spread(frame, index.expr)
                 found &= valid & (value >= low) & (value < low + extent)
-        for clamp in step.rule.rhs.clamps:
-            own = self.scope.batch.tokens[clamp.input]
-            for axis, expr in enumerate(clamp.indices):
-                value, valid = self.spread(frame, expr.substitute(step.variables))
-                found &= valid & (value >= 0) & (value < own.shape[axis + 1])
         return found
-
-    def storage(
-        self, step: Step, edge: Edge
-    ) -> tuple[list[Expr], tuple[int, ...], tuple[int, ...]]:
-        """An edge's stored indices over the loops, and where its storage begins and how far."""
-        indices = [index.substitute(step.variables) for index in edge.indices]
-        if edge.label in self.grammar.nonterminal:
-            stored = self.plan.chart[edge.label].stored
-            indices = [indices[i] for i in stored]
-            low = self.charts.low[edge.label]
-            return indices, low, self.array(edge.label).shape[: len(low)]
-        array = self.array(self.potentials[edge.label])
-        return indices, (0,) * len(indices), array.shape[: len(indices)]
-
-    def edge(
-        self,
-        step: Step,
-        edge: Edge,
-        frame: Frame,
-        live: NDArray[np.bool_],
-        fixed: Mapping[str, int],
-    ) -> Floats:
-        """An edge's log-weights `[points, *nodes that are not fixed]`; repeated nodes stay."""
-        states = tuple(fixed.get(name, slice(None)) for name in _nodes(edge))
-        if edge.label in self.grammar.factor:
-            return np.asarray(self.array(edge.label)[states])[None]
-        indices, low, _ = self.storage(step, edge)
-        name = self.potentials.get(edge.label, edge.label)
-        index = tuple(
-            self.spread(frame, expr)[0][live] - first
-            for expr, first in zip(indices, low, strict=True)
-        )
-        item = np.full(int(live.sum()), self.item)
-        return self.array(name)[(*index, item, *states)]
-
-    def evidence(
-        self, step: Step, clamp: Clamp, frame: Frame, live: NDArray[np.bool_]
-    ) -> NDArray[np.int64]:
-        """The token of a clamp at each point."""
-        own = tokens(self.grammar, self.scope.batch, clamp.input, clamp.path)
-        index = tuple(
-            self.spread(frame, expr.substitute(step.variables))[0][live] for expr in clamp.indices
-        )
-        return np.asarray(own[(np.zeros(int(live.sum()), dtype=int), *index)])
-
-    def indicator(self, step: Step, node: str, found: NDArray[np.int64]) -> Floats:
-        """Evidence as log-weights `[points, values of the node]`."""
-        size = domain_size(self.grammar, step.rule.rhs.by_name[node].domain)
-        agrees = (found[:, None] == np.arange(size)) | (found[:, None] == -1)
-        return np.where(agrees, 0.0, -np.inf)
 
     # a choice
 
     def evaluate(self, choice: Choice, expr: Expr) -> int:
         """An index expression of a chosen rule."""
-        value = expr.evaluate({**self.known, **choice.variables}, self.look_up)
-        assert value is not None, "a choice has indices that mean something"
-        return value
+        values = {**self.known, **choice.variables}
+        try:
+            found: int = function_of(expr)(values)
+            return found
+        except Looked:
+            value = expr.evaluate(values, self.look_up)
+            assert value is not None, "a choice has indices that mean something"
+            return value
 
     def look_up(self, table: str, position: tuple[int, ...]) -> int | None:
         """An entry of a look-up table, or None outside it."""
@@ -271,35 +259,44 @@ class Cells:
             Cell(
                 edge.label,
                 tuple(self.evaluate(choice, index) for index in edge.indices),
-                tuple(choice.values[name] for name in _nodes(edge)),
+                tuple(choice.values[name] for name in nodes),
             )
-            for edge in choice.step.rule.rhs.edges
-            if edge.label in self.grammar.nonterminal
+            for edge, nodes in self.shared.code[choice.step.rule.name].children
         ]
+
+    def count(self, choice: Choice) -> int:
+        """How many cells a chosen rule goes on with."""
+        return len(self.shared.code[choice.step.rule.name].children)
 
     def edge_weight(self, choice: Choice) -> float:
         """The log-weight of a chosen rule's factors."""
         total = 0.0
-        for edge in choice.step.rule.rhs.edges:
-            states = tuple(choice.values[name] for name in _nodes(edge))
-            if edge.label in self.grammar.factor:
-                total += float(self.array(edge.label)[states])
-            elif edge.label in self.potentials:
-                index = tuple(self.evaluate(choice, i) for i in edge.indices)
-                array = self.array(self.potentials[edge.label])
-                total += float(array[(*index, self.item, *states)])
+        for code in self.shared.code[choice.step.rule.name].edges:
+            states = tuple(choice.values[name] for name in code.nodes)
+            if code.place is None:
+                total += float(self.array(code.array)[states])
+            elif code.edge.label in self.grammar.input_factor:
+                index = tuple(self.evaluate(choice, i) for i in code.edge.indices)
+                total += float(self.array(code.array)[(*index, self.item, *states)])
         return total
 
 
-def _nodes(edge: Edge) -> tuple[str, ...]:
-    return tuple(a.node for a in edge.attachments)
+def _indicator(size: int, found: NDArray[np.int64]) -> Floats:
+    """Evidence as log-weights `[points, values of the node]`."""
+    agrees = (found[:, None] == np.arange(size)) | (found[:, None] == MISSING)
+    return np.where(agrees, 0.0, -np.inf)
 
 
-def _aligned(
+def aligned(
     array: Floats, names: Sequence[str], fixed: Mapping[str, int], inner: Sequence[str]
 ) -> Any:
     """An array `[points, *nodes that are not fixed]` with an axis for each inner node."""
     left = tuple(name for name in names if name not in fixed)
+    if array.ndim == 1 + len(left) and left == tuple(name for name in inner if name in left):
+        # In order already, and no node twice.
+        extents = iter(array.shape[1:])
+        wide = [next(extents) if name in left else 1 for name in inner]
+        return array.reshape((array.shape[0], *wide))
     if len(array.shape) > 1 + len(left):  # an indicator of a node that was fixed later
         array = array[(slice(None), *(fixed.get(name, slice(None)) for name in names))]
     numbers = {name: i for i, name in enumerate(dict.fromkeys(left), 1)}

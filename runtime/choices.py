@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +36,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class Part:
-    """What one step offers a cell: log-weights `[points, *inner nodes]`."""
+    """What one step offers a cell: log-weights `[points, *inner nodes]`.
+
+    `points` has the rule's variables at each point, or the same number for all.
+    """
 
     step: Step
-    points: Mapping[str, NDArray[np.int64]]
+    points: Mapping[str, NDArray[np.int64] | int]
     fixed: Mapping[str, int]
     inner: tuple[str, ...]
     scores: Floats
@@ -64,14 +69,17 @@ class Choices:
     @cached_property
     def offsets(self) -> Sequence[int]:
         """Where the choices of each part begin."""
-        return [0, *np.cumsum([part.scores.size for part in self.parts])]
+        return [0, *accumulate(part.scores.size for part in self.parts)]
 
     def decode(self, position: int) -> Choice:
         """The choice at a position among the scores."""
-        number = int(np.searchsorted(self.offsets, position, side="right")) - 1
+        number = bisect_right(self.offsets, position) - 1
         part = self.parts[number]
         place = np.unravel_index(position - self.offsets[number], part.scores.shape)
         values = dict(part.fixed)
         values |= {name: int(v) for name, v in zip(part.inner, place[1:], strict=True)}
-        variables = {name: int(array[place[0]]) for name, array in part.points.items()}
+        variables = {
+            name: int(found[place[0]] if isinstance(found, np.ndarray) else found)
+            for name, found in part.points.items()
+        }
         return Choice(part.step, variables, values)

@@ -18,25 +18,30 @@ from numpy.typing import NDArray
 
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.plan import Plan
+from fgg.runtime.batch import batch_of
 from fgg.runtime.batching import Lengths
-from fgg.runtime.cells import Cells
-from fgg.runtime.choices import Cell, Choice, Floats
+from fgg.runtime.cells import Cells, Shared
+from fgg.runtime.choices import Cell, Choice, Choices, Floats
 from fgg.runtime.derivation import Derivation
-from fgg.runtime.interpret import interpret
+from fgg.runtime.emitted import Modules, best_charts, log_charts
 from fgg.runtime.plan_charts import Charts
+from fgg.runtime.preparing import checked_weights
 from fgg.runtime.trees import Source, Writer, build
 
 MAX_TIES = 512
 """Up to how many choices of equal weight are put into the reference engine's order."""
+
+ROUNDING = 1e-13
+"""What sums of logarithms may be off, where they were made by an emitted program."""
 
 Inputs = Mapping[str, Any]
 
 
 def items(charts: Charts) -> Iterator[Cells]:
     """The cells of each item."""
-    shared: dict[str, Floats] = {}
+    shared = Shared(charts)
     for number in range(charts.batch.size):
-        yield Cells(charts, number, shared)
+        yield Cells(shared, number)
 
 
 def start_of(cells: Cells) -> Cell:
@@ -48,11 +53,14 @@ def start_of(cells: Cells) -> Cell:
     return best
 
 
-def best_choice(cells: Cells, source: Source, cell: Cell) -> int:
-    """The place of the best choice of a cell; the first one under ties."""
-    choices = cells.choices(cell)
-    best = int(choices.scores.argmax())
-    ties = np.flatnonzero(choices.scores == choices.scores[best])
+def best_choice(source: Source, rounding: float, choices: Choices) -> int:
+    """The place of the best choice of a cell; the first one under ties.
+
+    Numbers that differ by no more than `rounding`, relative to the greatest, are ties.
+    """
+    scores = choices.scores
+    best = int(scores.argmax())
+    ties = np.flatnonzero(scores >= scores[best] - rounding * (1.0 + abs(scores[best])))
     if 1 < len(ties) <= MAX_TIES:
         return int(min(ties, key=lambda place: source.key(choices.decode(int(place)))))
     return best
@@ -70,17 +78,20 @@ def viterbi(
     lengths: Lengths = None,
     *,
     source: Source | None = None,
+    modules: Modules | None = None,
 ) -> list[Derivation]:
     """The derivation of the greatest weight of each item; the first one under ties.
 
-    `source` says where the plan's rules come from, if its grammar has been split. Raises
-    GrammarError if an item has no derivation.
+    `source` says where the plan's rules come from, if its grammar has been split; `modules` are
+    the plan's emitted programs. Raises GrammarError if an item has no derivation.
     """
     source = source or Source.of(plan.grammar)
-    charts = interpret(plan, weights, inputs, lengths, "max")
+    batch = batch_of(plan, inputs, lengths)
+    charts = best_charts(plan, modules, checked_weights(plan, weights), batch)
     found = []
+    choose = partial(best_choice, source, 0.0 if modules is None else ROUNDING)
     for cells in items(charts):
-        made = build(cells, start_of(cells), partial(best_choice, cells, source))
+        made = build(cells, start_of(cells), choose)
         found.append(Writer(source, cells).derivation(made, weight_of(cells, made)))
     return found
 
@@ -93,10 +104,12 @@ def k_best(
     *,
     number: int,
     source: Source | None = None,
+    modules: Modules | None = None,
 ) -> list[list[Derivation]]:
     """The derivations of greatest weight of each item, at most so many, best first."""
     source = source or Source.of(plan.grammar)
-    charts = interpret(plan, weights, inputs, lengths, "max")
+    batch = batch_of(plan, inputs, lengths)
+    charts = best_charts(plan, modules, checked_weights(plan, weights), batch)
     found = []
     for cells in items(charts):
         start_of(cells)
@@ -178,6 +191,7 @@ def sample(
     number: int = 1,
     seed: int | torch.Generator | None = None,
     source: Source | None = None,
+    modules: Modules | None = None,
 ) -> list[list[Derivation]]:
     """Independent draws of derivations of each item, with probability weight / Z.
 
@@ -190,8 +204,8 @@ def sample(
         generator.manual_seed(seed)
     elif seed is None:
         generator.seed()
-    with torch.no_grad():
-        charts = interpret(plan, weights, inputs, lengths, "log")
+    batch = batch_of(plan, inputs, lengths)
+    charts = log_charts(plan, modules, checked_weights(plan, weights), batch)
     return [_draws(cells, source, number, generator) for cells in items(charts)]
 
 
@@ -203,7 +217,7 @@ def _draws(
 
     def place(sums: Floats) -> int:
         drawn = torch.rand((), dtype=torch.float64, generator=generator).item() * sums[-1]
-        return min(int(np.searchsorted(sums, drawn, side="right")), len(sums) - 1)
+        return min(int(sums.searchsorted(drawn, side="right")), len(sums) - 1)
 
     starts = cells.start
     values = np.array([cells.inside(cell) for cell in starts])
@@ -211,6 +225,6 @@ def _draws(
     found = []
     for _ in range(number):
         first = starts[place(first_sums)]
-        made = build(cells, first, lambda cell: place(cells.choices(cell).sums))
+        made = build(cells, first, lambda choices: place(choices.sums))
         found.append(writer.derivation(made, weight_of(cells, made)))
     return found

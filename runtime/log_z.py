@@ -24,11 +24,13 @@ class LogZ(torch.autograd.Function):
     def forward(ctx: Any, run: Run, *tensors: Tensor) -> Tensor:
         """Fill the charts; they are kept for the outside program."""
         module = run.program.module
-        values, charts = module.inside(run.leaves, run.scales, run.batch)
+        # Nothing is recorded of what a program does, not even versions: calls cost less so.
+        with torch.inference_mode():
+            values, charts = module.inside(run.leaves, run.scales, run.batch)
+            result: Tensor = module.result(charts, run.batch)
         ctx.run, ctx.values, ctx.charts = run, values, charts
         ctx.save_for_backward(*tensors)
-        result: Tensor = module.result(charts, run.batch)
-        return result
+        return result.clone()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -45,14 +47,15 @@ class LogZ(torch.autograd.Function):
 
 def _outside(ctx: FunctionCtx, run: Run, gradient: Tensor) -> list[Tensor | None]:
     """By the outside program for the leaves, and from there through what was prepared."""
-    leaves, _ = run.program.module.outside(
-        run.leaves,
-        run.scales,
-        ctx.values,  # type: ignore[attr-defined]
-        ctx.charts,  # type: ignore[attr-defined]
-        run.batch,
-        gradient,
-    )
+    with torch.inference_mode():
+        leaves, _ = run.program.module.outside(
+            run.leaves,
+            run.scales,
+            ctx.values,  # type: ignore[attr-defined]
+            ctx.charts,  # type: ignore[attr-defined]
+            run.batch,
+            gradient,
+        )
     names = [n for n in leaves if run.leaves[n].requires_grad]
     sources = [t for t in run.tensors.values() if t.requires_grad]
     found = torch.autograd.grad(
@@ -62,7 +65,8 @@ def _outside(ctx: FunctionCtx, run: Run, gradient: Tensor) -> list[Tensor | None
         allow_unused=True,
         retain_graph=True,
     )
-    return list(found)
+    # A gradient that was handed through as it is would not be the user's to change.
+    return [g.clone() if g is not None and g.is_inference() else g for g in found]
 
 
 def _again(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,11 +14,13 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.plan import Plan
 from fgg.plan_sizes import environment
-from fgg.runtime.batch import batch_of
+from fgg.runtime.batch import Batch, batch_of
 from fgg.runtime.batching import Lengths
 from fgg.runtime.cells import Cells
-from fgg.runtime.decode import best_choice, items, start_of, weight_of
+from fgg.runtime.choices import Choices
+from fgg.runtime.decode import ROUNDING, best_choice, items, start_of, weight_of
 from fgg.runtime.derivation import Derivation
+from fgg.runtime.emitted import Modules, best_charts, used_cells
 from fgg.runtime.families import Refinement, refinements
 from fgg.runtime.interpret import inside, outside
 from fgg.runtime.plan_charts import Charts
@@ -95,6 +97,7 @@ def mbr(
     families: Sequence[str] | None = None,
     states: bool = False,
     source: Source | None = None,
+    modules: Modules | None = None,
 ) -> list[Scored]:
     """The derivation of each item whose cells have the greatest sum of marginals.
 
@@ -109,8 +112,8 @@ def mbr(
     batch = batch_of(plan, inputs, lengths)
     real = checked_weights(plan, weights)
     with torch.no_grad():
-        charts = inside(plan, real, batch, "log")
-        scores = _scores(charts, source, wanted, states=states)
+        charts, used = _used(plan, modules, real, batch)
+        scores = _scores(charts, used, source, wanted, states=states)
         support = {name: np.asarray(plain(w) > 0, dtype=float) for name, w in real.items()}
         flat = {
             name: torch.where(torch.isfinite(logs), 0.0, -float("inf"))
@@ -119,19 +122,36 @@ def mbr(
         ties = scores
         if not states:
             # Where the score does not speak of states, the more probable ones break ties.
-            exact = cell_marginals(charts)
-            ties = {name: array + TIES * plain(exact[name]) for name, array in scores.items()}
-        judged = inside(plan, support, replace(batch, potentials=flat), "max", scores=ties)
+            ties = {name: array + TIES * plain(used[name]) for name, array in scores.items()}
+        judged = best_charts(plan, modules, support, replace(batch, potentials=flat), ties)
+    choose = partial(best_choice, source, 0.0 if modules is None else ROUNDING)
     found = []
     for own, true in zip(items(judged), items(charts), strict=True):
-        found.append(_best(own, true, source, scores))
+        found.append(_best(own, true, source, choose, scores))
     return found
 
 
-def _best(cells: Cells, true: Cells, source: Source, scores: Mapping[str, Any]) -> Scored:
+def _used(
+    plan: Plan, modules: Modules | None, weights: Mapping[str, Any], batch: Batch
+) -> tuple[Charts, dict[str, Tensor]]:
+    """The charts in `log`, and the marginals of their cells."""
+    start = None if modules is None else modules.plan.chart.get(modules.plan.start.name)
+    if modules is None or start is None or start.states:
+        charts = inside(plan, weights, batch, "log")
+        return charts, cell_marginals(charts)
+    return used_cells(plan, modules, weights, batch)
+
+
+def _best(
+    cells: Cells,
+    true: Cells,
+    source: Source,
+    choose: Callable[[Choices], int],
+    scores: Mapping[str, Any],
+) -> Scored:
     """The best derivation of an item; its weight and its score are what it truly has."""
     start = start_of(cells)
-    made = build(cells, start, partial(best_choice, cells, source))
+    made = build(cells, start, choose)
     derivation = Writer(source, cells).derivation(made, weight_of(true, made))
     total = sum(
         float(scores[cell.family][(*cells.place(cell), cells.item, *cell.values)])
@@ -154,9 +174,10 @@ def _wanted(source: Source, families: Sequence[str] | None) -> set[str]:
     return set(families)
 
 
-def _scores(charts: Charts, source: Source, wanted: set[str], *, states: bool) -> dict[str, Any]:
-    """What each cell of each chart is worth."""
-    found = cell_marginals(charts)
+def _scores(
+    charts: Charts, found: Mapping[str, Tensor], source: Source, wanted: set[str], *, states: bool
+) -> dict[str, Any]:
+    """What each cell of each chart is worth, given how often it is used."""
     parts = [part for part in _parts(charts.plan, source) if part.source in wanted]
     if states:
         return {part.family: plain(found[part.family]) for part in parts}

@@ -9,7 +9,7 @@ from typing import Any
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.domains import domain_size
 from fgg.index import Expr
-from fgg.plan import Plan, PlanStage, Step
+from fgg.plan import Chart, Plan, PlanStage, Step
 from fgg.runtime.batch import Batch
 from fgg.runtime.frames import Frame, Scope
 from fgg.runtime.named import Algebra
@@ -72,13 +72,19 @@ class Charts:
         return found
 
 
+def ends(chart: Chart, scope: Scope) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The least and the greatest index on each axis of a chart."""
+    first = tuple(scope.bound(axis.low, low=True) for axis in chart.axes)
+    last = tuple(scope.bound(axis.high, low=False) for axis in chart.axes)
+    return first, last
+
+
 def empty_charts(plan: Plan, scope: Scope, algebra: Algebra, prepared: Prepared) -> Charts:
     """Charts of zeros."""
     arrays: dict[str, Any] = {}
     low: dict[str, tuple[int, ...]] = {}
     for chart in plan.charts:
-        first = tuple(scope.bound(axis.low, low=True) for axis in chart.axes)
-        last = tuple(scope.bound(axis.high, low=False) for axis in chart.axes)
+        first, last = ends(chart, scope)
         extents = [max(b - a + 1, 0) for a, b in zip(first, last, strict=True)]
         shape = (*extents, scope.batch.size, *chart.states)
         arrays[chart.family] = algebra.semiring.full(shape, one=False)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from hashlib import sha256
+from math import inf
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from fgg.runtime.questions import Questions
 from fgg.slices import SplitRule
 
 if TYPE_CHECKING:
+    from fgg.runtime.emitted import Modules
     from fgg.runtime.model import Model
 
 
@@ -56,6 +58,8 @@ class Program(Questions):
     space: str = "state"
     strict: bool = False
     in_space: Callable[[str], Program] | None = None
+    # Writes the programs of other plans, when they are first asked for.
+    emit: Callable[..., str] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "module", load_module(self.source))
@@ -78,6 +82,24 @@ class Program(Questions):
         lines = [f"**{self.grammar.name}**", "", "| factor | shape |", "|---|---|"]
         lines += [f"| `{name}` | {self.shape(name)} |" for name in self.parameter_names]
         return "\n".join(lines)
+
+    @cached_property
+    def _modules(self) -> Modules | None:
+        if self.emit is None or self.tree_plan is None:
+            return None
+        from fgg.runtime.emitted import Modules, covers
+
+        # Messages serve maxima as they serve sums; sums over ranks do not.
+        whole = self.decomposed is None or self.space == "dense"
+        same = whole and covers(self.plan, self.tree_plan)
+        plan = self.plan if same else self.tree_plan
+        emit, main = self.emit, self.plan
+
+        def load(best: bool) -> ModuleType:
+            own = self.source if plan is main and not best else emit(plan, best=best)
+            return load_module(own)
+
+        return Modules(plan, load)
 
     # weights
 
@@ -235,13 +257,9 @@ class Program(Questions):
         """Warn if an item has derivations although its numbers became too small to see."""
         from warnings import warn
 
-        from fgg.runtime.interpret import interpret
+        from fgg.runtime.support import has_derivations
 
-        weights = {n: w.detach().cpu() for n, w in run.weights.items()}
-        inputs = {n: x.detach().cpu() for n, x in run.collated.inputs.items()}
-        lengths = dict(run.collated.lengths)
-        live = interpret(self.plan, weights, inputs, lengths, "boolean").z
-        lost = [i for i, alive in enumerate(live) if alive and torch.isneginf(log_z[i])]
+        lost = torch.nonzero(has_derivations(run) & torch.isneginf(log_z)).flatten().tolist()
         if lost:
             note = Diagnostic(
                 code="F433",
@@ -423,9 +441,9 @@ def check_numbers(weights: Mapping[str, Tensor]) -> None:
         problems.append(Diagnostic(code="F417", message="weights are on several devices"))
     else:
         # One question to the device for all factors.
-        ends = [torch.stack(torch.aminmax(w.detach())) for w in weights.values() if w.numel()]
-        found = torch.stack(ends) if ends else torch.zeros(0, 2)
-        if not bool(((found[:, 0] >= 0) & torch.isfinite(found[:, 1])).all()):
+        ends = [end for w in weights.values() if w.numel() for end in torch.aminmax(w.detach())]
+        found = torch.stack(ends).tolist() if ends else []
+        if not all(0 <= end < inf for end in found):
             for name, w in weights.items():
                 if not bool(((w >= 0) & torch.isfinite(w)).all()):
                     message = f"weights for `{name}` are negative, infinite or no numbers in places"

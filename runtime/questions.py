@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fgg.grammar import Grammar
     from fgg.plan import Plan
     from fgg.runtime.derivation import Derivation
+    from fgg.runtime.emitted import Modules
     from fgg.runtime.plan_charts import Charts
     from fgg.runtime.rule_marginals import RuleMarginals
     from fgg.slices import SplitRule
@@ -57,6 +58,11 @@ class Questions:
     def _source(self) -> Source:
         return Source(self.grammar, self.origins) if self.origins else Source.of(self.grammar)
 
+    @property
+    def _modules(self) -> Modules | None:
+        """The emitted programs of the plan that derivations are read from, if there are any."""
+        return None
+
     def decode(
         self,
         weights: Weights,
@@ -89,6 +95,7 @@ class Questions:
                 inputs or {},
                 lengths,
                 source=self._source,
+                modules=self._modules,
             )
         from fgg.runtime.mbr import mbr
 
@@ -103,6 +110,7 @@ class Questions:
             families=families,
             states=states,
             source=self._source,
+            modules=self._modules,
         )
         return [scored.derivation for scored in found]
 
@@ -113,14 +121,14 @@ class Questions:
         from fgg.runtime.decode import k_best
 
         self._need_best()
-        plan = self._trees
         return k_best(
-            plan,
+            self._trees,
             _plain(self._weights(weights)),
             inputs or {},
             lengths,
             number=number,
             source=self._source,
+            modules=self._modules,
         )
 
     def sample(
@@ -135,28 +143,30 @@ class Questions:
         """Independent draws from the posterior of each item, exact."""
         from fgg.runtime.decode import sample
 
-        plan, source = self._trees, self._source
         return sample(
-            plan,
+            self._trees,
             _plain(self._weights(weights)),
             inputs or {},
             lengths,
             number=number,
             seed=seed,
-            source=source,
+            source=self._source,
+            modules=self._modules,
         )
 
     def entropy(self, weights: Weights, inputs: Inputs = None, lengths: Lengths = None) -> Tensor:
         """The entropy of the derivations of each item, in nats; differentiable."""
         from fgg.runtime.expectation import entropy
 
-        return entropy(self._trees, self._weights(weights), inputs or {}, lengths)
+        found = self._weights(weights)
+        return entropy(self._trees, found, inputs or {}, lengths, modules=self._modules)
 
     def kl(self, p: Weights, q: Weights, inputs: Inputs = None, lengths: Lengths = None) -> Tensor:
         """KL(p || q) of the derivations of each item under two settings of the weights."""
         from fgg.runtime.expectation import kl
 
-        return kl(self._trees, self._weights(p), self._weights(q), inputs or {}, lengths)
+        one, two = self._weights(p), self._weights(q)
+        return kl(self._trees, one, two, inputs or {}, lengths, modules=self._modules)
 
     def moments(
         self,

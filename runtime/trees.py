@@ -10,7 +10,7 @@ from fgg.check_indices import rule_variables
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Nonterminal, Origin, Reference, Rule
 from fgg.names import fresh
 from fgg.runtime.cells import Cells
-from fgg.runtime.choices import Cell, Choice
+from fgg.runtime.choices import Cell, Choice, Choices
 from fgg.runtime.derivation import Derivation, Step
 from fgg.slices import SplitNode, SplitRule, Variant
 
@@ -77,15 +77,18 @@ class Writer:
         self.source = source
         self.cells = cells
         self.labels: dict[tuple[str, tuple[int, ...]], str] = {}
+        self.label_names: set[str] = set()
         self.nonterminals: dict[str, Nonterminal] = {}
         self.rules: dict[tuple[str, tuple[int, ...]], Rule] = {}
         self.rule_names: set[str] = set()
+        self.variables: dict[str, Sequence[str]] = {}
 
     def label(self, family: str, indices: tuple[int, ...]) -> str:
         """The ground nonterminal of a family at an index."""
         key = (family, indices)
         if key not in self.labels:
-            name = fresh(_name(family, indices), {*self.labels.values()})
+            name = fresh(_name(family, indices), self.label_names)
+            self.label_names.add(name)
             self.labels[key] = name
             domains = self.source.grammar.nonterminal[family].domains
             self.nonterminals[name] = Nonterminal(name=name, domains=domains, origin=key)
@@ -94,8 +97,10 @@ class Writer:
     def rule(self, choice: Choice, indices: tuple[int, ...]) -> Rule:
         """The ground rule of a choice: its nonterminals and factors, without evidence."""
         rule = self.source.of_rule(choice.step.rule)
-        order = rule_variables(rule, self.source.grammar, set(self.cells.lengths))
-        variables = {name: choice.variables[name] for name in order}
+        if rule.name not in self.variables:
+            lengths = set(self.cells.lengths)
+            self.variables[rule.name] = rule_variables(rule, self.source.grammar, lengths)
+        variables = {name: choice.variables[name] for name in self.variables[rule.name]}
         key = (rule.name, tuple(variables.values()))
         if key not in self.rules:
             name = fresh(_name(*key), self.rule_names)
@@ -141,7 +146,7 @@ class Writer:
             rule = self.rule(choice, cell.indices)
             steps.append((rule, self.source.values(choice), parent))
             children.append([])
-            waiting += [number] * len(self.cells.children(choice))
+            waiting += [number] * self.cells.count(choice)
         start, _ = made[0]
         return Derivation(
             self.ground(self.label(self.source.grammar.start.label, start.indices)),
@@ -166,13 +171,14 @@ class Writer:
         )
 
 
-def build(cells: Cells, start: Cell, choose: Callable[[Cell], int]) -> list[tuple[Cell, Choice]]:
+def build(cells: Cells, start: Cell, choose: Callable[[Choices], int]) -> list[tuple[Cell, Choice]]:
     """The choices of a derivation in preorder; `choose` gives a place among a cell's choices."""
     agenda = [start]
     made: list[tuple[Cell, Choice]] = []
     while agenda:
         cell = agenda.pop()
-        choice = cells.choices(cell).decode(choose(cell))
+        choices = cells.choices(cell)
+        choice = choices.decode(choose(choices))
         made.append((cell, choice))
         agenda += reversed(cells.children(choice))
     return made

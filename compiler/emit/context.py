@@ -10,6 +10,7 @@ from fgg.plan import HIGH, LOW, Plan
 
 TAKEN = """
     batch leaves scales values charts level gradient torch out e found terms total log_total take
+    times flat dot dot_ cells_at alive hide hidden best marked marks einsum
     give put put_more ratio ratios weights inputs missing live
 """.split()
 """Names that emitted functions use themselves."""
@@ -18,8 +19,10 @@ TAKEN = """
 class Context:
     """Identifiers of a plan's tensors and expressions."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, best: bool = False) -> None:
         self.plan = plan
+        self.best = best
+        self.einsum = "einsum" if best else "torch.einsum"
         self.names = Names()
         self.names.taken |= set(TAKEN)
         self.scope = length_names(plan.lengths, self.names)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fgg.compiler.emit.frame import StepFrame
-from fgg.compiler.emit.values import Value, aligned, product_code
+from fgg.compiler.emit.values import Value, aligned, best_code, product_code
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,10 @@ class Contracted:
 
 class Contraction(StepFrame):
     """Writes products of operands."""
+
+    def product_code(self, left: Value, right: Value, dims: Sequence[str]) -> str:
+        """The product of two values, summed over the axes that are not in `dims`."""
+        return (best_code if self.best else product_code)(left, right, dims)
 
     def carrier(self, values: Sequence[Value | None]) -> int | None:
         """The operand that the weights of the scales are multiplied into: the smallest."""
@@ -69,7 +73,7 @@ class Contraction(StepFrame):
             ]
             dims = (*loops, *axes)
             name = self.fresh("v")
-            lines.append(f"{name} = {product_code(one, two, dims)}")
+            lines.append(f"{name} = {self.product_code(one, two, dims)}")
             value = Value(name, dims)
             everything.append(value)
             live[result] = value
@@ -85,7 +89,7 @@ class Contraction(StepFrame):
                 if d in {*one.dims, *two.dims} and (d in others or d in self.cell_dims)
             )
             name = self.fresh("v")
-            lines.append(f"{name} = {product_code(one, two, dims)}")
+            lines.append(f"{name} = {self.product_code(one, two, dims)}")
             result = len(everything)
             everything.append(Value(name, dims))
             live[result] = Value(name, dims)
@@ -100,7 +104,8 @@ class Contraction(StepFrame):
             dims = tuple(d for d in final.dims if d not in extra)
             name = self.fresh("v")
             axes_text = ", ".join(str(final.dims.index(d)) for d in extra)
-            lines.append(f"{name} = {final.code}.sum(({axes_text},))")
+            function = "amax" if self.best else "sum"
+            lines.append(f"{name} = {final.code}.{function}(({axes_text},))")
             result = len(everything)
             everything.append(Value(name, dims))
             done.append(Product(last, -1, result))
@@ -132,12 +137,10 @@ class Contraction(StepFrame):
         if not self.step.masks or self.whole:
             return value
         for mask in self.step.masks:
-            inner, code = self.mask(mask.expr, self.cell_dims)
+            code = self.mask(mask.expr, self.cell_dims)
             lines.append("if batch.mixed:")
-            # A mask may be one of items alone; the axes it lacks come first.
-            states = "".join(".unsqueeze(-1)" for d in value.dims if d not in self.cell_dims)
-            inner.append(f"{value.code} = {value.code}.masked_fill(~({code}){states}, 0.0)")
-            lines += [f"    {line}" for line in inner]
+            states = sum(d not in self.cell_dims for d in value.dims)
+            lines.append(f"    {value.code} = hide({value.code}, {code}, 0.0, {states})")
         return value
 
     def carry(

@@ -25,7 +25,7 @@ class StepFrame:
     """The box of a step and access to what it reads and writes.
 
     With `whole` the step is written for all cells of its chart at once: so the gradient of a
-    parameter that maps cells one by one is a single product.
+    parameter that maps cells one by one is a single product. With `best` sums are maxima.
     """
 
     def __init__(
@@ -37,8 +37,10 @@ class StepFrame:
         origins: Mapping[str, Sequence[Expr]],
         *,
         whole: bool = False,
+        best: bool = False,
     ) -> None:
         self.plan = plan
+        self.best = best
         self.origins = origins
         self.strided: set[tuple[str, int]] = set()
         self.step = step
@@ -61,6 +63,8 @@ class StepFrame:
         self.cell_dims = (*self.position_dims, BATCH)
         self.point_dims = (*self.loop_dims, BATCH)
         self.counter = 0
+        # The name of the step's scale, once it has been written.
+        self.scaled: str | None = None
         self.gathered: dict[int, str] = {}
 
     def bounds(self) -> Iterator[str]:
@@ -172,48 +176,40 @@ class StepFrame:
         )
 
     def gather_index(self, number: int, operand: Operand, lines: list[str]) -> str:
-        """The name of the index tensors of an operand that is gathered."""
+        """The name of the cells of an operand that is gathered."""
         if number not in self.gathered:
-            origin = self.storage(operand)[3]
-            made, local = self.tensors(operand.index, self.index_dims(operand))
-            lines += made
+            tensor, scale, _, origin = self.storage(operand)
+            local = self.tensors(operand.index, self.index_dims(operand))
             index = [
-                self.tensor_code(expr - self.low(origin, axis), local)
+                affine_code(expr - self.low(origin, axis), local)
                 for axis, expr in enumerate(operand.index)
             ]
+            like = scale if self.plan.has_scale(operand) else tensor
             self.gathered[number] = self.fresh("at")
-            lines.append(f"{self.gathered[number]} = ({', '.join(index)},)")
+            code = self.keep(f"cells_at({like}, ({', '.join(index)},))")
+            lines.append(f"{self.gathered[number]} = {code}")
         return self.gathered[number]
 
-    def tensors(
-        self, exprs: Sequence[Expr], dims: Sequence[str]
-    ) -> tuple[list[str], dict[str, str]]:
-        """Lines that make tensors of the variables and look-ups in expressions."""
+    def keep(self, code: str) -> str:
+        """Code that is carried out once for each level and box."""
+        own = [self.scope[loop.name] for loop in self.loops] + list(self.counts.values())
+        return self.names.keep(code, ("level", *own))
+
+    def tensors(self, exprs: Sequence[Expr], dims: Sequence[str]) -> dict[str, str]:
+        """The code of the variables and look-ups in expressions, as tensors."""
         local = dict(self.scope)
-        lines: list[str] = []
         used = {name for expr in exprs for name in expr.names()}
         for place, d in enumerate(dims):
             if d == BATCH or d not in used:
                 continue
-            name = self.fresh("x")
             loop = next(loop for loop in self.loops if loop.name == d)
             low = single(loop.low)
             first = self.scope[d] if low is None else affine_code(low, self.scope)
-            lines.append(f"{name} = batch.arange({first}, {self.counts[d]}, {place}, {len(dims)})")
-            local[d] = name
+            local[d] = f"batch.arange({first}, {self.counts[d]}, {place}, {len(dims)})"
         for lookup in lookups_in(exprs):
-            name = self.fresh("y")
-            index = ", ".join(self.tensor_code(i, local) for i in lookup.indices)
-            lines.append(f"{name} = batch.look_up({lookup.table!r}, ({index},))")
-            local[str(lookup)] = name
-        return lines, local
-
-    def tensor_code(self, expr: Expr, local: Mapping[str, str]) -> str:
-        """An index expression as a tensor."""
-        code = affine_code(expr, local)
-        if self.is_tensor(expr):
-            return code
-        return f"torch.tensor({code}, device=batch.device)"
+            index = ", ".join(affine_code(i, local) for i in lookup.indices)
+            local[str(lookup)] = f"batch.look_up({lookup.table!r}, ({index},))"
+        return local
 
     def is_tensor(self, expr: Expr) -> bool:
         """Whether an expression's code is a tensor: it has a variable, a length or a look-up."""
@@ -256,6 +252,11 @@ class StepFrame:
                 found.append(Value(name, dims))
         return values, found
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether tables say which cells of charts are read: then it may be none of them."""
+        return any(o.kind == "chart" and lookups_in(o.index) for o in self.step.operands)
+
     def diagonal(self, value: Value) -> Value:
         """A value with each axis once: where a node occurs twice, the diagonal."""
         while len(set(value.dims)) < len(value.dims):
@@ -268,7 +269,7 @@ class StepFrame:
 
     def scale(self, lines: list[str], scales: Sequence[Value]) -> Value | None:
         """The sum of the operands' scales at each point, -inf where a mask says so."""
-        extra = f" + {log(self.step.free)!r}" if self.step.free > 1 else ""
+        extra = f" + {log(self.step.free)!r}" if self.step.free > 1 and not self.best else ""
         if not scales and not self.step.masks:
             if not extra:
                 return None
@@ -279,10 +280,11 @@ class StepFrame:
             dims: tuple[str, ...] = self.point_dims
         else:
             dims = tuple(d for d in self.point_dims if any(d in s.dims for s in scales))
-        name = self.fresh("e")
+        name = self.scaled = self.fresh("e")
         if scales:
             total = " + ".join(aligned(s, dims) for s in scales)
             if len(scales) == 1 and scales[0].dims == dims and not (full or extra):
+                self.scaled = scales[0].code
                 return scales[0]
             lines.append(f"{name} = {total}{extra}")
         if full:
@@ -295,23 +297,22 @@ class StepFrame:
                     f"{extra}"
                 )
             for mask in self.step.masks:
-                inner, code = self.mask(mask.expr, dims)
-                inner.append(f"{name} = {name}.masked_fill(~({code}), NEGATIVE)")
+                line = f"{name} = hide({name}, {self.mask(mask.expr, dims)}, NEGATIVE)"
                 if mask.mixed:
                     lines.append("if batch.mixed:")
-                    inner = [f"    {line}" for line in inner]
-                lines += inner
+                    line = f"    {line}"
+                lines.append(line)
         return Value(name, dims)
 
-    def mask(self, expr: Expr, dims: Sequence[str]) -> tuple[list[str], str]:
-        """Where `expr >= 0` holds; never where a table has no entry."""
-        lines, local = self.tensors([expr], dims)
+    def mask(self, expr: Expr, dims: Sequence[str]) -> str:
+        """Where `expr >= 0` does not hold, or a table has no entry."""
+        local = self.tensors([expr], dims)
         code = f"{affine_code(expr, local)} >= 0"
         if not self.is_tensor(expr):
             code = f"torch.tensor({code}, device=batch.device)"
         for lookup in lookups_in([expr]):
             code = f"({code}) & ({local[str(lookup)]} != OUTSIDE)"
-        return lines, code
+        return self.keep(f"hidden({code})")
 
     def head(self, tensor: str) -> str:
         """A view of the head's cells in a tensor."""

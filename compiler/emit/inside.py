@@ -28,7 +28,11 @@ class InsideWriter(Contraction):
             left, right = lines.pop()[len(last) :].split(" @ ")
             lines.append(f"torch.matmul({left}, {right}, out={place})")
         else:
-            lines.append(f"{place}.copy_({code})")
+            lines.append(f"{place}.copy_({code}{self.mark(' * ')})")
+
+    def mark(self, sign: str) -> str:
+        """What the best derivations are to be judged by besides: a number for each of its cells."""
+        return f"{sign}{self.head(self.names.get('m_', self.step.head))}" if self.best else ""
 
     def inside(self, *, terms: bool = False) -> list[str]:
         """The lines that compute the step and put the result into the head's chart."""
@@ -48,7 +52,8 @@ class InsideWriter(Contraction):
             dims = tuple(d for d in scale.dims if d not in splits)
             head = self.names.get("e_", step.head)
             if chart.is_scalar and all(v is None for v in values):
-                lines.append(f"e = torch.logsumexp({scale.code}, ({axes},))")
+                total = f"torch.logsumexp({scale.code}, ({axes},))"
+                lines.append(f"e = {scale.code}.amax(({axes},))" if self.best else f"e = {total}")
                 lines += self.put_scale(head, Value("e", dims))
                 return lines
             top = self.fresh("top")
@@ -84,12 +89,13 @@ class InsideWriter(Contraction):
     def write_scale(self, head: str, code: str) -> Iterator[str]:
         """Writes logarithms into the head's cells, or adds to what is there."""
         place = self.head(head)
+        code += self.mark(" + ")
         if self.step.mode == "write":
             yield f"{place}.copy_({code})"
             return
         yield f"e = {code}"
         yield f"out = {place}"
-        more = "out.copy_(torch.logaddexp(out, e))"
+        more = f"out.copy_(torch.{'maximum' if self.best else 'logaddexp'}(out, e))"
         if self.step.mode == "mixed":
             yield f"{more} if batch.mixed else out.copy_(e)"
         else:
@@ -116,6 +122,8 @@ class InsideWriter(Contraction):
         )
         values = self.head(self.names.get("v_", self.step.head))
         scales = self.head(self.names.get("e_", self.step.head))
+        if self.best:
+            what = f"*marked({what}{self.mark(', ')})"
         return f"{function}({values}, {scales}, {what})"
 
     def put_terms(self) -> Iterator[str]:

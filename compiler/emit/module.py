@@ -17,7 +17,7 @@ from fgg.compiler.emit.frame import StepFrame
 from fgg.compiler.emit.inside import InsideWriter
 from fgg.compiler.emit.names import Names, affine_code, bound_code, extreme_code, single
 from fgg.compiler.emit.outside import OutsideWriter
-from fgg.compiler.emit.peephole import fused, in_place, without_unused, written
+from fgg.compiler.emit.peephole import fused, guarded, in_place, without_unused, written
 from fgg.compiler.emit.prepare import PrepareWriter
 from fgg.domains import domain_size, size_values
 from fgg.index import Expr
@@ -27,15 +27,19 @@ from fgg.printer import print_rule
 INDENT = "    "
 
 
-def emit(plan: Plan) -> str:
-    """The program of a plan, as a Python module."""
-    return _Emitter(plan).run()
+def emit(plan: Plan, *, best: bool = False) -> str:
+    """The program of a plan, as a Python module.
+
+    With `best` its inside pass has maxima instead of sums, and there is no outside pass.
+    """
+    return _Emitter(plan, best=best).run()
 
 
 class _Emitter:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, best: bool) -> None:
         self.plan = plan
-        self.context = Context(plan)
+        self.best = best
+        self.context = Context(plan, best=best)
         self.names = self.context.names
         self.scope = self.context.scope
         self.origins = self.context.origins
@@ -44,11 +48,13 @@ class _Emitter:
 
     def run(self) -> str:
         plan = self.plan
-        title = f"Inference for the grammar `{plan.grammar.name}`: inside, outside, log Z."
+        what = "best derivations" if self.best else "inside, outside, log Z"
+        title = f"Inference for the grammar `{plan.grammar.name}`: {what}."
         body = [
             *_docstring([title, *plan.notes]),
             "",
             *prelude_lines(),
+            *(["", "", *prelude_lines("prelude_best")] if self.best else []),
             "",
             "",
             *self.declarations(),
@@ -61,12 +67,7 @@ class _Emitter:
             "",
             "",
             *self.result(),
-            "",
-            "",
-            *self.outside(),
-            "",
-            "",
-            *_FRONT,
+            *([] if self.best else ["", "", *self.outside(), "", "", *_FRONT]),
         ]
         return "\n".join(body) + "\n"
 
@@ -133,7 +134,7 @@ class _Emitter:
     def inside(self) -> list[str]:
         plan = self.plan
         lines = [
-            "def inside(leaves, scales, batch):",
+            f"def inside(leaves, scales, batch{', marks' if self.best else ''}):",
             '    """The charts: the values of every family, and their scales."""',
         ]
         lines += [f"    {line}" for line in (*self.context.length_lines(), *self.leaf_lines())]
@@ -148,6 +149,8 @@ class _Emitter:
                 )
             if chart.scale_of == chart.family:
                 lines.append(f"    {self.names.get('e_', chart.family)} = batch.scales({extents})")
+            if self.best:
+                lines.append(f"    {self.names.get('m_', chart.family)} = marks[{chart.family!r}]")
         body = [line for stage in plan.stages for line in self.stage(stage, reverse=False)]
         lines += [f"    {line}" for line in (*self.stride_lines(body), *body)]
         self.strided.clear()
@@ -201,7 +204,7 @@ class _Emitter:
             if several:
                 yield "terms = []"
             for step in group:
-                writer = InsideWriter(*self.shared(step))
+                writer = InsideWriter(*self.shared(step), best=self.best)
                 body = written(in_place(without_unused(writer.inside(terms=several))))
                 yield from self.step(writer, body)
             if several:
@@ -227,6 +230,8 @@ class _Emitter:
         self.strided |= writer.strided
         if not body:
             return
+        if writer.is_sparse and writer.scaled is not None:
+            body = guarded(body, writer.scaled)
         yield f"# {_plain(print_rule(self.plan.grammar, writer.step.rule))}"
         yield from writer.bounds()
         condition = writer.condition()
@@ -249,20 +254,20 @@ class _Emitter:
         lines += [
             f"    {line}" for line in (*self.context.length_lines(), *self.context.origin_lines())
         ]
-        lines.append(f"    found = take(charts[{start.name!r}], {self.start_index()}, NEGATIVE)")
+        chart = f"charts[{start.name!r}]"
+        lines.append(f"    found = take({chart}, {self.start_place(chart)}, NEGATIVE)")
         lines.append("    return found.to(batch.dtype)")
         return lines
 
-    def start_index(self) -> str:
+    def start_place(self, tensor: str) -> str:
+        """Where a tensor has the start symbol's cell of each item."""
         plan = self.plan
         chart = plan.chart[plan.start.name]
-        found = []
-        for expr, low in zip(plan.start.index, self.origins[chart.family], strict=True):
-            code = affine_code(expr - low, self.scope)
-            if not any(name in plan.lengths for name in expr.names()):
-                code = f"torch.tensor({code}, device=batch.device)"
-            found.append(code)
-        return "(" + "".join(f"{x}, " for x in found) + ")"
+        found = [
+            affine_code(expr - low, self.scope)
+            for expr, low in zip(plan.start.index, self.origins[chart.family], strict=True)
+        ]
+        return f"cells_at({tensor}, ({''.join(f'{x}, ' for x in found)}))"
 
     def outside(self) -> list[str]:
         plan, names = self.plan, self.names
@@ -296,8 +301,9 @@ class _Emitter:
         if plan.start.name in plan.chart:
             lines.append("    # d log Z: what the start symbol's cell has, where it is not zero.")
             lines.append("    live = result(charts, batch) > NEGATIVE")
+            start = names.get("a_", plan.start.name)
             lines.append(
-                f"    give({names.get('a_', plan.start.name)}, {self.start_index()}, "
+                f"    give({start}, {self.start_place(start)}, "
                 "torch.where(live, gradient, 0.0).to(batch.dtype))"
             )
         stages = reversed(plan.stages)
@@ -322,10 +328,14 @@ class _Emitter:
         return lines
 
 
-def prelude_lines() -> list[str]:
-    """The text of the helpers, without their module docstring."""
-    text = (Path(fgg.__file__).parent / "prelude.py").read_text(encoding="utf-8")
+def prelude_lines(name: str = "prelude") -> list[str]:
+    """The text of helpers, without their module docstring."""
+    text = (Path(fgg.__file__).parent / f"{name}.py").read_text(encoding="utf-8")
     lines = text.splitlines()
+    if name != "prelude":
+        # It follows the prelude: what it imports is there.
+        imports = [i for i, line in enumerate(lines) if line.startswith(("import ", "from "))]
+        return "\n".join(lines[imports[-1] + 1 :]).strip().splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("from __future__"))
     body = lines[start:]
     body.insert(body.index("import torch"), "import sys\n")

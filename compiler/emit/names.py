@@ -14,7 +14,7 @@ BATCH = "@b"
 # What intermediate results are called: `v1`, `e2`, …
 _TEMPORARY = re.compile(r"(a|at|e|top|v|w|x|y)[1-9][0-9]*")
 # What names of tensors and lengths begin with: a loop variable, which has no prefix, does not.
-_PREFIXED = re.compile(r"(p|q|r|c|v|e|a|t|s|g|i|w|o|k[0-9st]+|lo|hi|item)_")
+_PREFIXED = re.compile(r"(p|q|r|c|v|e|a|t|s|g|i|w|o|m|k[0-9st]+|lo|hi|item)_")
 
 
 class Names:
@@ -23,6 +23,7 @@ class Names:
     def __init__(self) -> None:
         self.known: dict[tuple[str, str], str] = {}
         self.taken: set[str] = set()
+        self.kept: dict[str, int] = {}
 
     def get(self, prefix: str, name: str) -> str:
         """The identifier of a name; `prefix` says what it is."""
@@ -42,6 +43,13 @@ class Names:
             self.taken.add(found)
             self.known[key] = found
         return self.known[key]
+
+    def keep(self, code: str, variables: Iterable[str]) -> str:
+        """Code that is carried out once for each value of the variables in it."""
+        number = self.kept.setdefault(code, len(self.kept) + 1)
+        used = set(re.findall(r"\w+", code))
+        key = ", ".join([str(number), *(name for name in variables if name in used)])
+        return f"batch.kept(({key},), lambda: {code})"
 
     def rows(self) -> dict[str, str]:
         """The tensors whose cells are listed, and what the lists are called."""

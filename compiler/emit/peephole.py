@@ -85,3 +85,25 @@ def without_unused(lines: Sequence[str]) -> list[str]:
         used.update(re.findall(r"\w+", text))
         kept.append(line)
     return kept[::-1]
+
+
+def guarded(lines: Sequence[str], name: str) -> list[str]:
+    """Lines of which all that a scale does not need are carried out only if it is not zero.
+
+    `name` is the scale's: what it is made from comes first.
+    """
+    statements: list[list[str]] = []
+    for line in lines:
+        if line.startswith(" "):
+            statements[-1].append(line)
+        else:
+            statements.append([line])
+    needed, first, rest = {name}, list[str](), list[str]()
+    for statement in reversed(statements):
+        found = [_ASSIGNMENT.fullmatch(line) for line in statement]
+        if any(match is not None and match[1] in needed for match in found):
+            needed.update(re.findall(r"\w+", "\n".join(statement)))
+            first[:0] = statement
+        else:
+            rest[:0] = statement
+    return [*first, f"if alive({name}):", *(f"    {line}" for line in rest)]

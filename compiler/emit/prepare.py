@@ -121,7 +121,8 @@ class PrepareWriter:
             operands.append(Value(self.names.get("t_" if table else "p_", name), axes))
         kept = with_batch(step.axes) if step.tables else step.axes
         target = self.names.get("t_" if step.tables else "p_", step.name)
-        if len(operands) == 2 and all(len(set(v.dims)) == len(v.dims) for v in operands):
+        plain = all(len(set(v.dims)) == len(v.dims) for v in operands)
+        if len(operands) == 2 and plain and not self.context.best:
             code = product_code(operands[0], operands[1], kept)
             return f"{target} = " + re.sub(r"\bq_(\w+)", r"p_\1.mT", code)
         letters: dict[str, str] = {}
@@ -129,7 +130,7 @@ class PrepareWriter:
             letters.setdefault(axis, LETTERS[len(letters)])
         specs = ["".join(letters[a] for a in value.dims) for value in operands]
         spec = f"{','.join(specs)}->{''.join(letters[a] for a in kept)}"
-        return f'{target} = torch.einsum("{spec}", {", ".join(v.code for v in operands)})'
+        return f'{target} = {self.context.einsum}("{spec}", {", ".join(v.code for v in operands)})'
 
     def input_tokens(self, name: str, path: tuple[str, ...]) -> str:
         """The tokens of an input, or of the part of it that a path names."""

@@ -59,6 +59,15 @@ def product_code(left: Value, right: Value, dims: Sequence[str]) -> str:
     return f'torch.einsum("{spec}->{"".join(letters[d] for d in dims)}", {left.code}, {right.code})'
 
 
+def best_code(left: Value, right: Value, dims: Sequence[str]) -> str:
+    """The product of two values, its greatest over the axes that are not in `dims`."""
+    gone = tuple(d for d in dict.fromkeys((*left.dims, *right.dims)) if d not in dims)
+    every = (*dims, *gone)
+    if not gone:
+        return product_code(left, right, dims)
+    return f"best({aligned(left, every)}, {aligned(right, every)}, {len(dims)}, {len(every)})"
+
+
 def _matrix_code(left: Value, right: Value, dims: Sequence[str]) -> str | None:
     """A product of rows with a matrix, if that is what it is."""
     if len(right.dims) != 2 or len(left.dims) < 1 or len(dims) < 1:

@@ -25,6 +25,12 @@ def narrow(grammar: Grammar) -> Grammar:
 
 def narrowed(grammar: Grammar, rule: Rule) -> Rule:
     """A rule without the body's variables that follow from others."""
+    values = fixed(grammar, rule)
+    return with_values(rule, values) if values else rule
+
+
+def fixed(grammar: Grammar, rule: Rule) -> dict[str, Expr]:
+    """The body's variables that follow from others, and what they are in terms of them."""
     found = support(grammar)
     own = {name for index in rule.indices for name in index.names()}
     free = [
@@ -33,20 +39,19 @@ def narrowed(grammar: Grammar, rule: Rule) -> Rule:
         if name not in own and name not in lengths(grammar) and name not in grammar.size
     ]
     if not free or rule.lhs not in found:
-        return rule
+        return {}
     rows = supported_rows(grammar, rule, found, found)
     if rows is None:
-        return rule
+        return {}
     try:
         equalities = implicit_equalities(irredundant(rows)) + implied(rows, free)
     except TooManyRows:
-        return rule
+        return {}
     # A row speaks of a look-up as of a variable; nothing is solved for one.
     known = {*own, *free, *lengths(grammar)}
     looked_up = {n for e in equalities for n in e.names() if n not in known}
     values, _ = solve_equalities(equalities, free, looked_up)
-    values = {n: e for n, e in values.items() if not set(e.names()) & set(free)}
-    return with_values(rule, values) if values else rule
+    return {n: e for n, e in values.items() if not set(e.names()) & set(free)}
 
 
 def implied(rows: Sequence[Row], names: Sequence[str]) -> list[Expr]:

@@ -223,4 +223,10 @@ def test_modules_import_nothing_but_torch() -> None:
         found = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
         modules = {a.name for n in found if isinstance(n, ast.Import) for a in n.names}
         modules |= {n.module or "" for n in found if isinstance(n, ast.ImportFrom)}
-        assert {m.split(".")[0] for m in modules} <= {"__future__", "sys", "torch", "typing"}
+        assert {m.split(".")[0] for m in modules} <= {
+            "__future__",
+            "collections",
+            "sys",
+            "torch",
+            "typing",
+        }

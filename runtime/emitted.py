@@ -1,0 +1,200 @@
+"""Charts of a plan by its emitted program: as logarithms, for what derivations are read from.
+
+The interpreter (`fgg.runtime.interpret`) finds the same numbers in any semiring, and for grammars
+without an emitted program; this is many times faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fgg.observe import MISSING
+from fgg.plan import Chart, Plan
+from fgg.plan_sizes import chart_bytes, environment
+from fgg.runtime.batch import Batch
+from fgg.runtime.frames import Scope
+from fgg.runtime.interpret import inside as interpreted
+from fgg.runtime.memory import require
+from fgg.runtime.named import Algebra
+from fgg.runtime.plan_charts import Charts
+from fgg.runtime.plan_charts import ends as ends_of
+from fgg.runtime.preparing import Prepared, plain
+from fgg.runtime.semirings import SEMIRINGS
+
+
+@dataclass(frozen=True, eq=False)
+class Modules:
+    """The emitted programs of a plan, each loaded when it is first asked for.
+
+    The plan has the charts of the one that derivations are read from, and may have more.
+    """
+
+    plan: Plan
+    load: Callable[[bool], ModuleType]
+
+    @cached_property
+    def sums(self) -> ModuleType:
+        """Inside values and their derivatives."""
+        return self.load(False)
+
+    @cached_property
+    def best(self) -> ModuleType:
+        """Inside values with maxima in place of sums."""
+        return self.load(True)
+
+
+def covers(plan: Plan, trees: Plan) -> bool:
+    """Whether a plan has all charts of another one, in the same storage."""
+    return plan.parameters == trees.parameters and all(
+        own.family in plan.chart and replace(plan.chart[own.family], scale_of=own.scale_of) == own
+        for own in trees.charts
+    )
+
+
+@torch.inference_mode()
+def log_charts(
+    plan: Plan, modules: Modules | None, weights: Mapping[str, Any], batch: Batch
+) -> Charts:
+    """The inside values in the semiring `log`, without derivatives."""
+    if modules is None:
+        return interpreted(plan, weights, batch, "log")
+    run = _Run(modules.plan, modules.sums, weights, batch)
+    values, scales = modules.sums.inside(run.leaves, run.scales, run.batch)
+    return run.charts(plan, "log", values, scales)
+
+
+@torch.inference_mode()
+def best_charts(
+    plan: Plan,
+    modules: Modules | None,
+    weights: Mapping[str, Any],
+    batch: Batch,
+    marks: Mapping[str, Any] | None = None,
+) -> Charts:
+    """The inside values in the semiring `max`; `marks` are added to the cells of some families."""
+    if modules is None:
+        return interpreted(plan, weights, batch, "max", scores=marks)
+    run = _Run(modules.plan, modules.best, weights, batch)
+    own = {chart.family: run.marks(chart, marks or {}) for chart in modules.plan.charts}
+    values, scales = modules.best.inside(run.leaves, run.scales, run.batch, own)
+    return run.charts(plan, "max", values, scales)
+
+
+@torch.inference_mode()
+def used_cells(
+    plan: Plan, modules: Modules, weights: Mapping[str, Any], batch: Batch
+) -> tuple[Charts, dict[str, Tensor]]:
+    """The inside values in `log`, and how often each cell is used, `[*axes, batch, *values]`.
+
+    Requires that the start symbol of the modules' plan has no external nodes. An item without
+    derivations has 0 everywhere.
+    """
+    module = modules.sums
+    run = _Run(modules.plan, module, weights, batch)
+    values, scales = module.inside(run.leaves, run.scales, run.batch)
+    ones = torch.ones(batch.size, dtype=torch.float64)
+    _, slopes = module.outside(run.leaves, run.scales, values, scales, run.batch, ones)
+    found = {
+        name: slopes[name] * values[name] if name in values else slopes[name] for name in plan.chart
+    }
+    return run.charts(plan, "log", values, scales), found
+
+
+def slopes(
+    modules: Modules, weights: Mapping[str, Tensor], batch: Batch
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """log Z of one item, and its derivative in weights and log-potentials.
+
+    Requires that the start symbol of the modules' plan has no external nodes.
+    """
+    module = modules.sums
+    with torch.enable_grad():
+        own = {name: w.detach().requires_grad_() for name, w in weights.items()}
+        logs = {name: x.detach().requires_grad_() for name, x in batch.potentials.items()}
+        run = _Run(modules.plan, module, own, replace(batch, potentials=logs))
+    with torch.inference_mode():
+        values, scales = module.inside(run.leaves, run.scales, run.batch)
+        z = module.result(scales, run.batch)
+        one = torch.ones(1, dtype=torch.float64)
+        found, _ = module.outside(run.leaves, run.scales, values, scales, run.batch, one)
+    names = [name for name in found if run.leaves[name].requires_grad]
+    sources = {**own, **logs}
+    grads = torch.autograd.grad(
+        [run.leaves[name] for name in names],
+        list(sources.values()),
+        [found[name].clone() for name in names],
+        allow_unused=True,
+    )
+    return z.clone(), {
+        name: torch.zeros_like(x) if grad is None else grad
+        for (name, x), grad in zip(sources.items(), grads, strict=True)
+    }
+
+
+class _Run:
+    """A batch as an emitted program takes it, in double precision."""
+
+    def __init__(
+        self, plan: Plan, module: ModuleType, weights: Mapping[str, Any], batch: Batch
+    ) -> None:
+        self.plan = plan
+        self.weights = weights
+        self.own = batch
+        lengths = {name: values.tolist() for name, values in batch.lengths.items()}
+        tables = {name: torch.from_numpy(table) for name, table in batch.tables.items()}
+        place = torch.device("cpu")
+        ends = environment(lengths)
+        # Values and scales, and both together as logarithms.
+        require(2 * chart_bytes(plan, ends, batch.size, 8), place, "this batch")
+        self.batch = module.Batch(batch.size, lengths, tables, torch.float64, place)
+        tokens = {name: torch.from_numpy(own) for name, own in batch.tokens.items()}
+        missing = any(bool((own == MISSING).any()) for own in batch.tokens.values())
+        self.leaves, self.scales = module.prepare(
+            {name: _tensor(w) for name, w in weights.items()},
+            {**tokens, **tables, **batch.potentials},
+            self.batch,
+            missing,
+        )
+
+    def marks(self, chart: Chart, marks: Mapping[str, Any]) -> Tensor:
+        """A chart's marks: to be multiplied with values, to be added to scales of scalars."""
+        if chart.family in marks:
+            found = torch.tensor(plain(marks[chart.family]), dtype=torch.float64)
+            return found if chart.is_scalar else found.exp()
+        low, high = ends_of(chart, Scope(self.plan, self.own))
+        extents = [max(b - a + 1, 0) for a, b in zip(low, high, strict=True)]
+        one = torch.tensor(0.0 if chart.is_scalar else 1.0, dtype=torch.float64)
+        return one.expand((*extents, self.own.size, *chart.states))
+
+    def charts(
+        self, plan: Plan, semiring: str, values: Mapping[str, Tensor], scales: Mapping[str, Tensor]
+    ) -> Charts:
+        """Values and scales as logarithms, in the charts of a plan that has some of them."""
+        scope = Scope(plan, self.own)
+        algebra = Algebra(SEMIRINGS[semiring]())
+        arrays: dict[str, Any] = {}
+        low: dict[str, tuple[int, ...]] = {}
+        for chart in plan.charts:
+            scale = scales[chart.family]
+            logs = scale
+            if not chart.is_scalar:
+                wide = scale.reshape((*scale.shape, *(1,) * len(chart.states)))
+                logs = values[chart.family].log() + wide
+            arrays[chart.family] = logs if semiring == "log" else logs.numpy()
+            low[chart.family] = ends_of(chart, scope)[0]
+        prepared = Prepared(plan, scope, algebra, self.weights)
+        return Charts(plan, scope, algebra, prepared, arrays, low)
+
+
+def _tensor(weights: Any) -> Tensor:
+    """Weights in double precision; tensors stay in the graph of derivatives."""
+    if isinstance(weights, Tensor):
+        return weights.to(torch.float64)
+    return torch.as_tensor(plain(weights).astype(float))
