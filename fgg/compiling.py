@@ -13,7 +13,9 @@ from fgg.domains import with_sizes
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
+    from fgg.plan import Plan
     from fgg.runtime.program import Program
+    from fgg.slices import SplitRule
 
 
 def compile(
@@ -123,7 +125,19 @@ def compiled(
         strict=space == "rank",
         in_space=partial(compiled, source, None, None, length, batch),
         emit=emit,
+        shapes=partial(shapes, source, length, batch),
     )
+
+
+def shapes(grammar: Grammar, length: int, batch: int) -> tuple[Plan, Mapping[str, SplitRule]]:
+    """The plan of a grammar's outline, and where its rules come from."""
+    from fgg.compiler.passes.outline import outline
+    from fgg.compiler.passes.split import split_with_origin
+    from fgg.compiler.trees import plan_of_trees
+
+    with compilable(grammar.name):
+        atomic, origins = split_with_origin(outline(grammar))
+        return plan_of_trees(atomic, length=length, batch=batch), origins
 
 
 def unclosed(grammar: Grammar) -> Grammar | None:

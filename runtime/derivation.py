@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import exp
+from math import exp, isnan
 
 from fgg.domains import domain_values
 from fgg.grammar import Grammar, Rule
@@ -23,7 +23,10 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Derivation:
-    """A derivation with an assignment; steps are in preorder, the first rewrites the start."""
+    """A derivation with an assignment; steps are in preorder, the first rewrites the start.
+
+    Where nothing says what value a node has, it has none, and the weight is no number.
+    """
 
     grammar: Grammar
     steps: tuple[Step, ...]
@@ -59,16 +62,24 @@ class Derivation:
         """For each step: the family, its indices, and the values of the external nodes."""
         found = []
         for step in self.steps:
-            nonterminal = self.grammar.nonterminal[step.rule.lhs]
-            family, indices = nonterminal.origin or (nonterminal.name, ())
             externals = tuple(step.values[name] for name in step.rule.rhs.externals)
-            found.append((family, indices, externals))
+            found.append((*self.cell(step), externals))
         return tuple(found)
+
+    def cell(self, step: Step) -> tuple[str, tuple[int, ...]]:
+        """The family that a step rewrites, and its indices."""
+        nonterminal = self.grammar.nonterminal[step.rule.lhs]
+        return nonterminal.origin or (nonterminal.name, ())
 
     def value_name(self, step: Step, node: str) -> str:
         """The name of the value that a node has in a step."""
         domain = step.rule.rhs.by_name[node].domain
         return domain_values(self.grammar, domain)[step.values[node]]
+
+    def named_values(self, step: Step) -> dict[str, str]:
+        """The names of the values of a step's nodes, as far as they are known."""
+        known = (node.name for node in step.rule.rhs.nodes if node.name in step.values)
+        return {name: self.value_name(step, name) for name in known}
 
     def lines(self) -> Iterator[str]:
         """The derivation as an indented tree, a line a step."""
@@ -77,19 +88,12 @@ class Derivation:
             if step.parent is not None:
                 depth[number] = depth[step.parent] + 1
             source = step.rule.origin.rule if step.rule.origin else step.rule.name
-            family, indices, _ = self._head(step)
-            shown = ", ".join(
-                f"{n.name}={self.value_name(step, n.name)}" for n in step.rule.rhs.nodes
-            )
+            family, indices = self.cell(step)
+            shown = ", ".join(f"{name}={value}" for name, value in self.named_values(step).items())
             place = f"[{', '.join(map(str, indices))}]" if indices else ""
             yield (
                 "  " * depth[number] + f"{family}{place} {source}" + (f"  {shown}" if shown else "")
             )
-
-    def _head(self, step: Step) -> tuple[str, tuple[int, ...], str]:
-        nonterminal = self.grammar.nonterminal[step.rule.lhs]
-        family, indices = nonterminal.origin or (nonterminal.name, ())
-        return family, indices, step.rule.name
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -122,16 +126,14 @@ class Derivation:
     def as_json(self) -> dict[str, object]:
         """The derivation as a JSON object."""
         return {
-            "log_weight": self.log_weight,
+            "log_weight": None if isnan(self.log_weight) else self.log_weight,
             "steps": [
                 {
                     "rule": step.rule.name,
                     "source": step.rule.origin.rule if step.rule.origin else step.rule.name,
                     "nonterminal": family,
                     "indices": list(indices),
-                    "values": {
-                        node.name: self.value_name(step, node.name) for node in step.rule.rhs.nodes
-                    },
+                    "values": self.named_values(step),
                     "children": list(step.children),
                 }
                 for step, (family, indices, _) in zip(self.steps, self.spans(), strict=True)
@@ -144,11 +146,9 @@ class Derivation:
 
         nodes = []
         for step in self.steps:
-            family, indices, _ = self._head(step)
+            family, indices = self.cell(step)
             place = f"[{', '.join(map(str, indices))}]" if indices else ""
-            values = [
-                f"{node.name}={self.value_name(step, node.name)}" for node in step.rule.rhs.nodes
-            ]
+            values = [f"{name}={value}" for name, value in self.named_values(step).items()]
             nodes.append(TreeNode(f"{family}{place}", ", ".join(values), step.parent))
         return tree_svg("derivation", nodes)
 

@@ -108,7 +108,7 @@ def mbr(
     count a ten-millionth). Raises GrammarError if an item has no derivation.
     """
     source = source or Source.of(plan.grammar)
-    wanted = _wanted(source, families)
+    wanted = wanted_families(source, families)
     batch = batch_of(plan, inputs, lengths)
     real = checked_weights(plan, weights)
     with torch.no_grad():
@@ -161,7 +161,7 @@ def _best(
     return Scored(derivation, total)
 
 
-def _wanted(source: Source, families: Sequence[str] | None) -> set[str]:
+def wanted_families(source: Source, families: Sequence[str] | None) -> set[str]:
     """The user's families whose cells count."""
     known = source.grammar.nonterminal
     if families is None:

@@ -7,7 +7,7 @@ A program holds no numbers. Weights are given with each call (`log_z`), or kept 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from hashlib import sha256
@@ -25,15 +25,18 @@ from fgg.pieces import pieces
 from fgg.plan import Plan
 from fgg.plan_sizes import chart_bytes, environment, table_bytes
 from fgg.runtime.batching import Collated, Lengths, check_potentials, collate
+from fgg.runtime.emitted import Modules
 from fgg.runtime.families import Refinement, refinements
 from fgg.runtime.log_z import LogZ
 from fgg.runtime.materialise import multiplied
 from fgg.runtime.memory import require
 from fgg.runtime.questions import Questions
+from fgg.runtime.trees import Source
 from fgg.slices import SplitRule
 
 if TYPE_CHECKING:
-    from fgg.runtime.emitted import Modules
+    from fgg.runtime.derivation import Derivation
+    from fgg.runtime.mbr_outline import Outline
     from fgg.runtime.model import Model
 
 
@@ -60,6 +63,8 @@ class Program(Questions):
     in_space: Callable[[str], Program] | None = None
     # Writes the programs of other plans, when they are first asked for.
     emit: Callable[..., str] | None = field(default=None, repr=False)
+    # The plan of the grammar's outline, and where its rules come from.
+    shapes: Callable[[], tuple[Plan, Mapping[str, SplitRule]]] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "module", load_module(self.source))
@@ -87,7 +92,7 @@ class Program(Questions):
     def _modules(self) -> Modules | None:
         if self.emit is None or self.tree_plan is None:
             return None
-        from fgg.runtime.emitted import Modules, covers
+        from fgg.runtime.emitted import covers
 
         # Messages serve maxima as they serve sums; sums over ranks do not.
         whole = self.decomposed is None or self.space == "dense"
@@ -214,6 +219,43 @@ class Program(Questions):
 
     def _weights(self, weights: Mapping[str, Any]) -> Mapping[str, Any]:
         return weights if self.decomposed is None else self.whole(weights, self._trees)
+
+    def _mbr(
+        self,
+        weights: Mapping[str, Any],
+        inputs: Mapping[str, Any] | None,
+        lengths: Lengths,
+        families: Sequence[str] | None,
+        states: bool,
+    ) -> list[Derivation]:
+        if self.outline is None:
+            return super()._mbr(weights, inputs, lengths, families, states)
+        from fgg.runtime.mbr_outline import mbr_on_outline
+        from fgg.runtime.piece_weights import log_weight
+
+        marginals = self.marginals(weights, inputs, lengths)
+        return mbr_on_outline(
+            self.outline,
+            Source.of(self.grammar),
+            {name: found.double().cpu() for name, found in marginals.items()},
+            inputs or {},
+            lengths,
+            families=families,
+            states=states,
+            log_weight=lambda found: log_weight(found, self.weighted, weights, self.pieces),
+        )
+
+    @cached_property
+    def outline(self) -> Outline | None:
+        """The shapes of derivations, if factors are not there as a whole to tell more."""
+        from fgg.runtime.mbr_outline import Outline
+
+        emit = self.emit
+        if self.decomposed is None or self.space == "dense" or self.shapes is None or emit is None:
+            return None
+        plan, origins = self.shapes()
+        modules = Modules(plan, lambda best: load_module(emit(plan, best=best)))
+        return Outline(plan, modules, origins)
 
     def _need_best(self) -> None:
         if self.strict:

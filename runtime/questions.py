@@ -97,11 +97,22 @@ class Questions:
                 source=self._source,
                 modules=self._modules,
             )
-        from fgg.runtime.mbr import mbr
-
         if states is None:
             ranks = {len(x.indices) for x in self.grammar.nonterminals if x.indices}
             states = ranks <= {1}
+        return self._mbr(weights, inputs, lengths, families, states)
+
+    def _mbr(
+        self,
+        weights: Weights,
+        inputs: Inputs,
+        lengths: Lengths,
+        families: Sequence[str] | None,
+        states: bool,
+    ) -> list[Derivation]:
+        """The derivation of each item that agrees best with the marginals."""
+        from fgg.runtime.mbr import mbr
+
         found = mbr(
             self._trees,
             _plain(self._weights(weights)),

@@ -1,0 +1,37 @@
+"""Outline: the shapes of derivations without their states."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fgg.grammar import Edge, Fragment, Grammar, Rule
+
+
+def outline(grammar: Grammar) -> Grammar:
+    """The grammar without state nodes: nonterminals have indices only, and no factor is left.
+
+    What is observed stays, with its nodes: it says which indices there are. The value is another
+    one, but the derivations are those of the source with their states forgotten. So a derivation
+    whose cells are best by themselves can be found without any factor (minimum Bayes risk).
+
+    Requires a grammar without queries.
+    """
+    assert not grammar.queries, "conjoin the grammar with a query first"
+    return replace(
+        grammar,
+        nonterminals=tuple(replace(item, domains=()) for item in grammar.nonterminals),
+        rules=tuple(_without_states(grammar, rule) for rule in grammar.rules),
+    )
+
+
+def _without_states(grammar: Grammar, rule: Rule) -> Rule:
+    edges: list[Edge] = []
+    for edge in rule.rhs.edges:
+        if edge.label in grammar.nonterminal:
+            edges.append(replace(edge, attachments=()))
+        elif edge.label in grammar.input_factor:
+            edges.append(edge)
+    touched = {a.node for edge in edges for a in edge.attachments}
+    touched |= {clamp.attachment.node for clamp in rule.rhs.clamps}
+    nodes = tuple(node for node in rule.rhs.nodes if node.name in touched)
+    return replace(rule, rhs=Fragment.make(nodes, tuple(edges), rule.rhs.clamps, ()))
