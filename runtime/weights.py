@@ -371,8 +371,9 @@ def product_of(arrays: Sequence[Array], given: int) -> Array:
     operands: list[Any] = [arrays[0], [*range(given), count]]
     for axis, piece in enumerate(arrays[1:], given):
         operands += [piece, [count, axis]]
-    # In floating point, in the order of least work; fractions are multiplied as they come.
-    optimize = all(array.dtype != object for array in arrays)
+    # Large ones in the order of least work; fractions are multiplied as they come.
+    large = prod(array.size for array in arrays) > 2**24
+    optimize = large and all(array.dtype != object for array in arrays)
     return np.asarray(np.einsum(*operands, list(range(count)), optimize=optimize))
 
 
