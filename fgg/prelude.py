@@ -158,12 +158,7 @@ def put(values: Tensor, scales: Tensor, new: Tensor, scale: Tensor | None) -> No
 
 def put_more(values: Tensor, scales: Tensor, new: Tensor, scale: Tensor | None) -> None:
     """Add to cells that other rules may have filled."""
-    if scale is None:
-        scale = torch.zeros_like(scales)
-    old = scales.clone()
-    top = torch.maximum(old, scale)
-    kept = values * spread(weights(old, top, new.dtype), new)
-    put(values, scales, kept + new * spread(weights(scale, top, new.dtype), new), top)
+    put(values, scales, *total([(values, scales), (new, scale)], scales.dim()))
 
 
 Term = tuple[Tensor, "Tensor | None"]
@@ -171,21 +166,24 @@ Term = tuple[Tensor, "Tensor | None"]
 
 def total(terms: list[Term], rank: int) -> Term:
     """The sum of several values with scales."""
-    new, scale = terms[0]
     if len(terms) == 1:
-        return new, scale
-    zero = new.new_zeros((1,) * rank, dtype=torch.float64)
-    scales = [zero if e is None else e for _, e in terms]
-    top = scales[0]
-    for e in scales[1:]:
-        top = torch.maximum(top, e)
-    parts = [
-        v * spread(weights(e, top, v.dtype), v) for (v, _), e in zip(terms, scales, strict=True)
-    ]
-    new = parts[0]
-    for part in parts[1:]:
-        new = new + part
+        return terms[0]
+    shares, top = shares_of(terms, rank)
+    new = terms[0][0] * shares[0]
+    for (values, _), share in zip(terms[1:], shares[1:], strict=True):
+        new.addcmul_(values, share)
     return new, top
+
+
+def shares_of(terms: list[Term], rank: int) -> tuple[tuple[Tensor, ...], Tensor]:
+    """What each term's scale is worth relative to the greatest of them, and that one."""
+    like = terms[0][0]
+    shape = like.shape[:rank]
+    zero = like.new_zeros(shape, dtype=torch.float64)
+    scales = torch.stack([zero if e is None else e.expand(shape) for _, e in terms])
+    top = scales.amax(0)
+    found = weights(scales, top, like.dtype)
+    return spread(found, like.unsqueeze(0)).unbind(), top
 
 
 def log_total(terms: list[Tensor]) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fgg.prelude import Term, put, spread, weights
+from fgg.prelude import Term, shares_of
 
 BLOCK = 2**17
 
@@ -65,28 +65,14 @@ def marked(new: Tensor, scale: Tensor | None, marks: Tensor) -> Term:
     return new * marks, scale
 
 
-def put_more(values: Tensor, scales: Tensor, new: Tensor, scale: Tensor | None) -> None:
-    """Write cells where they are greater than what other rules have written."""
-    old = scales.clone()
-    put(values, scales, *total([(values.clone(), old), (new, scale)], scales.dim()))
-
-
 def total(terms: list[Term], rank: int) -> Term:
     """The greatest of several values with scales."""
-    new, scale = terms[0]
     if len(terms) == 1:
-        return new, scale
-    zero = new.new_zeros((1,) * rank, dtype=torch.float64)
-    scales = [zero if e is None else e for _, e in terms]
-    top = scales[0]
-    for e in scales[1:]:
-        top = torch.maximum(top, e)
-    parts = [
-        v * spread(weights(e, top, v.dtype), v) for (v, _), e in zip(terms, scales, strict=True)
-    ]
-    new = parts[0]
-    for part in parts[1:]:
-        new = torch.maximum(new, part)
+        return terms[0]
+    shares, top = shares_of(terms, rank)
+    new = terms[0][0] * shares[0]
+    for (values, _), share in zip(terms[1:], shares[1:], strict=True):
+        new = torch.maximum(new, values * share)
     return new, top
 
 

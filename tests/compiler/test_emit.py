@@ -39,6 +39,16 @@ def test_program(name: str, golden: Golden) -> None:
     golden(text.replace(helpers, "# … the helpers of fgg/prelude.py …"), "py.txt")
 
 
+def test_best_program(golden: Golden) -> None:
+    """The same with maxima in place of sums, for best derivations."""
+    text = emit(plan_of(selected(load("hmm"), None), Expected(), "dense"), best=True)
+    for name in ("prelude", "prelude_best"):
+        helpers = "\n".join(prelude_lines(name))
+        assert helpers in text
+        text = text.replace(helpers, f"# … the helpers of fgg/{name}.py …")
+    golden(text, "py.txt")
+
+
 @pytest.mark.parametrize("name", GOLDEN)
 def test_plan(name: str, golden: Golden) -> None:
     golden("\n".join(plan_lines(plan_of(selected(load(name), None), Expected(), "dense"))) + "\n")
