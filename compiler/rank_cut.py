@@ -7,7 +7,7 @@ all that touches its nodes another [RS Fig. 4(a): the dashed rectangles].
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -127,9 +127,51 @@ class Cut:
         found += [i for clamp in self.clamps(part) for i in clamp.indices]
         return self.names(found)
 
+    @cached_property
+    def own(self) -> dict[str, Expr]:
+        """The variables of the rule's head in terms of its family's index names."""
+        family = self.grammar.nonterminal[self.rule.lhs]
+        return solved(self.rule.indices, family.indices, self.known)
+
+    def at(self, edge: Edge) -> dict[str, Expr]:
+        """The variables of a nonterminal edge in terms of its family's index names."""
+        family = self.grammar.nonterminal[edge.label]
+        return solved(edge.indices, family.indices, self.known)
+
     def about(self, name: str) -> list[Condition]:
         """The conditions of the rule that speak of a variable."""
         return [c for c in self.conditions if name in self.names(c.terms)]
+
+
+def solved(indices: Sequence[Expr], names: Sequence[str], known: Set[str]) -> dict[str, Expr]:
+    """Variables in terms of a family's index names, where the family stands at `indices`.
+
+    At `X[i, h+1]` of a family `X[i, j]`, i is i and h is j - 1.
+    """
+    found: dict[str, Expr] = {}
+    for plain in (True, False):
+        for index, name in zip(indices, names, strict=True):
+            variables = [n for n in index.names() if n not in known]
+            if len(variables) != 1 or variables[0] in found:
+                continue
+            (own,) = variables
+            rest = index - Expr.of(own)
+            if own not in rest.names() and (not rest.terms or not plain):
+                found[own] = Expr.of(name) - rest
+    return found
+
+
+def without_all(
+    conditions: tuple[Condition, ...], gone: Iterable[Condition]
+) -> tuple[Condition, ...]:
+    """Conditions without some of their comparisons; the others as they are."""
+    lost = set(gone)
+    found: list[Condition] = []
+    for condition in conditions:
+        parts = list(single([condition]))
+        left = [c for c in parts if c not in lost]
+        found += [condition] if len(left) == len(parts) else left
+    return tuple(found)
 
 
 def single(conditions: Iterable[Condition]) -> Iterable[Condition]:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from fgg.compiler.eliminate import without
 from fgg.compiler.options import Option, leaf_option, renamed_rule, with_indices, written_out
-from fgg.compiler.rank_cut import Component, Cut, single, wiring
-from fgg.compiler.rank_nodes import Analysis, Below, Leaf, plain_places
+from fgg.compiler.rank_cut import Component, Cut, single, wiring, without_all
+from fgg.compiler.rank_nodes import Analysis, Below, Leaf
 from fgg.compiler.rank_uses import Message
 from fgg.conjoining import lengths
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Nonterminal, Origin, Rule
@@ -58,8 +59,7 @@ class Families:
 
     def above(self, item: Nonterminal, rule: Rule, kind: Below, name: str) -> Option:
         """What lies above the rank nodes of a rule, and the family over them."""
-        places = plain_places(rule.indices)
-        own: dict[str, int | Expr] = {n: Expr.of(item.indices[i]) for n, i in places.items()}
+        own = dict[str, int | Expr](self.plan.cuts[rule.name].own)
         nodes = rule.rhs.by_name
         indices = tuple(map(Expr.of, item.indices))
         cell = Edge(
@@ -92,9 +92,9 @@ class Families:
         label = fresh(name, self.labels)
         self.labels.add(label)
         conditions = item.conditions
-        if dropped:
-            gone = {item.indices[i] for i in dropped}
-            conditions = tuple(c for c in single(conditions) if not names_in(c) & gone)
+        for gone in (item.indices[i] for i in dropped):
+            about = [c for c in single(conditions) if gone in names_in(c)]
+            conditions = without_all(conditions, about) + (without(about, gone) or ())
         new = replace(
             item,
             name=label,
@@ -125,13 +125,13 @@ class Families:
         """The edge of a message in place of a use; the message is declared if it is new."""
         edge = cut.rule.rhs.edges[number]
         source = self.grammar.nonterminal[edge.label]
-        places = plain_places(edge.indices)
-        own: dict[str, int | Expr] = {n: Expr.of(source.indices[i]) for n, i in places.items()}
+        own = dict[str, int | Expr](cut.at(edge))
         others = [cut.rule.rhs.edges[i] for i in item.part.edges if i != number]
         fixed = [a.node for a in edge.attachments]
         wires, numbers = wiring(others, cut.clamps(item.part), fixed, own)
         ranks = sorted(item.part.ranks, key=numbers.__getitem__)
-        dropped = tuple(sorted(places[name] for name in item.summed))
+        summed = [Expr.of(name) for name in item.summed]
+        dropped = tuple(i for i, index in enumerate(edge.indices) if index in summed)
         # What is said of the indices that are summed, in the names of the family's own.
         gone = {source.indices[i] for i in dropped}
         said = [c.substitute(own) for c in item.conditions]

@@ -91,14 +91,12 @@ def _below(cut: Cut, part: Component) -> Below | NotRankSpace:
         if len(rule.rhs.externals) > 1:
             reason = f"{count} rank nodes are more than the rule has external nodes"
         return NotRankSpace(rule.name, first, reason)
-    places = plain_places(rule.indices)
     if cut.has_input(part):
         needed = cut.inputs(part)
-        if not needed <= set(places) or len(needed) >= len(rule.indices):
+        if not needed <= set(cut.own) or len(needed) >= len(rule.indices):
             return NotRankSpace(rule.name, first, observed_reason(cut, part, first))
-    family = cut.grammar.nonterminal[rule.lhs]
-    dropped, conditions = _droppable(cut, part, places)
-    own: dict[str, int | Expr] = {n: Expr.of(family.indices[i]) for n, i in places.items()}
+    dropped, conditions = _droppable(cut, part)
+    own = dict[str, int | Expr](cut.own)
     key, numbers = wiring(cut.edges(part), cut.clamps(part), rule.rhs.externals, own)
     ranks = tuple(sorted(part.ranks, key=numbers.__getitem__))
     domains = tuple(rule.rhs.by_name[x].domain for x in ranks)
@@ -125,19 +123,7 @@ def _why_not_separated(cut: Cut, part: Component) -> tuple[str, str]:
     return node, f"a factor leads from the external node to the state node `{states[0]}`"
 
 
-def plain_places(indices: tuple[Expr, ...]) -> dict[str, int]:
-    """The variables that stand alone as an index, with their first places."""
-    found: dict[str, int] = {}
-    for place, index in enumerate(indices):
-        atoms = [*index.atoms()]
-        if len(atoms) == 1 and isinstance(atoms[0], str) and index == Expr.of(atoms[0]):
-            found.setdefault(atoms[0], place)
-    return found
-
-
-def _droppable(
-    cut: Cut, part: Component, places: Mapping[str, int]
-) -> tuple[tuple[int, ...], tuple[Condition, ...]]:
+def _droppable(cut: Cut, part: Component) -> tuple[tuple[int, ...], tuple[Condition, ...]]:
     """The places of indices that only the part above the rank nodes needs, and their conditions."""
     family = cut.grammar.nonterminal[cut.rule.lhs]
     below = set().union(
@@ -145,18 +131,17 @@ def _droppable(
     )
     found: list[int] = []
     conditions: list[Condition] = []
-    for name, place in places.items():
-        if name in below or name in cut.known or name not in cut.inputs(part):
-            continue
-        if sum(name in index.names() for index in cut.rule.indices) > 1:
+    for name in sorted(cut.inputs(part) - below):
+        places = [i for i, e in enumerate(cut.rule.indices) if name in e.names()]
+        if len(places) != 1 or cut.rule.indices[places[0]] != Expr.of(name):
             continue
         own = cut.about(name)
-        index = family.indices[place]
+        index = family.indices[places[0]]
         declared = [c for c in single(family.conditions) if index in cut.names(c.terms)]
         if all(cut.names(c.terms) == {name} for c in own) and all(
             cut.names(c.terms) == {index} for c in declared
         ):
-            found.append(place)
+            found.append(places[0])
             conditions += own
     return tuple(sorted(found)), tuple(conditions)
 

@@ -57,10 +57,11 @@ def use(cut: Cut, number: int) -> Use | NotRankSpace:
     found = message(cut, part, edge)
     if found is not None:
         return Use(found, dense=False)
-    for node in nodes:
-        reason = _input_at(cut, part, node)
-        if reason:
-            return NotRankSpace(rule.name, node, reason)
+    if not _is_early(cut, part, edge):
+        for node in nodes:
+            reason = _input_at(cut, part, node)
+            if reason:
+                return NotRankSpace(rule.name, node, reason)
     near = [a.node for n in nodes for e in touching(rule, n) for a in e.attachments]
     others_near = [n for n in dict.fromkeys(near) if n not in nodes]
     ranks = sum(is_rank(cut.grammar, rule, node) for node in others_near)
@@ -71,33 +72,36 @@ def message(cut: Cut, part: Component, edge: Edge) -> Message | None:
     """The message that a use becomes, if it is cut off at rank nodes, no more than its nodes."""
     if len(cut.nonterminals(part)) != 1 or set(part.nodes) & set(cut.rule.rhs.externals):
         return None
-    alone = {n for n in map(_variable, edge.indices) if n is not None} - cut.known
     found = Message(part, (), (), ())
-    for name in sorted(alone - cut.head):
-        found = _summing(cut, found, name, alone, edge) or found
+    for index in edge.indices:
+        names = [*cut.names([index])]
+        if len(names) == 1 and index == Expr.of(names[0]) and names[0] not in cut.head:
+            found = _summing(cut, found, names[0], edge) or found
     if not 1 <= len(found.part.ranks) <= len(edge.attachments):
         return None
-    needed = cut.inputs(found.part)
-    if not cut.has_input(found.part):
-        return found
-    if needed <= alone and (found.summed or len(needed) < len(edge.indices)):
-        return found
-    return None
+    return found if found.summed or _is_early(cut, found.part, edge) else None
 
 
-def _summing(cut: Cut, found: Message, name: str, alone: set[str], edge: Edge) -> Message | None:
+def _is_early(cut: Cut, part: Component, edge: Edge) -> bool:
+    """Whether what depends on the input beside a use does so at fewer indices than the use has."""
+    needed = cut.inputs(part)
+    return not cut.has_input(part) or (
+        needed <= set(cut.at(edge)) and len(needed) < len(edge.indices)
+    )
+
+
+def _summing(cut: Cut, found: Message, name: str, edge: Edge) -> Message | None:
     """The message that sums over a variable, too, with all that depends on it; None if it cannot.
 
     Nothing but this use may depend on the variable, parts without nonterminals aside.
     """
     if sum(name in index.names() for index in edge.indices) > 1:
         return None
-    inside = set(found.part.edges), set(found.part.clamps)
     others = [
         c
         for c in cut.components
         if name in cut.variables(c)
-        and not (set(c.edges) <= inside[0] and set(c.clamps) <= inside[1])
+        and not (set(c.edges) <= {*found.part.edges} and set(c.clamps) <= {*found.part.clamps})
     ]
     externals = set(cut.rule.rhs.externals)
     if any(cut.nonterminals(c) or set(c.nodes) & externals for c in others):
@@ -105,23 +109,15 @@ def _summing(cut: Cut, found: Message, name: str, alone: set[str], edge: Edge) -
     part = cut.merged([found.part, *others])
     about = cut.about(name)
     left = without(about, name)
-    if left is None or not cut.variables(part) <= alone | cut.variables(found.part):
+    known = set(cut.at(edge))
+    if left is None or not cut.inputs(part) <= known or len(part.ranks) > len(edge.attachments):
         return None
-    if not cut.inputs(part) <= alone or len(part.ranks) > len(edge.attachments):
+    spoken = set().union(*(cut.names(c.terms) for c in about))
+    # What two summed variables say of each other would be lost: one of them stays.
+    if not spoken <= known or spoken & set(found.summed):
         return None
-    if any(cut.names(c.terms) - alone for c in about):
-        return None
-    if any(set(cut.names(c.terms)) & set(found.summed) for c in about):
-        return None  # one at a time: what two summed variables say of each other stays a loop
+    left = tuple(c for c in left if cut.names(c.terms))
     return Message(part, (*found.summed, name), (*found.conditions, *about), (*found.left, *left))
-
-
-def _variable(index: Expr) -> str | None:
-    """The variable that an index is, if it is nothing else."""
-    atoms = [*index.atoms()]
-    if len(atoms) == 1 and isinstance(atoms[0], str) and index == Expr.of(atoms[0]):
-        return atoms[0]
-    return None
 
 
 def touching(rule: Rule, node: str) -> tuple[Edge, ...]:

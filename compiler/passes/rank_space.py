@@ -8,12 +8,11 @@ from itertools import product
 from math import prod
 
 from fgg.compiler.options import written_out
-from fgg.compiler.rank_cut import Component, single
+from fgg.compiler.rank_cut import Component, without_all
 from fgg.compiler.rank_families import Families, without_places
 from fgg.compiler.rank_nodes import Analysis, Below, refusal, state_uses
 from fgg.compiler.refusal import NotRankSpace
 from fgg.grammar import Edge, Fragment, Grammar, Origin, Rule
-from fgg.index import Condition
 from fgg.names import fresh
 from fgg.useful import trim
 
@@ -91,7 +90,7 @@ class _Rewriter:
             kind = self.plan.kinds[rule.lhs][rule.name]
             assert isinstance(kind, Below)
             gone.append(kind.part)
-            conditions, externals = _without(conditions, kind.conditions), kind.ranks
+            conditions, externals = without_all(conditions, kind.conditions), kind.ranks
             indices = without_places(rule.indices, kind.dropped)
             result = replace(rule, lhs=self.families.below[rule.name], indices=indices)
         instead: dict[int, Edge] = {}
@@ -99,7 +98,7 @@ class _Rewriter:
             if item.message is not None:
                 gone.append(item.message.part)
                 instead[number] = self.families.message(cut, number, item.message)
-                conditions = _without(conditions, item.message.conditions)
+                conditions = without_all(conditions, item.message.conditions)
                 conditions = tuple(dict.fromkeys((*conditions, *item.message.left)))
         if not gone and not uses:
             return [rule]
@@ -139,12 +138,3 @@ class _Rewriter:
             if result is not None:
                 found.append(result)
         return found
-
-
-def _without(
-    conditions: tuple[Condition, ...], gone: tuple[Condition, ...]
-) -> tuple[Condition, ...]:
-    """Conditions without some of their comparisons."""
-    if not gone:
-        return conditions
-    return tuple(c for c in single(conditions) if c not in gone)
