@@ -80,18 +80,19 @@ class Optimiser:
         self._forms: dict[frozenset[int], tuple[Expr, ...]] = {}
 
     def run(self) -> Tree:
-        """The cheapest tree; by exhaustive search where there are few parts."""
-        if len(self.parts) > MAX_EXACT:
-            return self.greedy()
-        best: dict[frozenset[int], tuple[float, Tree]] = {}
-        for number in range(len(self.parts)):
-            one = frozenset([number])
-            best[one] = (0.0, Tree(one, self.keep(one)))
-        for size in range(2, len(self.parts) + 1):
-            for whole in _subsets(len(self.parts), size):
+        """The cheapest tree: by exhaustive search, over what is left of many parts."""
+        trees = [Tree(frozenset([i]), self.keep(frozenset([i]))) for i in range(len(self.parts))]
+        return self.exact(trees if len(trees) <= MAX_EXACT else self.fewer(trees))
+
+    def exact(self, leaves: Sequence[Tree]) -> Tree:
+        """The cheapest tree over some trees, by exhaustive search."""
+        best = {leaf.parts: (0.0, leaf) for leaf in leaves}
+        for size in range(2, len(leaves) + 1):
+            for chosen in _subsets(len(leaves), size):
+                whole = frozenset[int]().union(*(leaves[i].parts for i in chosen))
                 found: tuple[float, Tree] | None = None
-                first = min(whole)
-                for half in _halves(whole, first):
+                for members in _halves(chosen, min(chosen)):
+                    half = frozenset[int]().union(*(leaves[i].parts for i in members))
                     rest = whole - half
                     if half not in best or rest not in best:
                         continue
@@ -103,16 +104,16 @@ class Optimiser:
                     best[whole] = found
         return best[self.everything][1]
 
-    def greedy(self) -> Tree:
-        """The cheapest pair first, until one tree is left."""
-        trees = [Tree(frozenset([i]), self.keep(frozenset([i]))) for i in range(len(self.parts))]
+    def fewer(self, trees: Sequence[Tree]) -> list[Tree]:
+        """No more trees than can be searched, made from many: the cheapest pair first."""
+        trees = list(trees)
         for clamp in [t for t in trees if self.parts[t.leaf].kind == "clamp"]:
             # Tokens select entries of a parameter before anything else is done with it.
             source = next(t for t in trees if t != clamp and self.gathers(clamp.parts, t.parts))
             whole = clamp.parts | source.parts
             trees = [t for t in trees if t not in (clamp, source)]
             trees.append(Tree(whole, self.keep(whole), source, clamp))
-        while len(trees) > 1:
+        while len(trees) > MAX_EXACT:
             choices = [
                 (self.cost(a.parts, b.parts), i, j)
                 for i, a in enumerate(trees)
@@ -123,7 +124,7 @@ class Optimiser:
             whole = trees[i].parts | trees[j].parts
             joined = Tree(whole, self.keep(whole), trees[i], trees[j])
             trees = [t for k, t in enumerate(trees) if k not in (i, j)] + [joined]
-        return trees[0]
+        return trees
 
     def keep(self, parts: frozenset[int]) -> tuple[str, ...]:
         """The axes that something outside these parts, or the head, still needs."""
