@@ -57,13 +57,11 @@ def new_rule(
 def with_product(rule: Rule, product: Product, edge: Edge) -> Rule:
     """The rule with one edge in place of a product, at the place of its first edge."""
     gone = set(map(id, product.edges))
-    first = next(i for i, old in enumerate(rule.rhs.edges) if id(old) in gone)
-    edges: list[Edge] = []
-    for number, old in enumerate(rule.rhs.edges):
-        if number == first:
-            edges.append(edge)
-        if id(old) not in gone:
-            edges.append(old)
+    numbers = [i for i, old in enumerate(rule.rhs.edges) if id(old) in gone]
+    first = numbers[0] if numbers else len(rule.rhs.edges)
+    edges = list(rule.rhs.edges)
+    edges.insert(first, edge)
+    edges = [e for e in edges if id(e) not in gone]
     observed = set(map(id, product.clamps))
     clamps = tuple(c for c in rule.rhs.clamps if id(c) not in observed)
     touched = {a.node for e in edges for a in e.attachments}
