@@ -191,7 +191,10 @@ class Analysis:
         for number, edge in enumerate(cut.rule.rhs.edges):
             if edge.label not in self.kinds:
                 continue
-            item = use(cut, number)
+            hidden = self.hidden(edge.label)
+            item = use(cut, number, hidden)
+            if isinstance(item, Use) and item.message is None:
+                item = self.counted(cut, number, hidden, found) or item
             if isinstance(item, Use) and item.dense and not self.has_rank(edge.label):
                 reason = f"neither `{edge.label}` nor a factor leads from it to a rank node"
                 item = NotRankSpace(cut.rule.name, edge.attachments[0].node, reason)
@@ -205,6 +208,35 @@ class Analysis:
             else:
                 found[number] = item
         return found
+
+    def hidden(self, name: str) -> set[int]:
+        """The places of a family's indices that some rule without nonterminals has no part at."""
+        found: set[int] = set()
+        for rule in self.grammar.rules_of[name]:
+            if isinstance(self.kinds[name][rule.name], Leaf):
+                cut = self.cuts[rule.name]
+                inside = set().union(*(cut.variables(c) for c in cut.components))
+                for place, index in enumerate(rule.indices):
+                    others = [e for i, e in enumerate(rule.indices) if i != place]
+                    alone = cut.names([index]) - inside - cut.names(others)
+                    found |= {place} if alone else set()
+        return found
+
+    def counted(
+        self, cut: Cut, number: int, hidden: set[int], found: Mapping[int, Use]
+    ) -> NotRankSpace | None:
+        """Why a use cannot be written out: a variable would be left that nothing depends on."""
+        edge = cut.rule.rhs.edges[number]
+        left = set(cut.head)
+        for other, item in enumerate(cut.rule.rhs.edges):
+            if other != number and (other not in found or found[other].message is not None):
+                left |= cut.names(item.indices)
+        left |= cut.names(i for clamp in cut.rule.rhs.clamps for i in clamp.indices)
+        for place in sorted(hidden):
+            for name in sorted(cut.names([edge.indices[place]]) - left):
+                reason = f"a rule of `{edge.label}` does not depend on the index `{name}`"
+                return NotRankSpace(cut.rule.name, edge.attachments[0].node, reason)
+        return None
 
     def has_rank(self, name: str) -> bool:
         """Whether a family has a rank node to go to."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from fgg.compiler.eliminate import without
@@ -36,8 +37,11 @@ class Use:
     dense: bool
 
 
-def use(cut: Cut, number: int) -> Use | NotRankSpace:
-    """The use of a family in a rule, or why its nodes must stay."""
+def use(cut: Cut, number: int, hidden: Container[int] = ()) -> Use | NotRankSpace:
+    """The use of a family in a rule, or why its nodes must stay.
+
+    Indices at the places `hidden` are not summed: not all rules of the family depend on them.
+    """
     rule, edge = cut.rule, cut.rule.rhs.edges[number]
     nodes = [a.node for a in edge.attachments]
     for node in nodes:
@@ -54,7 +58,7 @@ def use(cut: Cut, number: int) -> Use | NotRankSpace:
         if reason:
             return NotRankSpace(rule.name, node, reason)
     part = next(c for c in cut.components if number in c.edges)
-    found = message(cut, part, edge)
+    found = message(cut, part, edge, hidden)
     if found is not None:
         return Use(found, dense=False)
     if not _is_early(cut, part, edge):
@@ -68,13 +72,13 @@ def use(cut: Cut, number: int) -> Use | NotRankSpace:
     return Use(None, bool(others_near) and not ranks)
 
 
-def message(cut: Cut, part: Component, edge: Edge) -> Message | None:
+def message(cut: Cut, part: Component, edge: Edge, hidden: Container[int] = ()) -> Message | None:
     """The message that a use becomes, if it is cut off at rank nodes, no more than its nodes."""
     if len(cut.nonterminals(part)) != 1 or set(part.nodes) & set(cut.rule.rhs.externals):
         return None
     found = Message(part, (), (), ())
-    for index in edge.indices:
-        names = [*cut.names([index])]
+    for place, index in enumerate(edge.indices):
+        names = [*cut.names([index] if place not in hidden else [])]
         if len(names) == 1 and index == Expr.of(names[0]) and names[0] not in cut.head:
             found = _summing(cut, found, names[0], edge) or found
     if not 1 <= len(found.part.ranks) <= len(edge.attachments):

@@ -123,6 +123,8 @@ class _Rewriter:
         if not choices:
             return [rule]
         found = []
+        known = self.families.known
+        head = {name for index in rule.indices for name in index.names()}
         for chosen in product(*choices):
             name = rule.name
             if prod(map(len, choices)) > 1:
@@ -132,8 +134,10 @@ class _Rewriter:
             result: Rule | None = replace(rule, name=name)
             shift = 0
             for number, option in zip(uses, chosen, strict=True):
-                known = self.families.known
-                result = result and written_out(result, number + shift, option, known)
+                if result is not None:
+                    free = {n for e in result.rhs.edges for i in e.indices for n in i.names()}
+                    free -= known | head
+                    result = written_out(result, number + shift, option, known, free)
                 shift += len(option.edges) - 1
             if result is not None:
                 found.append(result)
