@@ -1,9 +1,10 @@
-"""Conditions without a variable: what is left of inequalities when a variable is summed."""
+"""Conditions on indices: what is left when a variable is summed, and the ranges of inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fgg.grammar import Edge, Grammar
 from fgg.index import Condition, Expr
 
 
@@ -40,3 +41,14 @@ def as_condition(form: Expr) -> Condition:
         if all(monomial for monomial, _ in smaller.terms):
             return smaller < right
     return left <= right
+
+
+def within(grammar: Grammar, edges: Iterable[Edge]) -> list[Condition]:
+    """The conditions under which edges of input factors lie in the ranges of these."""
+    found: list[Condition] = []
+    for edge in edges:
+        factor = grammar.input_factor.get(edge.label)
+        if factor is not None:
+            values = dict(zip(factor.indices, edge.indices, strict=True))
+            found += [c.substitute(values) for c in factor.conditions]
+    return found

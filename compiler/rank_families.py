@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from fgg.compiler.eliminate import without
+from fgg.compiler.eliminate import within, without
 from fgg.compiler.options import Option, leaf_option, renamed_rule, with_indices, written_out
 from fgg.compiler.rank_cut import Component, Cut, single, wiring, without_all
 from fgg.compiler.rank_nodes import Analysis, Below, Leaf
@@ -73,6 +73,7 @@ class Families:
         gone = {item.indices[i] for i in kind.dropped}
         said = [c.substitute(own) for c in kind.conditions]
         said += [c for c in single(item.conditions) if names_in(c) & gone]
+        said += within(self.grammar, part.edges)
         inner = (*kind.ranks, *kind.part.nodes)
         return Option(
             name=name,
@@ -144,14 +145,14 @@ class Families:
             nodes = [cut.rule.rhs.by_name[q] for q in ranks]
             name = self.declare(source, "_".join((source.name, *labels)), nodes, dropped)
             self.messages[key] = name
+            whole = Rule(name=name, lhs=name, rhs=fragment(cut, item.part, tuple(ranks)))
+            rhs = with_indices(whole, own).rhs
             rule = Rule(
                 name=name,
                 lhs=name,
                 indices=tuple(map(Expr.of, without_places(source.indices, dropped))),
-                conditions=tuple(dict.fromkeys(said)),
-                rhs=with_indices(
-                    Rule(name=name, lhs=name, rhs=fragment(cut, item.part, tuple(ranks))), own
-                ).rhs,
+                conditions=tuple(dict.fromkeys([*said, *within(self.grammar, rhs.edges)])),
+                rhs=rhs,
             )
             self.define(rule, item.part.edges.index(number), source)
         return replace(

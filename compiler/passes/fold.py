@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fgg.compiler.contraction import Tree, rank_of
-from fgg.compiler.eliminate import without
+from fgg.compiler.eliminate import within, without
 from fgg.compiler.messages import Product, new_rule, with_product
 from fgg.compiler.parts import RuleParts, rule_parts
 from fgg.compiler.rank_cut import Cut, single, wiring, without_all
@@ -71,7 +71,7 @@ class _Folder:
             use = chart.indices
             own = dict[str, int | Expr](cut.at(chart))
         places = [i for i, index in enumerate(use) if index in map(Expr.of, product.summed)]
-        placed = _in_names_of(product, chart, family, own)
+        placed = _in_names_of(self.grammar, product, chart, family, own)
         key, order = _canonical(placed, family, places)
         if key not in self.known:
             if not self.grammar.tables and rank_of([_free(i, cut) for i in use]) < len(use):
@@ -138,7 +138,11 @@ def _variables(cut: Cut, product: Product) -> set[str]:
 
 
 def _in_names_of(
-    product: Product, chart: Edge | None, family: Nonterminal, own: dict[str, int | Expr]
+    grammar: Grammar,
+    product: Product,
+    chart: Edge | None,
+    family: Nonterminal,
+    own: dict[str, int | Expr],
 ) -> Product:
     """A product in the names of a family's indices, its nonterminal edge at these."""
     edges = []
@@ -154,7 +158,7 @@ def _in_names_of(
     if chart is not None:
         summed = {n for x in product.summed for n in Expr.of(own[x]).names()}
         said += [c for c in single(family.conditions) if _names(c) & summed]
-    conditions = tuple(dict.fromkeys(said))
+    conditions = tuple(dict.fromkeys([*said, *within(grammar, edges)]))
     return replace(product, edges=tuple(edges), clamps=clamps, conditions=conditions)
 
 

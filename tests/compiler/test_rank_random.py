@@ -57,9 +57,12 @@ def given_of(grammar: Grammar) -> set[str]:
 
 
 def keeps_its_value(grammar: Grammar, seed: int) -> str:
-    """Assert that a grammar's value stays in all forms of it; what became of it."""
+    """Assert that a grammar's value stays in all forms of it; what became of it.
+
+    With messages only for one grammar in four: the search for these takes longest.
+    """
     before = narrow(split(cpd(close(grammar)[0])))
-    forms = [before, fold(before)]
+    forms = [before]
     found = "refused"
     try:
         ranks = rank_space(before)
@@ -67,14 +70,16 @@ def keeps_its_value(grammar: Grammar, seed: int) -> str:
         assert error.rule in {rule.name for rule in before.rules} and error.reason
     else:
         found = "mixed" if kept(before) else "whole"
-        forms += [ranks, fold(ranks)]
-        assert not [d for form in forms for d in check_grammar(form) if d.is_error]
-        assert loads(print_grammar(ranks)) == ranks
-        assert loads(print_grammar(forms[-1])) == forms[-1]
-    for n, m in ((2, 2), (3, 1)):
-        wanted = value(grammar, "gf", seed, n, m)
-        for number, form in enumerate(forms):
-            assert value(form, "gf", seed, n, m) == wanted, (seed, number)
+        forms.append(ranks)
+    if seed % 4 == 0:
+        forms += [fold(form) for form in forms]
+    for form in forms[1:]:
+        assert not [d for d in check_grammar(form) if d.is_error]
+        assert loads(print_grammar(form)) == form
+    n, m = ((2, 2), (3, 1))[seed % 2]
+    wanted = value(grammar, "gf", seed, n, m)
+    for number, form in enumerate(forms):
+        assert value(form, "gf", seed, n, m) == wanted, (seed, number)
     wanted = value(grammar, "real", seed, 3, 2)
     assert value(forms[-1], "real", seed, 3, 2) == pytest.approx(wanted, rel=1e-9)
     return found
