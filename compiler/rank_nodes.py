@@ -238,6 +238,17 @@ class Analysis:
                 return NotRankSpace(cut.rule.name, edge.attachments[0].node, reason)
         return None
 
+    def is_worthwhile(self) -> bool:
+        """Whether a family with rank nodes moves, and not only where the start symbol uses it."""
+        start = self.grammar.start.label
+        moved = [
+            (rule.lhs, rule.rhs.edges[number].label)
+            for rule in self.grammar.rules
+            for number in self.uses[rule.name]
+        ]
+        found = [lhs for lhs, label in moved if self.has_rank(label)]
+        return bool(found) and (not self.blocked or any(lhs != start for lhs in found))
+
     def has_rank(self, name: str) -> bool:
         """Whether a family has a rank node to go to."""
         return any(isinstance(kind, Below) for kind in self.kinds[name].values())

@@ -39,13 +39,13 @@ def rank_space(grammar: Grammar) -> Grammar:
 
     Requires a grammar without queries, after `cpd` and `split`. Guarantees the same value Z. A
     grammar whose nonterminals touch no state nodes is returned as it is. Raises NotRankSpace if no
-    family can go to rank space.
+    family can go to rank space, or only where the start symbol uses it.
     """
     assert not grammar.queries, "conjoin the grammar with a query first"
     if not any(True for _ in state_uses(grammar)):
         return grammar
     plan = Analysis(grammar)
-    if not any(plan.has_rank(name) for name in plan.moved):
+    if not plan.is_worthwhile():
         raise refusal(grammar, plan)
     return trim(_Rewriter(grammar, plan).run())
 
