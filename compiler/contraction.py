@@ -69,6 +69,20 @@ class Costs:
     closed: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What the search knows of a product: the axes and the index forms of its result, numbered.
+
+    `volume` is how many values the axes have together, `written` what it costs to write them.
+    """
+
+    axes: frozenset[str]
+    forms: frozenset[int]
+    depends: bool
+    volume: float
+    written: float
+
+
 class Optimiser:
     """Finds the cheapest tree for the parts of one rule."""
 
@@ -80,43 +94,57 @@ class Optimiser:
         self.output = tuple(dict.fromkeys(output))
         self.costs = costs
         self.everything = frozenset(range(len(parts)))
+        self.parameters = frozenset(i for i, p in enumerate(parts) if p.kind == "parameter")
+        self.head_names = frozenset(n for form in head for n in form.names())
+        self.names = [frozenset(n for f in part.forms for n in f.names()) for part in parts]
         self._keeps: dict[frozenset[int], tuple[str, ...]] = {}
-        self._forms: dict[frozenset[int], tuple[Expr, ...]] = {}
+        self._facts: dict[frozenset[int], Facts] = {}
+        # The search asks the same of the same few forms again and again: they are numbered.
+        self._numbers: dict[Expr, int] = {}
+        self._ranks: dict[frozenset[int], int] = {}
 
     def run(self) -> Tree:
-        """The cheapest tree; by exhaustive search where there are few parts."""
-        if len(self.parts) > MAX_EXACT:
-            return self.greedy()
-        best: dict[frozenset[int], tuple[float, Tree]] = {}
-        for number in range(len(self.parts)):
-            one = frozenset([number])
-            best[one] = (0.0, Tree(one, self.keep(one)))
-        for size in range(2, len(self.parts) + 1):
-            for whole in _subsets(len(self.parts), size):
-                found: tuple[float, Tree] | None = None
-                first = min(whole)
-                for half in _halves(whole, first):
-                    rest = whole - half
-                    if half not in best or rest not in best:
-                        continue
-                    cost = best[half][0] + best[rest][0] + self.cost(half, rest)
-                    if cost < FORBIDDEN and (found is None or cost < found[0]):
-                        tree = Tree(whole, self.keep(whole), best[half][1], best[rest][1])
-                        found = (cost, tree)
-                if found is not None:
-                    best[whole] = found
-        return best[self.everything][1]
-
-    def greedy(self) -> Tree:
-        """The cheapest pair first, until one tree is left."""
+        """The cheapest tree: by exhaustive search, over what is left of many parts."""
         trees = [Tree(frozenset([i]), self.keep(frozenset([i]))) for i in range(len(self.parts))]
+        return self.exact(trees if len(trees) <= MAX_EXACT else self.fewer(trees))
+
+    def exact(self, leaves: Sequence[Tree]) -> Tree:
+        """The cheapest tree over some trees, by exhaustive search over sets of them, as bits."""
+        best = {1 << i: (0.0, leaf) for i, leaf in enumerate(leaves)}
+        for whole in sorted(range(1, 1 << len(leaves)), key=int.bit_count):
+            if whole in best:
+                continue
+            found: tuple[float, Tree] | None = None
+            first = whole & -whole
+            others = whole ^ first
+            members = [leaf.parts for i, leaf in enumerate(leaves) if whole >> i & 1]
+            written = self.facts(frozenset[int]().union(*members)).written
+            half = 0
+            while half != others:  # every way to halve a set, once: the first one is on the left
+                one, two = best.get(half | first), best.get(others ^ half)
+                half = (half - others) & others
+                if one is None or two is None:
+                    continue
+                least = one[0] + two[0]
+                if found is None or least + written < found[0]:
+                    cost = least + self.cost(one[1].parts, two[1].parts)
+                    if cost < FORBIDDEN and (found is None or cost < found[0]):
+                        parts = one[1].parts | two[1].parts
+                        found = (cost, Tree(parts, self.keep(parts), one[1], two[1]))
+            if found is not None:
+                best[whole] = found
+        return best[(1 << len(leaves)) - 1][1]
+
+    def fewer(self, trees: Sequence[Tree]) -> list[Tree]:
+        """No more trees than can be searched, made from many: the cheapest pair first."""
+        trees = list(trees)
         for clamp in [t for t in trees if self.parts[t.leaf].kind == "clamp"]:
             # Tokens select entries of a parameter before anything else is done with it.
             source = next(t for t in trees if t != clamp and self.gathers(clamp.parts, t.parts))
             whole = clamp.parts | source.parts
             trees = [t for t in trees if t not in (clamp, source)]
             trees.append(Tree(whole, self.keep(whole), source, clamp))
-        while len(trees) > 1:
+        while len(trees) > MAX_EXACT:
             choices = [
                 (self.cost(a.parts, b.parts), i, j)
                 for i, a in enumerate(trees)
@@ -127,7 +155,7 @@ class Optimiser:
             whole = trees[i].parts | trees[j].parts
             joined = Tree(whole, self.keep(whole), trees[i], trees[j])
             trees = [t for k, t in enumerate(trees) if k not in (i, j)] + [joined]
-        return trees[0]
+        return trees
 
     def keep(self, parts: frozenset[int]) -> tuple[str, ...]:
         """The axes that something outside these parts, or the head, still needs."""
@@ -138,9 +166,15 @@ class Optimiser:
             self._keeps[parts] = tuple(axis for axis in own if axis in outside)
         return self._keeps[parts]
 
-    def depends(self, parts: frozenset[int]) -> bool:
-        """Whether a product depends on the input."""
-        return any(self.parts[i].kind != "parameter" for i in parts)
+    def facts(self, parts: frozenset[int]) -> Facts:
+        """What is known of a product of some parts."""
+        if parts not in self._facts:
+            axes, forms = frozenset(self.keep(parts)), self.kept_forms(parts)
+            depends = not parts <= self.parameters
+            volume = self.volume(axes)
+            written = MEMORY * volume * self.points(forms, depends)
+            self._facts[parts] = Facts(axes, forms, depends, volume, written)
+        return self._facts[parts]
 
     def has_chart(self, parts: frozenset[int]) -> bool:
         """Whether a product has a nonterminal in it."""
@@ -148,40 +182,38 @@ class Optimiser:
 
     def cost(self, left: frozenset[int], right: frozenset[int]) -> float:
         """The multiplications of a product, and what it writes."""
-        whole = left | right
-        axes = {*self.keep(left), *self.keep(right)}
-        for one, other in ((left, right), (right, left)):
-            gathered = self.gathers(one, other)
+        one, two, both = self.facts(left), self.facts(right), self.facts(left | right)
+        axes = one.axes | two.axes
+        for half, other in ((left, right), (right, left)):
+            gathered = self.gathers(half, other)
             if gathered is None:
                 return FORBIDDEN
-            axes.discard(gathered)
-        if self.costs.closed.intersection(axes, self.keep(whole)) and self.has_chart(whole):
+            if gathered:
+                axes -= {gathered}
+        if self.costs.closed & (axes | both.axes) and self.has_chart(left | right):
             return FORBIDDEN
         # Parameters are read once for many points; what differs from cell to cell is read at each.
-        points = self.points(whole, self.kept_forms(left) + self.kept_forms(right))
-        moved = self.volume(self.keep(whole)) * self.points(whole, self.kept_forms(whole))
-        for half in (left, right):
-            if self.depends(half):
-                moved += self.volume(self.keep(half)) * points
-        return points * self.volume(axes) + MEMORY * moved
+        points = self.points(one.forms | two.forms, both.depends)
+        read = sum(half.volume for half in (one, two) if half.depends)
+        return points * (self.volume(axes) + MEMORY * read) + both.written
 
-    def points(self, parts: frozenset[int], forms: tuple[Expr, ...]) -> float:
+    def points(self, forms: frozenset[int], depends: bool) -> float:
         """The number of index points, times the batch if anything depends on the input."""
-        found = float(self.costs.length ** rank_of(forms))
-        return found * self.costs.batch if self.depends(parts) else found
+        if forms not in self._ranks:
+            found = list(self._numbers)
+            self._ranks[forms] = rank_of([found[i] for i in sorted(forms)])
+        points = float(self.costs.length ** self._ranks[forms])
+        return points * self.costs.batch if depends else points
 
-    def kept_forms(self, parts: frozenset[int]) -> tuple[Expr, ...]:
+    def kept_forms(self, parts: frozenset[int]) -> frozenset[int]:
         """The index forms of a result: split variables that nothing else needs are summed."""
-        if parts not in self._forms:
-            forms = [f for i in sorted(parts) for f in self.parts[i].forms]
-            if len(parts) > 1:
-                outside = self.everything - parts
-                needed = {n for form in self.head for n in form.names()}
-                needed |= {n for i in outside for f in self.parts[i].forms for n in f.names()}
-                gone = {n: 0 for form in forms for n in form.names() if n not in needed}
-                forms = [form.substitute(gone) for form in forms]
-            self._forms[parts] = tuple(dict.fromkeys(forms))
-        return self._forms[parts]
+        forms = [f for i in sorted(parts) for f in self.parts[i].forms]
+        if len(parts) > 1:
+            needed = self.head_names.union(*(self.names[i] for i in self.everything - parts))
+            gone = dict.fromkeys(frozenset().union(*(self.names[i] for i in parts)) - needed, 0)
+            forms = [form.substitute(gone) for form in forms]
+        numbers = self._numbers
+        return frozenset(numbers.setdefault(f, len(numbers)) for f in forms)
 
     def gathers(self, clamp: frozenset[int], other: frozenset[int]) -> str | None:
         """The axis that a clamp takes out of a parameter; empty if none; None if it cannot."""
@@ -197,7 +229,7 @@ class Optimiser:
         touching = [i for i in other if axis in self.parts[i].axes]
         return axis if touching else None
 
-    def volume(self, axes: Sequence[str] | set[str]) -> float:
+    def volume(self, axes: frozenset[str]) -> float:
         """The number of values that axes have together."""
         total = 1.0
         for axis in axes:
@@ -226,18 +258,3 @@ def rank_of(forms: Sequence[Expr]) -> int:
             rows[i] = [a - scale * b for a, b in zip(rows[i], rows[rank], strict=True)]
         rank += 1
     return rank
-
-
-def _subsets(count: int, size: int) -> list[frozenset[int]]:
-    from itertools import combinations
-
-    return [frozenset(c) for c in combinations(range(count), size)]
-
-
-def _halves(whole: frozenset[int], first: int) -> list[frozenset[int]]:
-    """The proper subsets with a given member: every way to halve a set, once."""
-    others = sorted(whole - {first})
-    found = []
-    for bits in range(2 ** len(others) - 1):
-        found.append(frozenset([first, *(o for i, o in enumerate(others) if bits >> i & 1)]))
-    return found

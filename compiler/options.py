@@ -12,13 +12,13 @@ from fgg.names import fresh
 
 @dataclass(frozen=True)
 class Option:
-    """One fragment that a nonterminal with one external node, `state`, can be.
+    """One fragment that a nonterminal with external nodes `states` can be.
 
     It holds at `indices` where the conditions do; `rule` is the rule that it comes from.
     """
 
     name: str
-    state: Node
+    states: tuple[Node, ...]
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
     clamps: tuple[Clamp, ...]
@@ -27,12 +27,13 @@ class Option:
     rule: Rule
 
 
-def leaf_option(rule: Rule, state: str) -> Option:
-    """A rule with one external node, as it is."""
+def leaf_option(rule: Rule) -> Option:
+    """A rule whose external nodes are all different, as it is."""
+    externals = rule.rhs.externals
     return Option(
         name=rule.name,
-        state=rule.rhs.by_name[state],
-        nodes=tuple(node for node in rule.rhs.nodes if node.name != state),
+        states=tuple(rule.rhs.by_name[name] for name in externals),
+        nodes=tuple(node for node in rule.rhs.nodes if node.name not in externals),
         edges=rule.rhs.edges,
         clamps=rule.rhs.clamps,
         indices=rule.indices,
@@ -41,47 +42,91 @@ def leaf_option(rule: Rule, state: str) -> Option:
     )
 
 
-def written_out(rule: Rule, use: Edge, option: Option, known: Set[str]) -> Rule | None:
+def written_out(
+    rule: Rule, number: int, option: Option, known: Set[str], free: Set[str] = frozenset()
+) -> Rule | None:
     """The rule with an option in place of an edge; None if their indices are never equal.
 
-    `known` are the names of lengths and sizes: all others in indices are variables.
+    `known` are the names of lengths and sizes: all others in indices are variables. Variables of
+    the rule that are `free` get values wherever that makes indices equal.
     """
-    placed = _placed_option(rule, use, option, known)
+    use = rule.rhs.edges[number]
+    placed = _placed_option(rule, use, option, known, free)
     if placed is None:
         return None
+    option, values = placed
+    rule = with_indices(rule, values)
     taken = {node.name for node in rule.rhs.nodes}
-    names = {option.state.name: use.attachments[0].node}
+    names = {s.name: a.node for s, a in zip(option.states, use.attachments, strict=True)}
     nodes: list[Node] = []
     for node in option.nodes:
         names[node.name] = fresh(node.name, taken)
         taken.add(names[node.name])
         nodes.append(replace(node, name=names[node.name]))
-    edges: list[Edge] = []
-    for edge in rule.rhs.edges:
-        edges += [renamed(e, names) for e in placed.edges] if edge is use else [edge]
-    clamps = tuple(_renamed_clamp(clamp, names) for clamp in placed.clamps)
+    edges = list(rule.rhs.edges)
+    edges[number : number + 1] = [renamed(e, names) for e in option.edges]
+    clamps = tuple(_renamed_clamp(clamp, names) for clamp in option.clamps)
     rhs = Fragment.make(
         (*rule.rhs.nodes, *nodes),
         tuple(edges),
-        (*rule.rhs.clamps, *clamps),
+        # Two that say the same are one: a node that both observe is observed.
+        tuple(dict.fromkeys((*rule.rhs.clamps, *clamps))),
         rule.rhs.externals,
     )
-    return replace(rule, rhs=rhs, conditions=(*rule.conditions, *placed.conditions))
+    conditions = tuple(dict.fromkeys((*rule.conditions, *option.conditions)))
+    return replace(rule, rhs=rhs, conditions=conditions)
 
 
-def _placed_option(rule: Rule, use: Edge, option: Option, known: Set[str]) -> Option | None:
-    """The option at the indices of a use, its own variables renamed apart from the rule's."""
+def with_indices(rule: Rule, values: Mapping[str, int | Expr]) -> Rule:
+    """A rule with expressions for index variables."""
+    if not values:
+        return rule
+    edges = tuple(
+        replace(e, indices=tuple(i.substitute(values) for i in e.indices)) for e in rule.rhs.edges
+    )
+    clamps = tuple(
+        replace(c, indices=tuple(i.substitute(values) for i in c.indices)) for c in rule.rhs.clamps
+    )
+    return replace(
+        rule,
+        indices=tuple(i.substitute(values) for i in rule.indices),
+        conditions=tuple(c.substitute(values) for c in rule.conditions),
+        rhs=replace(rule.rhs, edges=edges, clamps=clamps),
+    )
+
+
+def renamed_rule(rule: Rule, names: Mapping[str, str]) -> Rule:
+    """A rule with other names for some of its nodes."""
+    rhs = rule.rhs
+    return replace(
+        rule,
+        rhs=Fragment.make(
+            tuple(replace(n, name=names.get(n.name, n.name)) for n in rhs.nodes),
+            tuple(renamed(edge, names) for edge in rhs.edges),
+            tuple(_renamed_clamp(clamp, names) for clamp in rhs.clamps),
+            tuple(names.get(name, name) for name in rhs.externals),
+        ),
+    )
+
+
+def _placed_option(
+    rule: Rule, use: Edge, option: Option, known: Set[str], free: Set[str]
+) -> tuple[Option, dict[str, int | Expr]] | None:
+    """The option at the indices of a use, its own variables renamed apart from the rule's.
+
+    And the values of the rule's own variables that are free.
+    """
     taken = _index_names(rule.indices, rule.conditions, rule.rhs.edges, rule.rhs.clamps)
     own = _index_names(option.indices, option.conditions, option.edges, option.clamps)
     apart: dict[str, int | Expr] = {}
-    free: set[str] = set()
+    new_names: set[str] = set()
     for name in sorted(own):
         if name not in known:
-            new = fresh(name, taken | own | free | known)
+            new = fresh(name, taken | own | new_names | known)
             apart[name] = Expr.of(new)
-            free.add(new)
+            new_names.add(new)
     wanted = [index.substitute(apart) for index in option.indices]
-    matched = matching(wanted, use.indices, free)
+    matched = matching(wanted, use.indices, new_names, free)
     if matched is None:
         return None
     fixed, equalities = matched
@@ -92,7 +137,7 @@ def _placed_option(rule: Rule, use: Edge, option: Option, known: Set[str]) -> Op
     final: dict[str, int | Expr] = {n: v.substitute(back) for n, v in values.items()}
     conditions = [c.substitute(final) for c in option.conditions]
     conditions += [c.substitute(back) for c in equalities]
-    return replace(
+    placed = replace(
         option,
         edges=tuple(
             replace(e, indices=tuple(i.substitute(final) for i in e.indices)) for e in option.edges
@@ -103,21 +148,26 @@ def _placed_option(rule: Rule, use: Edge, option: Option, known: Set[str]) -> Op
         indices=use.indices,
         conditions=tuple(conditions),
     )
+    return placed, {n: Expr.of(v).substitute(back) for n, v in fixed.items() if n in free}
 
 
 def matching(
-    wanted: Sequence[Expr], given: Sequence[Expr], free: Container[str]
+    wanted: Sequence[Expr],
+    given: Sequence[Expr],
+    first: Container[str],
+    second: Container[str] = (),
 ) -> tuple[dict[str, int | Expr], tuple[Condition, ...]] | None:
-    """Values of free variables that make expressions equal, and conditions for the rest.
+    """Values of variables that make expressions equal, and conditions for the rest.
 
-    None if they never are equal. Free variables do not occur in what is given.
+    Those in `first` do not occur in what is given and get values before those in `second`. None if
+    the expressions never are equal.
     """
     values: dict[str, int | Expr] = {}
     conditions = []
     pairs = sorted(zip(wanted, given, strict=True), key=lambda pair: len([*pair[0].names()]))
     for left, right in pairs:
-        difference = left.substitute(values) - right
-        solved = _solvable(difference, free)
+        difference = (left - right).substitute(values)
+        solved = _solvable(difference, first) or _solvable(difference, second)
         if solved is not None:
             name, sign = solved
             value = (difference - Expr.of(name) * sign) * -sign
@@ -132,7 +182,8 @@ def matching(
 
 def _solvable(difference: Expr, free: Container[str]) -> tuple[str, int] | None:
     """A free variable that occurs once, alone and with coefficient 1 or -1; and which."""
-    for monomial, sign in difference.terms:
+    # The last one: `X[i, i+1]` rather than `X[j-1, j]`.
+    for monomial, sign in reversed(difference.terms):
         if len(monomial) == 1 and isinstance(monomial[0], str) and sign in (1, -1):
             name = monomial[0]
             if name in free and name not in (difference - Expr.of(name) * sign).names():

@@ -1,9 +1,12 @@
 """Which nonterminals can go from states to ranks, and what stands in the way of the others.
 
-A rule of a family meets its external state node *below* a rank node if all that touches the node
-are parameters that lead to one rank node, `X(a) -> U(a, q) …`; a rule without nonterminals is a
-*leaf*. If every rule of a family is one or the other, the family's values are a product with U (or
-those of a leaf), and its state node can be summed wherever parameters alone touch it besides.
+A rule of a family is met *below* rank nodes if these separate its external nodes from all its
+nonterminals, `X(a) -> U(a, q) …`; a rule without nonterminals is a *leaf*. If every rule of a
+family is one or the other, the family's values are products with U (or those of a leaf), and its
+state nodes can be summed wherever it is used and nothing but parameters leads to them.
+
+What depends on the input, too, may be beside U, at fewer indices than the family has: the label of
+a head word, or of an aligned node. It is then known before the spans are.
 """
 
 from __future__ import annotations
@@ -11,52 +14,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from fgg.compiler.rank_cut import Component, Cut, is_rank, single, wiring
+from fgg.compiler.rank_uses import Use, observed_reason, touching, use
+from fgg.compiler.refusal import NotRankSpace
 from fgg.grammar import Edge, Grammar, Product, Rule, Union
+from fgg.index import Condition, Expr
+
+__all__ = ["Analysis", "Below", "Leaf", "NotRankSpace", "refusal", "state_uses"]
 
 MAX_OPTIONS = 64
 """How many rules one rule may become by writing out what its nonterminals are."""
 
 
-class NotRankSpace(Exception):
-    """A rule and a node of it that keep a grammar out of rank space, and the reason."""
-
-    def __init__(self, rule: str, node: str | None, reason: str) -> None:
-        where = f"rule `{rule}`" + (f", node `{node}`" if node is not None else "")
-        super().__init__(f"{where}: {reason}")
-        self.rule = rule
-        self.node = node
-        self.reason = reason
-
-
 @dataclass(frozen=True)
 class Below:
-    """A rule whose external node leads through parameters to a rank node."""
+    """A rule whose nonterminals lie below rank nodes.
 
-    state: str
-    rank: str
-    edges: tuple[Edge, ...]
+    `part` is what lies above them; `dropped` are the places of the family's indices that nothing
+    below depends on, and `conditions` what the rule says of them; `key` tells parts apart, in the
+    names of the family's indices.
+    """
+
+    part: Component
+    ranks: tuple[str, ...]
+    dropped: tuple[int, ...]
+    conditions: tuple[Condition, ...]
+    key: object
 
 
 @dataclass(frozen=True)
 class Leaf:
     """A rule without nonterminals."""
-
-    state: str
-
-
-@dataclass(frozen=True)
-class Use:
-    """A nonterminal edge whose state node can be summed.
-
-    `edges` are the parameters that touch the node besides; `rank` is the one node that they lead
-    to, if it is one and a rank node. `dense`: they lead to state nodes only.
-    """
-
-    edge: Edge
-    state: str
-    edges: tuple[Edge, ...]
-    rank: str | None
-    dense: bool
 
 
 def state_uses(grammar: Grammar) -> Iterator[tuple[Rule, Edge, str]]:
@@ -69,97 +57,93 @@ def state_uses(grammar: Grammar) -> Iterator[tuple[Rule, Edge, str]]:
                         yield rule, edge, attachment.node
 
 
-def is_rank(grammar: Grammar, rule: Rule, node: str) -> bool:
-    """Whether a node of a rule is a rank node."""
-    return grammar.domain[rule.rhs.by_name[node].domain].rank
-
-
-def family(grammar: Grammar, name: str) -> dict[str, Below | Leaf] | NotRankSpace:
-    """What each rule of a nonterminal is, or why one of them is neither."""
-    rules = grammar.rules_of.get(name, ())
-    found: dict[str, Below | Leaf] = {}
-    for rule in rules:
-        kind = _kind(grammar, rule)
-        if isinstance(kind, NotRankSpace):
-            return kind
-        found[rule.name] = kind
-    return found
-
-
-def _kind(grammar: Grammar, rule: Rule) -> Below | Leaf | NotRankSpace:
+def kind_of(cut: Cut) -> Below | Leaf | NotRankSpace:
+    """What a rule of a family is, or why it is neither."""
+    grammar, rule = cut.grammar, cut.rule
     externals = rule.rhs.externals
-    if len(externals) != 1:
-        count = len(externals) or "no"
-        nodes = "node" if len(externals) == 1 else "nodes"
-        return NotRankSpace(rule.name, None, f"it has {count} external {nodes}, not one")
-    (state,) = externals
-    domain = grammar.domain[rule.rhs.by_name[state].domain]
-    if domain.rank:
-        return NotRankSpace(rule.name, state, "it is a rank node already")
-    if isinstance(domain.shape, Union | Product):
-        return NotRankSpace(rule.name, state, f"`{domain.name}` is not atomic: split it first")
-    edges = touching(rule, state)
-    used = [e.label for e in rule.rhs.edges if e.label in grammar.nonterminal]
-    reason = _leads(grammar, rule, state, edges)
-    if not reason:
-        others = _others(edges, state)
-        ranks = [node for node in others if is_rank(grammar, rule, node)]
-        if len(others) == len(ranks) == 1:
-            return Below(state, ranks[0], edges)
-        if not ranks:
-            reason = "no factor leads from the external node to a rank node"
-        elif len(ranks) > 1:
-            reason = f"factors lead from the external node to {len(ranks)} rank nodes"
-        else:
-            node = next(node for node in others if node not in ranks)
-            reason = f"a factor leads from the external node to the state node `{node}`"
-    return NotRankSpace(rule.name, state, reason) if used else Leaf(state)
+    if not externals:
+        return NotRankSpace(rule.name, None, "it has no external node")
+    for node in externals:
+        domain = grammar.domain[rule.rhs.by_name[node].domain]
+        if domain.rank:
+            return NotRankSpace(rule.name, node, "it is a rank node already")
+        if isinstance(domain.shape, Union | Product):
+            return NotRankSpace(rule.name, node, f"`{domain.name}` is not atomic: split it first")
+        if externals.count(node) > 1:
+            return NotRankSpace(rule.name, node, "it is external twice")
+    part = cut.merged(c for c in cut.components if set(c.nodes) & set(externals))
+    found = _below(cut, part)
+    used = [e for e in rule.rhs.edges if e.label in grammar.nonterminal]
+    return found if isinstance(found, Below) or used else Leaf()
 
 
-def use(grammar: Grammar, rule: Rule, edge: Edge) -> Use | NotRankSpace:
-    """The use of a family with one external node, or why its node must stay."""
-    (attachment,) = edge.attachments
-    state = attachment.node
-    found = list(touching(rule, state))
-    found.remove(edge)  # once: two equal edges are two nonterminals
-    edges = tuple(found)
-    if state in rule.rhs.externals:
-        reason = f"`{edge.label}` touches the external node"
-    elif sum(e.label in grammar.nonterminal for e in edges) > 0:
-        reason = "two nonterminals touch it"
-    else:
-        reason = _leads(grammar, rule, state, edges)
-    if reason:
-        return NotRankSpace(rule.name, state, reason)
-    others = _others(edges, state)
-    only = others[0] if len(others) == 1 and is_rank(grammar, rule, others[0]) else None
-    ranks = sum(is_rank(grammar, rule, node) for node in others)
-    return Use(edge, state, edges, only, bool(others) and not ranks)
+def _below(cut: Cut, part: Component) -> Below | NotRankSpace:
+    rule, first = cut.rule, cut.rule.rhs.externals[0]
+    if any(a.path for e in cut.edges(part) for a in e.attachments):
+        return NotRankSpace(
+            rule.name, first, "an edge touches a part of a node: split the grammar first"
+        )
+    if cut.nonterminals(part) or not part.ranks:
+        return NotRankSpace(rule.name, *_why_not_separated(cut, part))
+    if len(part.ranks) > len(rule.rhs.externals):
+        count = len(part.ranks)
+        reason = f"factors lead from the external node to {count} rank nodes"
+        if len(rule.rhs.externals) > 1:
+            reason = f"{count} rank nodes are more than the rule has external nodes"
+        return NotRankSpace(rule.name, first, reason)
+    if cut.has_input(part):
+        needed = cut.inputs(part)
+        if not needed <= set(cut.own) or len(needed) >= len(rule.indices):
+            return NotRankSpace(rule.name, first, observed_reason(cut, part, first))
+    dropped, conditions = _droppable(cut, part)
+    own = dict[str, int | Expr](cut.own)
+    key, numbers = wiring(cut.edges(part), cut.clamps(part), rule.rhs.externals, own)
+    ranks = tuple(sorted(part.ranks, key=numbers.__getitem__))
+    domains = tuple(rule.rhs.by_name[x].domain for x in ranks)
+    said = frozenset(c.substitute(own) for c in conditions)
+    whole = (key, tuple(numbers[x] for x in ranks), domains, dropped, said)
+    return Below(part, ranks, dropped, conditions, whole)
 
 
-def _leads(grammar: Grammar, rule: Rule, state: str, edges: tuple[Edge, ...]) -> str:
-    """Why not only parameters lead away from a node; empty if they do."""
-    if any(a.path for edge in edges for a in edge.attachments):
-        return "an edge touches a part of a node: split the grammar first"
-    clamped = {c.attachment.node for c in rule.rhs.clamps}
-    if state in clamped:
-        return "it is observed"
-    for edge in edges:
-        if edge.label in grammar.nonterminal:
-            return f"the nonterminal `{edge.label}` touches it"
-        observed = [a.node for a in edge.attachments if a.node in clamped]
-        if edge.label not in grammar.factor or observed:
-            return f"`{edge.label}` depends on the input there: merge it into one factor first"
-    return ""
+def _why_not_separated(cut: Cut, part: Component) -> tuple[str, str]:
+    """The external node from which a nonterminal is reached, and how."""
+    rule = cut.rule
+    direct = {node: touching(rule, node) for node in rule.rhs.externals}
+    for node, edges in direct.items():
+        for edge in edges:
+            if edge.label in cut.grammar.nonterminal:
+                return node, f"the nonterminal `{edge.label}` touches it"
+    node = rule.rhs.externals[0]
+    others = dict.fromkeys(
+        a.node for edges in direct.values() for e in edges for a in e.attachments
+    )
+    states = [x for x in others if x not in direct and not is_rank(cut.grammar, rule, x)]
+    if len(states) == len(others) - len(direct) or not part.ranks:
+        return node, "no factor leads from the external node to a rank node"
+    return node, f"a factor leads from the external node to the state node `{states[0]}`"
 
 
-def touching(rule: Rule, node: str) -> tuple[Edge, ...]:
-    """The edges of a rule that touch a node."""
-    return tuple(e for e in rule.rhs.edges if any(a.node == node for a in e.attachments))
-
-
-def _others(edges: tuple[Edge, ...], state: str) -> list[str]:
-    return [n for n in dict.fromkeys(a.node for e in edges for a in e.attachments) if n != state]
+def _droppable(cut: Cut, part: Component) -> tuple[tuple[int, ...], tuple[Condition, ...]]:
+    """The places of indices that only the part above the rank nodes needs, and their conditions."""
+    family = cut.grammar.nonterminal[cut.rule.lhs]
+    below = set().union(
+        *(cut.variables(c) for c in cut.components if not set(c.nodes) & set(part.nodes))
+    )
+    found: list[int] = []
+    conditions: list[Condition] = []
+    for name in sorted(cut.inputs(part) - below):
+        places = [i for i, e in enumerate(cut.rule.indices) if name in e.names()]
+        if len(places) != 1 or cut.rule.indices[places[0]] != Expr.of(name):
+            continue
+        own = cut.about(name)
+        index = family.indices[places[0]]
+        declared = [c for c in single(family.conditions) if index in cut.names(c.terms)]
+        if all(cut.names(c.terms) == {name} for c in own) and all(
+            cut.names(c.terms) == {index} for c in declared
+        ):
+            found.append(places[0])
+            conditions += own
+    return tuple(sorted(found)), tuple(conditions)
 
 
 class Analysis:
@@ -167,6 +151,7 @@ class Analysis:
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
+        self.cuts = {rule.name: Cut(grammar, rule) for rule in grammar.rules}
         self.blocked: list[NotRankSpace] = []
         self.kinds: dict[str, Mapping[str, Below | Leaf]] = {}
         self.uses: dict[str, dict[int, Use]] = {}
@@ -174,37 +159,95 @@ class Analysis:
         for item in grammar.nonterminals:
             if item.name == grammar.start.label or not grammar.rules_of.get(item.name):
                 continue
-            found = family(grammar, item.name)
+            found = self.family(item.name)
             if isinstance(found, NotRankSpace):
                 reasons[item.name] = found
             else:
                 self.kinds[item.name] = found
         for rule in grammar.rules:
-            self.uses[rule.name] = self.uses_of(rule)
+            self.uses[rule.name] = self.uses_of(self.cuts[rule.name])
         touched = dict.fromkeys(edge.label for _, edge, _ in state_uses(grammar))
         self.blocked = [reasons[name] for name in touched if name in reasons] + self.blocked
-        self.moved = {use.edge.label for uses in self.uses.values() for use in uses.values()}
+        self.moved = {
+            rule.rhs.edges[number].label
+            for rule in grammar.rules
+            for number in self.uses[rule.name]
+        }
 
-    def uses_of(self, rule: Rule) -> dict[int, Use]:
+    def family(self, name: str) -> dict[str, Below | Leaf] | NotRankSpace:
+        """What each rule of a nonterminal is, or why one of them is neither."""
+        found: dict[str, Below | Leaf] = {}
+        for rule in self.grammar.rules_of.get(name, ()):
+            kind = kind_of(self.cuts[rule.name])
+            if isinstance(kind, NotRankSpace):
+                return kind
+            found[rule.name] = kind
+        return found
+
+    def uses_of(self, cut: Cut) -> dict[int, Use]:
         """The uses in a rule that can go, by the numbers of their edges."""
         found: dict[int, Use] = {}
         options = 1
-        for number, edge in enumerate(rule.rhs.edges):
+        for number, edge in enumerate(cut.rule.rhs.edges):
             if edge.label not in self.kinds:
                 continue
-            item = use(self.grammar, rule, edge)
+            hidden = self.hidden(edge.label)
+            item = use(cut, number, hidden)
+            if isinstance(item, Use) and item.message is None:
+                item = self.counted(cut, number, hidden, found) or item
             if isinstance(item, Use) and item.dense and not self.has_rank(edge.label):
                 reason = f"neither `{edge.label}` nor a factor leads from it to a rank node"
-                item = NotRankSpace(rule.name, item.state, reason)
-            if isinstance(item, Use) and item.rank is None:
+                item = NotRankSpace(cut.rule.name, edge.attachments[0].node, reason)
+            if isinstance(item, Use) and item.message is None:
                 options *= len(self.kinds[edge.label])
                 if options > MAX_OPTIONS:
-                    item = NotRankSpace(rule.name, item.state, f"it would become {options} rules")
+                    reason = f"it would become {options} rules"
+                    item = NotRankSpace(cut.rule.name, edge.attachments[0].node, reason)
             if isinstance(item, NotRankSpace):
                 self.blocked.append(item)
             else:
                 found[number] = item
         return found
+
+    def hidden(self, name: str) -> set[int]:
+        """The places of a family's indices that some rule without nonterminals has no part at."""
+        found: set[int] = set()
+        for rule in self.grammar.rules_of[name]:
+            if isinstance(self.kinds[name][rule.name], Leaf):
+                cut = self.cuts[rule.name]
+                inside = set().union(*(cut.variables(c) for c in cut.components))
+                for place, index in enumerate(rule.indices):
+                    others = [e for i, e in enumerate(rule.indices) if i != place]
+                    alone = cut.names([index]) - inside - cut.names(others)
+                    found |= {place} if alone else set()
+        return found
+
+    def counted(
+        self, cut: Cut, number: int, hidden: set[int], found: Mapping[int, Use]
+    ) -> NotRankSpace | None:
+        """Why a use cannot be written out: a variable would be left that nothing depends on."""
+        edge = cut.rule.rhs.edges[number]
+        left = set(cut.head)
+        for other, item in enumerate(cut.rule.rhs.edges):
+            if other != number and (other not in found or found[other].message is not None):
+                left |= cut.names(item.indices)
+        left |= cut.names(i for clamp in cut.rule.rhs.clamps for i in clamp.indices)
+        for place in sorted(hidden):
+            for name in sorted(cut.names([edge.indices[place]]) - left):
+                reason = f"a rule of `{edge.label}` does not depend on the index `{name}`"
+                return NotRankSpace(cut.rule.name, edge.attachments[0].node, reason)
+        return None
+
+    def is_worthwhile(self) -> bool:
+        """Whether a family with rank nodes moves, and not only where the start symbol uses it."""
+        start = self.grammar.start.label
+        moved = [
+            (rule.lhs, rule.rhs.edges[number].label)
+            for rule in self.grammar.rules
+            for number in self.uses[rule.name]
+        ]
+        found = [lhs for lhs, label in moved if self.has_rank(label)]
+        return bool(found) and (not self.blocked or any(lhs != start for lhs in found))
 
     def has_rank(self, name: str) -> bool:
         """Whether a family has a rank node to go to."""

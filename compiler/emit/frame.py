@@ -54,6 +54,8 @@ class StepFrame:
         self.counts: dict[str, str] = {}
         for loop in self.loops:
             plain = loop.name.rstrip("'")
+            if plain != loop.name and plain in self.loop_dims:
+                plain = loop.name  # a family's index may have the name of a rule's variable
             self.scope[loop.name] = names.get("", f"{plain}0")
             self.counts[loop.name] = names.get("", f"{plain}_n")
         if whole:

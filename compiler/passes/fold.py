@@ -3,27 +3,25 @@
 Where the cheapest order of contraction multiplies a nonterminal with parameters first, the product
 depends on that nonterminal's cell alone. It becomes a nonterminal of its own, computed once a cell
 and not at every use (the caching of Cohen et al. 2013; the messages of Yang et al. 2022, §4.2).
-A product of several nonterminals that two rules have in common becomes one too.
+An index that only the product depends on is summed in it. So is a product of parameters and inputs,
+where it depends on fewer indices than the rule. A product of several nonterminals that two rules
+have in common becomes a message too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
-from fgg.compiler.contraction import Tree
+from fgg.compiler.contraction import Tree, rank_of
+from fgg.compiler.eliminate import within, without
+from fgg.compiler.messages import Product, new_rule, with_product
 from fgg.compiler.parts import RuleParts, rule_parts
-from fgg.grammar import Attachment, Edge, Fragment, Grammar, Nonterminal, Origin, Rule
+from fgg.compiler.rank_cut import Cut, single, wiring, without_all
+from fgg.compiler.sharing import share
+from fgg.grammar import Attachment, Clamp, Edge, Grammar, Nonterminal, Rule
 from fgg.index import Condition, Expr
 from fgg.names import fresh
-
-
-@dataclass(frozen=True)
-class Product:
-    """Some edges of a rule, and the nodes that the rest of the rule needs of them."""
-
-    edges: tuple[Edge, ...]
-    free: tuple[str, ...]
 
 
 def fold(grammar: Grammar, *, length: int = 32, batch: int = 16, hoist: bool = False) -> Grammar:
@@ -59,241 +57,193 @@ class _Folder:
         parts = rule_parts(self.grammar, rule)
         if sum(part.kind == "chart" for part in parts.parts) == 0 or len(parts.parts) < 3:
             return rule
-        for tree in _messages(parts.tree(self.length, self.batch, hoist=self.hoist), parts):
-            rule = self.replace(rule, self.product(tree, parts))
+        cut = Cut(self.grammar, rule)
+        for product in _products(parts.tree(self.length, self.batch, hoist=self.hoist), parts, cut):
+            rule = self.replace(rule, product, cut)
         return rule
 
-    def product(self, tree: Tree, parts: RuleParts) -> Product:
-        found = [parts.sources[i] for i in sorted(tree.parts)]
-        edges = tuple(edge for edge in found if isinstance(edge, Edge))
-        return Product(edges, tree.keep)
-
-    def replace(self, rule: Rule, product: Product) -> Rule:
+    def replace(self, rule: Rule, product: Product, cut: Cut) -> Rule:
         """The rule with a message in place of the product."""
-        chart = next(e for e in product.edges if e.label in self.grammar.nonterminal)
-        key, order = canonical(product, chart)
+        chart = _chart(self.grammar, product)
+        if chart is None:
+            free = sorted(_variables(cut, product) - set(product.summed))
+            family = Nonterminal(name="", indices=tuple(free))
+            use = tuple(map(Expr.of, free))
+            own: dict[str, int | Expr] = {}
+        else:
+            family = self.grammar.nonterminal[chart.label]
+            use = chart.indices
+            own = dict[str, int | Expr](cut.at(chart))
+        places = [i for i, index in enumerate(use) if index in map(Expr.of, product.summed)]
+        placed = _in_names_of(self.grammar, product, chart, family, own)
+        key, order = _canonical(placed, family, places)
         if key not in self.known:
-            self.known[key] = self.message(rule, product, chart, order)
-        message = self.known[key]
+            if not self.grammar.tables and rank_of([_free(i, cut) for i in use]) < len(use):
+                # Not every cell is used: the range follows from the uses.
+                family = replace(family, conditions=())
+            self.known[key] = self.message(rule, placed, chart, family, places, order)
         edge = Edge(
-            label=message.name,
+            label=self.known[key].name,
             attachments=tuple(Attachment(node=node) for node in order),
-            indices=chart.indices,
-            span=chart.span,
+            indices=tuple(index for i, index in enumerate(use) if i not in places),
+            span=rule.span if chart is None else chart.span,
         )
-        return with_product(rule, product, edge)
+        conditions = without_all(rule.conditions, product.conditions)
+        conditions = tuple(dict.fromkeys((*conditions, *product.left)))
+        return with_product(replace(rule, conditions=conditions), product, edge)
 
     def message(
-        self, rule: Rule, product: Product, chart: Edge, order: Sequence[str]
+        self,
+        rule: Rule,
+        product: Product,
+        chart: Edge | None,
+        family: Nonterminal,
+        places: list[int],
+        order: tuple[str, ...],
     ) -> Nonterminal:
-        family = self.grammar.nonterminal[chart.label]
-        labels = [e.label for e in product.edges if e is not chart]
-        name = fresh("_".join([chart.label, *labels]), self.taken)
+        """Declare a message with its rule, for a product in the names of its indices."""
+        labels = [e.label for e in product.edges if e.label not in self.grammar.nonterminal]
+        name = fresh("_".join([*([chart.label] if chart else []), *labels]), self.taken)
         self.taken.add(name)
         nodes = rule.rhs.by_name
+        conditions = family.conditions
+        for gone in (family.indices[i] for i in places):
+            about = [c for c in single(conditions) if gone in _names(c)]
+            conditions = without_all(conditions, about) + (without(about, gone) or ())
+        indices = tuple(index for i, index in enumerate(family.indices) if i not in places)
         message = Nonterminal(
             name=name,
             domains=tuple(nodes[node].domain for node in order),
-            indices=family.indices,
-            conditions=family.conditions,
+            indices=indices,
+            conditions=conditions,
             span=rule.span,
         )
-        indices = tuple(Expr.of(i) for i in family.indices)
-        edges = tuple(replace(e, indices=indices) if e is chart else e for e in product.edges)
-        self.rules.append(new_rule(self.rule_names, rule, message, indices, edges, tuple(order)))
+        at = tuple(map(Expr.of, indices))
+        self.rules.append(new_rule(self.rule_names, rule, message, at, product, order))
         return message
 
 
-def new_rule(
-    taken: set[str],
-    rule: Rule,
-    message: Nonterminal,
-    indices: tuple[Expr, ...],
-    edges: tuple[Edge, ...],
-    externals: tuple[str, ...],
-    conditions: tuple[Condition, ...] = (),
-) -> Rule:
-    """The one rule of a message."""
-    name = fresh(message.name, taken)
-    taken.add(name)
-    touched = {a.node for e in edges for a in e.attachments}
-    return Rule(
-        name=name,
-        lhs=message.name,
-        indices=indices,
-        conditions=conditions,
-        rhs=Fragment.make(
-            tuple(node for node in rule.rhs.nodes if node.name in touched),
-            edges,
-            (),
-            externals,
-        ),
-        origin=Origin(rule=rule.origin.rule if rule.origin else rule.name),
-        span=rule.span,
+def _free(index: Expr, cut: Cut) -> Expr:
+    """An index without what is the same for all cells of an item."""
+    return index.substitute(dict.fromkeys(cut.known, 0))
+
+
+def _chart(grammar: Grammar, product: Product) -> Edge | None:
+    return next((e for e in product.edges if e.label in grammar.nonterminal), None)
+
+
+def _names(condition: Condition) -> set[str]:
+    return {name for term in condition.terms for name in term.names()}
+
+
+def _variables(cut: Cut, product: Product) -> set[str]:
+    found = [i for edge in product.edges for i in edge.indices]
+    return cut.names(found + [i for clamp in product.clamps for i in clamp.indices])
+
+
+def _in_names_of(
+    grammar: Grammar,
+    product: Product,
+    chart: Edge | None,
+    family: Nonterminal,
+    own: dict[str, int | Expr],
+) -> Product:
+    """A product in the names of a family's indices, its nonterminal edge at these."""
+    edges = []
+    for edge in product.edges:
+        indices = tuple(i.substitute(own) for i in edge.indices)
+        if edge is chart:
+            indices = tuple(map(Expr.of, family.indices))
+        edges.append(replace(edge, indices=indices))
+    clamps = tuple(
+        replace(c, indices=tuple(i.substitute(own) for i in c.indices)) for c in product.clamps
     )
+    said = [c.substitute(own) for c in product.conditions]
+    if chart is not None:
+        summed = {n for x in product.summed for n in Expr.of(own[x]).names()}
+        said += [c for c in single(family.conditions) if _names(c) & summed]
+    conditions = tuple(dict.fromkeys([*said, *within(grammar, edges)]))
+    return replace(product, edges=tuple(edges), clamps=clamps, conditions=conditions)
 
 
-def with_product(rule: Rule, product: Product, edge: Edge) -> Rule:
-    """The rule with one edge in place of a product, at the place of its first edge."""
-    gone = set(map(id, product.edges))
-    edges: list[Edge] = []
-    for old in rule.rhs.edges:
-        if id(old) not in gone:
-            edges.append(old)
-        elif edge not in edges:
-            edges.append(edge)
-    touched = {a.node for e in edges for a in e.attachments}
-    touched |= {c.attachment.node for c in rule.rhs.clamps}
-    touched |= set(rule.rhs.externals)
-    # A node that nothing touches is summed: it stays unless it went into the product.
-    inside = {a.node for e in product.edges for a in e.attachments}
-    nodes = tuple(n for n in rule.rhs.nodes if n.name in touched or n.name not in inside)
-    rhs = Fragment.make(nodes, tuple(edges), rule.rhs.clamps, rule.rhs.externals)
-    return replace(rule, rhs=rhs)
-
-
-def canonical(product: Product, chart: Edge) -> tuple[object, tuple[str, ...]]:
+def _canonical(
+    product: Product, family: Nonterminal, places: list[int]
+) -> tuple[object, tuple[str, ...]]:
     """What tells messages apart, and the order of their external nodes."""
-    numbers: dict[str, int] = {}
-    ordered = [chart, *sorted((e for e in product.edges if e is not chart), key=_edge_key)]
-    for edge in ordered:
-        for attachment in edge.attachments:
-            numbers.setdefault(attachment.node, len(numbers))
-    wiring = tuple((e.label, tuple(numbers[a.node] for a in e.attachments)) for e in ordered)
+    own = [e for e in product.edges if e.label == family.name]
+    rest = [e for e in product.edges if e.label != family.name]
+    fixed = [a.node for e in own for a in e.attachments]
+    wires, numbers = wiring(rest, product.clamps, fixed, {})
     order = tuple(sorted(product.free, key=numbers.__getitem__))
-    return (wiring, tuple(numbers[node] for node in order)), order
+    used = tuple(numbers[node] for node in fixed)
+    said = frozenset(product.conditions)
+    key = (family.name, used, wires, tuple(numbers[node] for node in order), tuple(places), said)
+    return key, order
 
 
-def _edge_key(edge: Edge) -> tuple[str, int]:
-    return (edge.label, len(edge.attachments))
-
-
-def _messages(tree: Tree, parts: RuleParts) -> Iterator[Tree]:
-    """The largest proper subtrees with one nonterminal and otherwise parameters."""
+def _products(tree: Tree, parts: RuleParts, cut: Cut) -> Iterator[Product]:
+    """The largest products below the root of a tree that are worth a message."""
     for child in tree.children:
-        kinds = [parts.parts[i].kind for i in child.parts]
-        if kinds.count("chart") == 1 and kinds.count("parameter") == len(kinds) - 1 >= 1:
-            yield child
+        found = _product(child, parts, cut)
+        if found is not None:
+            yield found
         else:
-            yield from _messages(child, parts)
+            yield from _products(child, parts, cut)
 
 
-def share(grammar: Grammar, *, length: int = 32, batch: int = 16) -> Grammar:
-    """Products of nonterminals that several rules have in common, computed once."""
-    groups: dict[object, list[tuple[Rule, Product, tuple[str, ...]]]] = {}
-    for rule in grammar.rules:
-        found = _shareable(grammar, rule)
-        if found is not None and _is_multiplied(grammar, rule, found[1], length, batch):
-            key, product, order = found
-            groups.setdefault(key, []).append((rule, product, order))
-    taken = {*grammar.nonterminal, *grammar.factor, *grammar.input_factor}
-    rule_names = {rule.name for rule in grammar.rules}
-    changed: dict[str, Rule] = {}
-    new: list[Nonterminal] = []
-    rules: list[Rule] = []
-    for members in groups.values():
-        if len(members) < 2:
+def _product(tree: Tree, parts: RuleParts, cut: Cut) -> Product | None:
+    """A subtree as a product, if it is worth a message.
+
+    It is one of a nonterminal and parameters; or it sums over an index; or, without nonterminals,
+    it multiplies parameters with each other at fewer indices than the rule has.
+    """
+    kinds = [parts.parts[i].kind for i in tree.parts]
+    charts, parameters = kinds.count("chart"), kinds.count("parameter")
+    if len(kinds) < 2 or charts > 1 or parameters == len(kinds):
+        return None
+    found = [parts.sources[i] for i in sorted(tree.parts)]
+    edges = tuple(edge for edge in found if isinstance(edge, Edge))
+    clamps = tuple(clamp for clamp in found if isinstance(clamp, Clamp))
+    product = _summed(Product(edges, tree.keep, clamps), cut)
+    if charts and parameters == len(kinds) - 1:
+        return product
+    if product.summed:
+        return product
+    loops = cut.head | {n for e in cut.rule.rhs.edges for n in cut.names(e.indices)}
+    if not charts and parameters > 1 and "table" in kinds and _variables(cut, product) < loops:
+        return product
+    return None
+
+
+def _summed(product: Product, cut: Cut) -> Product:
+    """The product with a sum over each index that it alone depends on, where that is possible."""
+    chart = _chart(cut.grammar, product)
+    inside = _variables(cut, product)
+    known = inside if chart is None else set(cut.at(chart))
+    outside = set(cut.head)
+    mine = set(map(id, (*product.edges, *product.clamps)))
+    everything: tuple[Edge | Clamp, ...] = (*cut.rule.rhs.edges, *cut.rule.rhs.clamps)
+    for part in everything:
+        if id(part) not in mine:
+            outside |= cut.names(part.indices)
+    inputs = [i for c in product.clamps for i in c.indices]
+    inputs += [i for e in product.edges if e is not chart for i in e.indices]
+    if not cut.names(inputs) <= known:
+        return product
+    for name in sorted(inside - outside):
+        if chart is not None and Expr.of(name) not in chart.indices:
             continue
-        first, product, order = members[0]
-        indices = tuple(str(i) for i in first.indices)
-        nodes = first.rhs.by_name
-        name = fresh("_".join(e.label for e in product.edges), taken)
-        taken.add(name)
-        family = Nonterminal(
-            name=name,
-            domains=tuple(nodes[node].domain for node in order),
-            indices=indices,
-            span=first.span,
+        if chart is not None and sum(name in i.names() for i in chart.indices) > 1:
+            continue
+        about = cut.about(name)
+        left = without(about, name)
+        spoken = {n for c in about for n in cut.names(c.terms)}
+        if left is None or not spoken <= known or spoken & set(product.summed):
+            continue
+        product = replace(
+            product,
+            summed=(*product.summed, name),
+            conditions=(*product.conditions, *about),
+            left=(*product.left, *(c for c in left if cut.names(c.terms))),
         )
-        new.append(family)
-        rules.append(
-            new_rule(
-                rule_names, first, family, first.indices, product.edges, order, first.conditions
-            )
-        )
-        for rule, own, externals in members:
-            edge = Edge(
-                label=name,
-                attachments=tuple(Attachment(node=node) for node in externals),
-                indices=rule.indices,
-            )
-            folded = with_product(rule, own, edge)
-            conditions = tuple(c for c in rule.conditions if _holds_of(c, rule))
-            changed[rule.name] = replace(folded, conditions=conditions)
-    if not new:
-        return grammar
-    return replace(
-        grammar,
-        nonterminals=(*grammar.nonterminals, *new),
-        rules=(*(changed.get(rule.name, rule) for rule in grammar.rules), *rules),
-    )
-
-
-def _is_multiplied(grammar: Grammar, rule: Rule, product: Product, length: int, batch: int) -> bool:
-    """Whether the cheapest order of contraction multiplies these edges with each other first."""
-    parts = rule_parts(grammar, rule)
-    wanted = frozenset(i for i, s in enumerate(parts.sources) if s in product.edges)
-    trees = [parts.tree(length, batch)]
-    while trees:
-        tree = trees.pop()
-        if tree.parts == wanted:
-            return True
-        trees += tree.children
-    return False
-
-
-def _holds_of(condition: Condition, rule: Rule) -> bool:
-    """Whether a condition speaks of the head's indices only."""
-    own = {name for index in rule.indices for name in index.names()}
-    body = {
-        name for edge in rule.rhs.edges for index in edge.indices for name in index.names()
-    } - own
-    return not any(name in body for term in condition.terms for name in term.names())
-
-
-def _shareable(grammar: Grammar, rule: Rule) -> tuple[object, Product, tuple[str, ...]] | None:
-    """The product of a rule's nonterminals, if something else is left of the rule."""
-    heads = [index.names() for index in rule.indices]
-    names = [name for found in heads for name in found]
-    if not names or len(set(names)) != len(names):
-        return None
-    if any(index != Expr.of(name) for index, name in zip(rule.indices, names, strict=False)):
-        return None
-    charts = tuple(e for e in rule.rhs.edges if e.label in grammar.nonterminal)
-    rest = [e for e in rule.rhs.edges if e.label not in grammar.nonterminal]
-    if len(charts) < 2 or not (rest or rule.rhs.clamps):
-        return None
-    renamed: dict[str, int | Expr] = {name: Expr.of(f"#{i}") for i, name in enumerate(names)}
-    for edge in charts:
-        for index in edge.indices:
-            for name in index.names():
-                renamed.setdefault(name, Expr.of(f"#{len(renamed)}"))
-    outside = {n for e in rest for i in e.indices for n in i.names()}
-    outside |= {n for c in rule.rhs.clamps for i in c.indices for n in i.names()}
-    if outside & (set(renamed) - set(names)):
-        return None  # a split variable is needed elsewhere too
-    inner = {a.node for e in charts for a in e.attachments}
-    needed = {a.node for e in rest for a in e.attachments} | set(rule.rhs.externals)
-    needed |= {c.attachment.node for c in rule.rhs.clamps}
-    ordered = sorted(
-        charts, key=lambda e: (e.label, tuple(str(i.substitute(renamed)) for i in e.indices))
-    )
-    numbers: dict[str, int] = {}
-    for edge in ordered:
-        for attachment in edge.attachments:
-            numbers.setdefault(attachment.node, len(numbers))
-    order = tuple(sorted(inner & needed, key=numbers.__getitem__))
-    key = (
-        tuple(
-            (
-                e.label,
-                tuple(i.substitute(renamed) for i in e.indices),
-                tuple(numbers[a.node] for a in e.attachments),
-            )
-            for e in ordered
-        ),
-        frozenset(c.substitute(renamed) for c in rule.conditions),
-        len(names),
-        tuple(numbers[node] for node in order),
-    )
-    return key, Product(charts, order), order
+    return product

@@ -7,6 +7,7 @@ from enum import Enum
 
 from fgg.grammar import Attachment, Clamp, Edge, Fragment, Grammar, Node, Rule
 from fgg.index import Condition, Expr
+from fgg.slices import slice_of
 
 MAX_TEXT = 28
 """Longer texts are cut; the whole text stays in the vertex's title."""
@@ -104,10 +105,33 @@ def rule_scene(grammar: Grammar, rule: Rule) -> RuleScene:
     )
     return RuleScene(
         caption=clean(rule.name),
-        conditions=conditions_text(rule.conditions),
+        conditions="; ".join(
+            filter(None, (conditions_text(rule.conditions), _summed(grammar, rule)))
+        ),
         left=_graph(grammar, left, frozenset((rule.lhs,))),
         right=_graph(grammar, fragment, frozenset()),
     )
+
+
+def _summed(grammar: Grammar, rule: Rule) -> str:
+    """Which state nodes beside rank nodes only parameters touch: they are summed before any input.
+
+    So `binary_1` and `binary_0` around a summed node are the matrix H of [RS Fig. 4].
+    """
+    ranks = [n for n in rule.rhs.nodes if n.domain in grammar.domain and _is_rank(grammar, n)]
+    clamped = {clamp.attachment.node for clamp in rule.rhs.clamps}
+    found = []
+    for node in rule.rhs.internals if ranks else ():
+        touching = [e for e in rule.rhs.edges if any(a.node == node.name for a in e.attachments)]
+        if node in ranks or node.name in clamped or len(touching) < 2:
+            continue
+        if all(edge.label in grammar.factor for edge in touching):
+            found.append(clean(node.name))
+    return f"{', '.join(found)} summed beforehand" if found else ""
+
+
+def _is_rank(grammar: Grammar, node: Node) -> bool:
+    return grammar.domain[node.domain].rank
 
 
 def _graph(grammar: Grammar, fragment: Fragment, nonterminals: frozenset[str]) -> Graph:
@@ -116,7 +140,7 @@ def _graph(grammar: Grammar, fragment: Fragment, nonterminals: frozenset[str]) -
     links: list[Link] = []
     for i, edge in enumerate(fragment.edges):
         kind = Kind.NONTERMINAL if edge.label in nonterminals else _kind(grammar, edge.label)
-        vertices.append(_edge(edge, kind, f"e{i}"))
+        vertices.append(_edge(grammar, edge, kind, f"e{i}"))
         links.extend(_links(grammar, edge, f"e{i}", keys))
     return Graph(vertices=tuple(vertices), links=tuple(links))
 
@@ -155,11 +179,15 @@ def _clamp_text(clamp: Clamp) -> str:
     return value if made else f"{node} = {value}"
 
 
-def _edge(edge: Edge, kind: Kind, key: str) -> Vertex:
+def _edge(grammar: Grammar, edge: Edge, kind: Kind, key: str) -> Vertex:
     label = clean(edge.label) + indices_text(edge.indices)
     if kind is Kind.NONTERMINAL:
         return Vertex(key=key, kind=kind, text=shorten(label), title=label)
-    return Vertex(key=key, kind=kind, name=shorten(label), title=label)
+    # Of a slice, the nodes tell which one it is.
+    factor = grammar.factor.get(edge.label) or grammar.input_factor.get(edge.label)
+    cut = None if factor is None else slice_of(factor)
+    name = label if cut is None else clean(cut.source) + indices_text(edge.indices)
+    return Vertex(key=key, kind=kind, name=shorten(name), title=label)
 
 
 def _links(grammar: Grammar, edge: Edge, key: str, keys: dict[str, str]) -> list[Link]:
@@ -207,16 +235,30 @@ _SIGNS = {"<=": "≤", ">=": "≥", "==": "="}
 
 def conditions_text(conditions: tuple[Condition, ...]) -> str:
     """The conditions as a picture shows them, `for i < k < j`, or nothing if there are none."""
-    if not conditions:
-        return ""
-    return "for " + ", ".join(_condition_text(condition) for condition in conditions)
+    found = [text for condition in conditions for text in _condition_texts(condition)]
+    return "for " + ", ".join(found) if found else ""
 
 
-def _condition_text(condition: Condition) -> str:
-    text = expression_text(condition.terms[0])
-    for operator, term in zip(condition.operators, condition.terms[1:], strict=True):
-        text += f" {_SIGNS.get(operator, operator)} {expression_text(term)}"
-    return text
+def _is_true(form: Expr) -> bool:
+    return form.constant is not None and form.constant >= 0
+
+
+def _condition_texts(condition: Condition) -> list[str]:
+    """The chains of a condition, without comparisons that always hold, `i < i+1`."""
+    found: list[str] = []
+    joined = False
+    for left, operator, right in condition.pairs():
+        whole = Condition((left, right), (operator,))
+        if all(_is_true(form) for form in whole.inequalities()):
+            joined = False
+            continue
+        text = f" {_SIGNS.get(operator, operator)} {expression_text(right)}"
+        if joined:
+            found[-1] += text
+        else:
+            found.append(expression_text(left) + text)
+        joined = True
+    return found
 
 
 def shorten(text: str, limit: int = MAX_TEXT) -> str:

@@ -79,8 +79,10 @@ def phrase_inside(root: Floats, binary: Floats, emit: Floats, w: Sequence[int]) 
 
 def lexicalised(weights: Weights, w: Sequence[int]) -> float:
     """The probability of a string under a lexicalised PCFG, by spans and positions of heads."""
-    expand, modifier = weights["expand"], weights["modifier"]
-    phrases, symbols = len(expand), expand.shape[-1]
+    expand = weights["expand"]  # [phrase, head, side, head child, modifier, modifier's head]
+    if "modifier" in weights:
+        expand = np.einsum("ahsbc,chm->ahsbcm", expand, weights["modifier"])
+    phrases, symbols = len(expand), expand.shape[3]
 
     @cache
     def span(a: int, i: int, j: int, p: int) -> float:
@@ -95,7 +97,7 @@ def lexicalised(weights: Weights, w: Sequence[int]) -> float:
                 head, other = ((i, k), (k, j)) if left else ((k, j), (i, k))
                 for q in range(*other):
                     total += (
-                        float(expand[a, w[p], 0 if left else 1, b, c] * modifier[c, w[p], w[q]])
+                        float(expand[a, w[p], 0 if left else 1, b, c, w[q]])
                         * span(b, *head, p)
                         * span(c, *other, q)
                     )
@@ -105,6 +107,34 @@ def lexicalised(weights: Weights, w: Sequence[int]) -> float:
         float(weights["root"][a] * weights["head"][a, w[p]]) * span(a, 0, len(w), p)
         for a in range(phrases)
         for p in range(len(w))
+    )
+
+
+def quasi_synchronous(
+    weights: Weights, phrases: int, labels: int, s: Sequence[int], w: Sequence[int]
+) -> float:
+    """The weight of a target, its symbols being aligned to the nodes of a source."""
+    root, binary, emit = weights["root"], weights["binary"], weights["emit"]
+    symbols = range(binary.shape[1] // labels)
+
+    @cache
+    def span(symbol: int, node: int, i: int, j: int) -> float:
+        pair = symbol * labels + s[node]
+        if j == i + 1:
+            return float(emit[pair - phrases * labels, w[i]]) if symbol >= phrases else 0.0
+        if symbol >= phrases:
+            return 0.0
+        total = 0.0
+        for (b, u), (c, t) in product(product(symbols, range(len(s))), repeat=2):
+            rule = float(binary[pair, b * labels + s[u], c * labels + s[t]])
+            for k in range(i + 1, j):
+                total += rule * span(b, u, i, k) * span(c, t, k, j)
+        return total
+
+    return sum(
+        float(root[a * labels + s[v]]) * span(a, v, 0, len(w))
+        for a in range(phrases)
+        for v in range(len(s))
     )
 
 

@@ -24,8 +24,9 @@ Sizes = dict[str, int]
 
 NAMES = (
     *("branching", "cnf", "crf", "ctc", "dep_i", "dep_ie", "dep_ies", "dmv", "dyck", "eisner"),
-    *("hmm", "hmm_rank", "hsmm", "lcm", "lexpcfg", "lhmm", "lpcfg", "morphology", "pair_hmm"),
-    *("pcfg", "pcfg_dense", "pcfg_i", "pcfg_ie", "pcfg_la", "rna", "semicrf"),
+    *("hmm", "hmm_rank", "hsmm", "lcm", "lexpcfg", "lexpcfg_rank", "lhmm", "lpcfg"),
+    *("morphology", "pair_hmm", "pcfg", "pcfg_dense", "pcfg_i", "pcfg_ie", "pcfg_la", "qcfg"),
+    *("rna", "semicrf"),
 )
 LATENT = {"nt": 2, "pt": 1, "h": 2, "words": 2}
 CATALAN = [0, 1, 1, 2, 5, 14]
@@ -117,7 +118,7 @@ def test_parameters_are_normalised_except_in_random_fields(name: str) -> None:
         *((name, [1, 1, 1, 1, 1]) for name in ("hmm_rank", "lcm")),
         ("hsmm", [0, 1, 2, 4, 8]),
         *((name, CATALAN) for name in ("cnf", "pcfg_i", "pcfg_ie")),
-        *((name, CATALAN) for name in ("pcfg", "pcfg_dense", "lpcfg", "pcfg_la")),
+        *((name, CATALAN) for name in ("pcfg", "pcfg_dense", "lpcfg", "pcfg_la", "qcfg")),
         ("lexpcfg", [0, 1, 1 * 2, 2 * 4, 5 * 8]),
         *((name, TREES) for name in ("dep_i", "dep_ie", "dep_ies", "dmv")),
         ("rna", [0, *(len(direct.rna_structures(0, n)) for n in range(1, 8))]),
@@ -160,6 +161,7 @@ def test_models_of_hsu_kakade_and_liang_have_their_number_of_parameters(
         *((name, {"k": 2, "d": 2}) for name in ("pcfg_i", "pcfg_ie")),
         *((name, {"nt": 1, "pt": 2, "words": 2}) for name in ("pcfg", "pcfg_dense", "lexpcfg")),
         *(("lpcfg", {"nt": 1, "pt": 2, "words": 2, "r": 2}), ("pcfg_la", LATENT)),
+        ("qcfg", {"nt": 1, "pt": 2, "labels": 1, "words": 2}),
         *((name, {"d": 2}) for name in ("dep_i", "dep_ie", "dep_ies")),
         *(("dmv", {"tags": 2}), ("rna", {})),
     ],
@@ -322,6 +324,38 @@ def test_lexicalised_strings_sum_over_trees_and_heads(w: list[int]) -> None:
     weights = parameters("lexpcfg", sizes)
     found = ask("lexpcfg", "string", weights, sizes, w=w)
     assert found == pytest.approx(direct.lexicalised(weights, w))
+
+
+@pytest.mark.parametrize("w", [[0], [0, 1], [1, 0, 1], [0, 0, 0]])
+def test_lexicalised_strings_with_one_factor_sum_over_trees_and_heads(w: list[int]) -> None:
+    sizes = {"nt": 2, "pt": 1, "words": 2}
+    weights = parameters("lexpcfg_rank", sizes)
+    found = ask("lexpcfg_rank", None, weights, sizes, w=w)
+    assert found == pytest.approx(direct.lexicalised(weights, w))
+    assert count("lexpcfg_rank", None, sizes, n=len(w)) == (0, 1, 1 * 2, 2 * 4)[len(w)]
+
+
+ALIGNED = {"nt": 2, "pt": 1, "labels": 2, "words": 2}
+
+
+@pytest.mark.parametrize("s", [[], [1], [0, 1], [1, 1]])
+@pytest.mark.parametrize("w", [[0], [0, 1], [1, 0, 1]])
+def test_quasi_synchronous_trees_are_aligned_to_the_source(s: list[int], w: list[int]) -> None:
+    weights = parameters("qcfg", ALIGNED)
+    found = ask("qcfg", "aligned", weights, ALIGNED, s=s, w=w)
+    assert found == pytest.approx(direct.quasi_synchronous(weights, 2, 2, s, w))
+    # Every node of a tree over the target chooses a node of the source.
+    trees = CATALAN[len(w)] * len(s) ** (2 * len(w) - 1)
+    assert count("qcfg", "aligned", ALIGNED, m=len(s), n=len(w)) == trees
+
+
+@pytest.mark.parametrize("w", [[0, 1], [1, 0, 1]])
+def test_a_source_with_every_label_once_says_nothing(w: list[int]) -> None:
+    weights = parameters("qcfg", ALIGNED)
+    found = ask("qcfg", "string", weights, ALIGNED, w=w)
+    assert found == pytest.approx(ask("qcfg", "aligned", weights, ALIGNED, s=[1, 0], w=w))
+    expected = direct.phrase_inside(weights["root"], weights["binary"], weights["emit"], w)
+    assert found == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", ["dep_i", "dep_ie", "dep_ies"])
