@@ -19,7 +19,7 @@ from fgg.compiler.products import StepWork, loop_names, step_work
 from fgg.domains import domain_size, size_values
 from fgg.grammar import Enumerated, Factor, FromFile, Grammar, InputFactor, Sized, Union
 from fgg.plan import Contract, Cut, Gather, OneHot, Plan, PlanStage, Potential, Step
-from fgg.plan_sizes import chart_bytes, environment, extents, table_bytes
+from fgg.plan_sizes import adjoint_bytes, chart_bytes, environment, extents, table_bytes
 from fgg.printer import print_rule
 
 
@@ -49,6 +49,7 @@ class Cost:
     items: tuple[Item, ...]
     parameter_bytes: int
     chart_bytes: int
+    adjoint_bytes: int
     table_bytes: int
 
     @cached_property
@@ -72,7 +73,8 @@ class Cost:
     @property
     def peak_bytes(self) -> int:
         """An estimate of the memory of inside and outside together."""
-        return 2 * (self.chart_bytes + self.table_bytes) + self.intermediate_bytes
+        charts = self.chart_bytes + self.adjoint_bytes
+        return charts + 2 * self.table_bytes + self.intermediate_bytes
 
     def names(self) -> tuple[str, ...]:
         """Lengths, in the order of the inputs that have them, then sizes as they are declared."""
@@ -102,7 +104,7 @@ class Cost:
             "bytes": {
                 "parameters": self.parameter_bytes,
                 "charts": self.chart_bytes,
-                "adjoints": self.chart_bytes,
+                "adjoints": self.adjoint_bytes,
                 "tables": 2 * self.table_bytes,
                 "intermediate": self.intermediate_bytes,
                 "peak": self.peak_bytes,
@@ -137,6 +139,7 @@ def cost(plan: Plan, lengths: Mapping[str, int], *, batch: int = 1, width: int =
         items=(*counter.preparations(), *counter.steps()),
         parameter_bytes=sum(shapes.values()) * width,
         chart_bytes=chart_bytes(plan, values, batch, width),
+        adjoint_bytes=adjoint_bytes(plan, values, batch, width),
         table_bytes=table_bytes(plan, values, batch, width),
     )
 

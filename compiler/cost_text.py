@@ -26,7 +26,7 @@ def cost_lines(cost: Cost) -> list[str]:
         "",
         f"multiply-adds  {short(cost.multiply_adds)}  (the outside pass: at most twice as many)",
         f"charts         {in_units(cost.chart_bytes)}",
-        f"adjoints       {in_units(cost.chart_bytes)}",
+        f"adjoints       {in_units(cost.adjoint_bytes)}",
         f"tables         {in_units(2 * cost.table_bytes)}  (with their gradients)",
         f"intermediate   {in_units(cost.intermediate_bytes)}  (the largest of a level)",
         f"peak memory    {in_units(cost.peak_bytes)}, and {in_units(cost.parameter_bytes)} "

@@ -16,6 +16,7 @@ from fgg.compiler.forms import (
     solve_equalities,
     uniform,
 )
+from fgg.compiler.halves import halves
 from fgg.compiler.parts import rule_parts
 from fgg.compiler.preparing import Preparer
 from fgg.compiler.schedule import Schedule, Stage, schedule
@@ -84,6 +85,8 @@ class _Lowering:
         stages = tuple(
             stage for stage in (self.stage(s) for s in self.schedule.stages) if stage is not None
         )
+        work = [pair for pairs in self.boxes.values() for pair in pairs]
+        half = halves(self.charts, work) - {grammar.start.label}
         start = grammar.start
         index = self.cell_index(start.label, [with_numbers(i, self.sizes) for i in start.indices])
         return Plan(
@@ -92,7 +95,7 @@ class _Lowering:
             parameters=self.prepare.parameters(),
             preparations=tuple(self.prepare.done.values()),
             tables=tuple(self.prepare.tables.values()),
-            charts=tuple(self.charts.values()),
+            charts=tuple(replace(c, half=c.family in half) for c in self.charts.values()),
             stages=stages,
             start=Operand(kind="chart", name=start.label, index=index, view=False),
         )

@@ -45,7 +45,7 @@ class Chart:
 
     `stored` are the positions of those family indices that are axes; the others follow from them
     (`followers`). A chart may use another chart's scales (`scale_of`). A chart without states is
-    its scale.
+    its scale. A `half` chart has two axes and no cells below the diagonal of its storage.
     """
 
     family: str
@@ -53,6 +53,7 @@ class Chart:
     axes: tuple[Loop, ...]
     states: tuple[int, ...]
     scale_of: str
+    half: bool = False
     followers: Mapping[str, Expr] = field(default_factory=dict)
 
     @property

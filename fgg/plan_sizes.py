@@ -50,6 +50,16 @@ def chart_bytes(plan: Plan, values: Mapping[str, int], batch: int, width: int = 
     return total
 
 
+def adjoint_bytes(plan: Plan, values: Mapping[str, int], batch: int, width: int = 4) -> int:
+    """The bytes of the adjoints of all charts; those of half charts have room in these."""
+    total = 0
+    for chart in plan.charts:
+        cells = prod(extents(chart, values)) * batch
+        total += 0 if chart.half else cells * prod(chart.states) * width
+        total += cells * 8 if chart.scale_of == chart.family else 0
+    return total
+
+
 def table_bytes(plan: Plan, values: Mapping[str, int], batch: int, width: int = 4) -> int:
     """The bytes of all tables over positions."""
     return sum(

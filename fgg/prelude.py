@@ -305,11 +305,30 @@ class Batch:
         self.dtype = dtype
         self.device = device
         self.made: dict[tuple[int, ...], Any] = {}
+        self.spare = False
+        self.spares: dict[str, Tensor] = {}
 
-    def values(self, extents: tuple[int, ...], states: tuple[int, ...]) -> Tensor:
-        """A chart of zeros."""
-        shape = (*(max(x, 0) for x in extents), self.size, *states)
-        return torch.zeros(shape, dtype=self.dtype, device=self.device)
+    def values(
+        self, extents: tuple[int, ...], states: tuple[int, ...], half: str | None = None
+    ) -> Tensor:
+        """A chart of zeros; one that is `half` empty leaves room for its adjoint, if it is wanted.
+
+        A cell (i, j) with i <= j has its adjoint at (j + 1, i).
+        """
+        sizes = tuple(max(x, 0) for x in extents)
+        if half is None or not self.spare:
+            shape = (*sizes, self.size, *states)
+            return torch.zeros(shape, dtype=self.dtype, device=self.device)
+        rows, columns = sizes
+        square = (max(rows, columns + 1), max(rows, columns), self.size, *states)
+        whole = torch.zeros(square, dtype=self.dtype, device=self.device)
+        self.spares[half] = whole[1 : columns + 1, :rows].transpose(0, 1)
+        return whole[:rows, :columns]
+
+    def adjoint(self, values: Tensor, name: str) -> Tensor:
+        """Zeros like a chart: in the room that it left, the first time."""
+        found = self.spares.pop(name, None)
+        return torch.zeros_like(values) if found is None else found
 
     def scales(self, extents: tuple[int, ...]) -> Tensor:
         """The scales of a chart of zeros."""
@@ -348,6 +367,7 @@ class Inside(torch.autograd.Function):
     def forward(ctx, program, names, scales, batch, *leaves):  # type: ignore[no-untyped-def]
         """Run the inside program; its charts are kept for the outside."""
         found = dict(zip(names, leaves, strict=True))
+        batch.spare = any(leaf.requires_grad for leaf in leaves)
         values, charts = program.inside(found, scales, batch)
         result = program.result(charts, batch)
         ctx.program, ctx.names, ctx.scales, ctx.batch = program, names, scales, batch

@@ -24,6 +24,7 @@ class LogZ(torch.autograd.Function):
     def forward(ctx: Any, run: Run, *tensors: Tensor) -> Tensor:
         """Fill the charts; they are kept for the outside program."""
         module = run.program.module
+        run.batch.spare = any(tensor.requires_grad for tensor in tensors)
         # Nothing is recorded of what a program does, not even versions: calls cost less so.
         with torch.inference_mode():
             values, charts = module.inside(run.leaves, run.scales, run.batch)

@@ -172,10 +172,17 @@ class StepFrame:
             scaled_sum([coefficient_of(expr, d) for expr in operand.index], strides) for d in loops
         ]
         offset = scaled_sum(start, strides)
+        if self.is_spare(tensor, operand):
+            offset = f"{self.names.get('ko_', tensor)} + {offset}"
         return (
             f"{tensor}.as_strided(({', '.join(sizes)}, *{self.names.get('ks_', tensor)}), "
             f"({', '.join(moves)}, *{self.names.get('kt_', tensor)}), {offset})"
         )
+
+    def is_spare(self, tensor: str, operand: Operand) -> bool:
+        """Whether a tensor is an adjoint in the empty half of a chart: it begins later there."""
+        is_half = operand.kind == "chart" and self.plan.chart[operand.name].half
+        return is_half and tensor == self.names.get("a_", operand.name)
 
     def gather_index(self, number: int, operand: Operand, lines: list[str]) -> str:
         """The name of the cells of an operand that is gathered."""

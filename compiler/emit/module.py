@@ -130,6 +130,8 @@ class _Emitter:
             names = "".join(f"{self.names.get(f'k{i}_', tensor)}, " for i in range(rank))
             yield f"{names}*{self.names.get('kt_', tensor)} = {tensor}.stride()"
             yield f"{self.names.get('ks_', tensor)} = {tensor}.shape[{rank}:]"
+            if re.search(rf"\b{self.names.get('ko_', tensor)}\b", text):
+                yield f"{self.names.get('ko_', tensor)} = {tensor}.storage_offset()"
 
     def inside(self) -> list[str]:
         plan = self.plan
@@ -144,9 +146,9 @@ class _Emitter:
             extents = self.extents(chart)
             if not chart.is_scalar:
                 states = "(" + "".join(f"{s}, " for s in chart.states) + ")"
-                lines.append(
-                    f"    {self.names.get('v_', chart.family)} = batch.values({extents}, {states})"
-                )
+                half = f", {chart.family!r}" if chart.half and not self.best else ""
+                name = self.names.get("v_", chart.family)
+                lines.append(f"    {name} = batch.values({extents}, {states}{half})")
             if chart.scale_of == chart.family:
                 lines.append(f"    {self.names.get('e_', chart.family)} = batch.scales({extents})")
             if self.best:
@@ -288,7 +290,10 @@ class _Emitter:
             if not chart.is_scalar:
                 values = names.get("v_", chart.family)
                 lines.append(f"    {values} = values[{chart.family!r}]")
-                lines.append(f"    {names.get('a_', chart.family)} = torch.zeros_like({values})")
+                new = f"batch.adjoint({values}, {chart.family!r})"
+                if not chart.half:
+                    new = f"torch.zeros_like({values})"
+                lines.append(f"    {names.get('a_', chart.family)} = {new}")
             if chart.scale_of == chart.family:
                 scales = names.get("e_", chart.family)
                 lines.append(f"    {scales} = charts[{chart.family!r}]")
