@@ -1,7 +1,8 @@
 """Charts of a plan by its emitted program: as logarithms, for what derivations are read from.
 
-The interpreter (`fgg.runtime.interpret`) finds the same numbers in any semiring, and for grammars
-without an emitted program; this is many times faster.
+The interpreter (`fgg.runtime.interpret`) finds the same numbers in any semiring; this is many
+times faster. It is asked where there is no emitted program, and where states of one cell differ by
+more than the range of numbers, which logarithms can tell apart and scaled numbers cannot.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import Tensor
 from fgg.observe import MISSING
 from fgg.plan import Chart, Plan
 from fgg.plan_sizes import chart_bytes, environment
+from fgg.prelude import NEGATIVE
 from fgg.runtime.batch import Batch
 from fgg.runtime.frames import Scope
 from fgg.runtime.interpret import inside as interpreted
@@ -27,6 +29,12 @@ from fgg.runtime.plan_charts import Charts
 from fgg.runtime.plan_charts import ends as ends_of
 from fgg.runtime.preparing import Prepared, plain
 from fgg.runtime.semirings import SEMIRINGS
+from fgg.runtime.support import support
+
+SMALL = 1e-140
+"""What is less, relative to the greatest of its cell, may be wrong in later products."""
+SAFE = 1e-75
+"""If nothing is less, no product of a few numbers is too small."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +75,8 @@ def log_charts(
         return interpreted(plan, weights, batch, "log")
     run = _Run(modules.plan, modules.sums, weights, batch)
     values, scales = modules.sums.inside(run.leaves, run.scales, run.batch)
+    if run.loses(modules, values, scales):
+        return interpreted(plan, weights, batch, "log")
     return run.charts(plan, "log", values, scales)
 
 
@@ -84,21 +94,25 @@ def best_charts(
     run = _Run(modules.plan, modules.best, weights, batch)
     own = {chart.family: run.marks(chart, marks or {}) for chart in modules.plan.charts}
     values, scales = modules.best.inside(run.leaves, run.scales, run.batch, own)
+    if run.loses(modules, values, scales):
+        return interpreted(plan, weights, batch, "max", scores=marks)
     return run.charts(plan, "max", values, scales)
 
 
 @torch.inference_mode()
 def used_cells(
     plan: Plan, modules: Modules, weights: Mapping[str, Any], batch: Batch
-) -> tuple[Charts, dict[str, Tensor]]:
+) -> tuple[Charts, dict[str, Tensor]] | None:
     """The inside values in `log`, and how often each cell is used, `[*axes, batch, *values]`.
 
     Requires that the start symbol of the modules' plan has no external nodes. An item without
-    derivations has 0 everywhere.
+    derivations has 0 everywhere. None if the numbers' range is too small for these charts.
     """
     module = modules.sums
     run = _Run(modules.plan, module, weights, batch)
     values, scales = module.inside(run.leaves, run.scales, run.batch)
+    if run.loses(modules, values, scales):
+        return None
     ones = torch.ones(batch.size, dtype=torch.float64)
     _, slopes = module.outside(run.leaves, run.scales, values, scales, run.batch, ones)
     found = {
@@ -109,10 +123,11 @@ def used_cells(
 
 def slopes(
     modules: Modules, weights: Mapping[str, Tensor], batch: Batch
-) -> tuple[Tensor, dict[str, Tensor]]:
+) -> tuple[Tensor, dict[str, Tensor]] | None:
     """log Z of one item, and its derivative in weights and log-potentials.
 
-    Requires that the start symbol of the modules' plan has no external nodes.
+    Requires that the start symbol of the modules' plan has no external nodes. None if the numbers'
+    range is too small for the item's charts.
     """
     module = modules.sums
     with torch.enable_grad():
@@ -121,6 +136,8 @@ def slopes(
         run = _Run(modules.plan, module, own, replace(batch, potentials=logs))
     with torch.inference_mode():
         values, scales = module.inside(run.leaves, run.scales, run.batch)
+        if run.loses(modules, values, scales):
+            return None
         z = module.result(scales, run.batch)
         one = torch.ones(1, dtype=torch.float64)
         found, _ = module.outside(run.leaves, run.scales, values, scales, run.batch, one)
@@ -153,15 +170,34 @@ class _Run:
         ends = environment(lengths)
         # Values and scales, and both together as logarithms.
         require(2 * chart_bytes(plan, ends, batch.size, 8), place, "this batch")
-        self.batch = module.Batch(batch.size, lengths, tables, torch.float64, place)
+        self.size = (batch.size, lengths, tables, torch.float64, place)
+        self.batch = module.Batch(*self.size)
         tokens = {name: torch.from_numpy(own) for name, own in batch.tokens.items()}
-        missing = any(bool((own == MISSING).any()) for own in batch.tokens.values())
+        self.missing = any(bool((own == MISSING).any()) for own in batch.tokens.values())
+        self.tensors = {name: _tensor(w) for name, w in weights.items()}
+        self.inputs = {**tokens, **tables, **batch.potentials}
         self.leaves, self.scales = module.prepare(
-            {name: _tensor(w) for name, w in weights.items()},
-            {**tokens, **tables, **batch.potentials},
-            self.batch,
-            missing,
+            self.tensors, self.inputs, self.batch, self.missing
         )
+
+    def loses(
+        self, modules: Modules, values: Mapping[str, Tensor], scales: Mapping[str, Tensor]
+    ) -> bool:
+        """Whether anything is zero, or nearly so, that is not zero in truth."""
+        safe = [torch.where(_wide(scales[n], x) > NEGATIVE, x, 1.0) for n, x in values.items()]
+        if all(not x.numel() or float(x.min()) > SAFE for x in (*self.leaves.values(), *safe)):
+            return False
+        found = support(
+            modules.sums, self.tensors, self.inputs, modules.sums.Batch(*self.size), self.missing
+        )
+        pairs = [(x > SMALL, found.leaves[name] > 0) for name, x in self.leaves.items()]
+        pairs += [(e > NEGATIVE, found.scales[name] > NEGATIVE) for name, e in scales.items()]
+        # In a cell of the scale -inf values mean nothing.
+        pairs += [
+            ((x > SMALL) & (_wide(found.scales[name], x) > NEGATIVE), found.values[name] > 0)
+            for name, x in values.items()
+        ]
+        return any(bool((one != two).any()) for one, two in pairs)
 
     def marks(self, chart: Chart, marks: Mapping[str, Any]) -> Tensor:
         """A chart's marks: to be multiplied with values, to be added to scales of scalars."""
@@ -185,12 +221,16 @@ class _Run:
             scale = scales[chart.family]
             logs = scale
             if not chart.is_scalar:
-                wide = scale.reshape((*scale.shape, *(1,) * len(chart.states)))
-                logs = values[chart.family].log() + wide
+                logs = values[chart.family].log() + _wide(scale, values[chart.family])
             arrays[chart.family] = logs if semiring == "log" else logs.numpy()
             low[chart.family] = ends_of(chart, scope)[0]
         prepared = Prepared(plan, scope, algebra, self.weights)
         return Charts(plan, scope, algebra, prepared, arrays, low)
+
+
+def _wide(scales: Tensor, like: Tensor) -> Tensor:
+    """Scales with an axis for each state axis of values."""
+    return scales.reshape((*scales.shape, *(1,) * (like.dim() - scales.dim())))
 
 
 def _tensor(weights: Any) -> Tensor:

@@ -137,7 +137,9 @@ def _directed(
     """
     wanted = _wanted(weights, batch)
     if modules is not None and not wanted and _few(plan, modules, batch):
-        return _one_by_one(modules, weights, batch, logs, potentials)
+        found = _one_by_one(modules, weights, batch, logs, potentials)
+        if found is not None:
+            return found
     real = {name: _leaf(w) for name, w in weights.items()}
     own = {name: _leaf(logs) for name, logs in batch.potentials.items()}
     with torch.enable_grad():
@@ -181,12 +183,15 @@ def _one_by_one(
     batch: Batch,
     logs: Mapping[str, Tensor],
     potentials: Mapping[str, Tensor],
-) -> tuple[Tensor, Tensor]:
-    """log Z and the expected sums, each item by itself."""
+) -> tuple[Tensor, Tensor] | None:
+    """log Z and the expected sums, each item by itself; None if numbers become too small."""
     values, means = [], []
     for number in range(batch.size):
         item = batch.item(number)
-        z, found = slopes(modules, weights, item)
+        own = slopes(modules, weights, item)
+        if own is None:
+            return None
+        z, found = own
         total = torch.zeros((), dtype=torch.float64)
         for name, w in weights.items():
             used = (w > 0) & torch.isfinite(logs[name])

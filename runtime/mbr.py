@@ -136,10 +136,12 @@ def _used(
 ) -> tuple[Charts, dict[str, Tensor]]:
     """The charts in `log`, and the marginals of their cells."""
     start = None if modules is None else modules.plan.chart.get(modules.plan.start.name)
-    if modules is None or start is None or start.states:
-        charts = inside(plan, weights, batch, "log")
-        return charts, cell_marginals(charts)
-    return used_cells(plan, modules, weights, batch)
+    if modules is not None and start is not None and not start.states:
+        found = used_cells(plan, modules, weights, batch)
+        if found is not None:
+            return found
+    charts = inside(plan, weights, batch, "log")
+    return charts, cell_marginals(charts)
 
 
 def _best(

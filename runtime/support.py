@@ -7,7 +7,8 @@ derivation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -21,19 +22,39 @@ if TYPE_CHECKING:
     from fgg.runtime.program import Run
 
 
+@dataclass(frozen=True)
+class Support:
+    """Leaves and charts of zero and one, and the charts' scales: 0, or -inf where all is zero."""
+
+    leaves: Mapping[str, Tensor]
+    values: Mapping[str, Tensor]
+    scales: Mapping[str, Tensor]
+
+
 @torch.no_grad()
+def support(
+    module: ModuleType,
+    weights: Mapping[str, Tensor],
+    inputs: Mapping[str, Tensor],
+    batch: Any,
+    missing: bool,
+) -> Support:
+    """Where leaves and charts are not zero; inputs that are no whole numbers are logarithms."""
+    ones = {n: (w.detach() > 0).to(batch.dtype) for n, w in weights.items()}
+    flat = dict(inputs)
+    for name, logs in inputs.items():
+        if logs.is_floating_point():
+            flat[name] = torch.zeros_like(logs).masked_fill(logs.detach() == NEGATIVE, NEGATIVE)
+    leaves, scales = module.prepare(ones, flat, batch, missing)
+    leaves = {n: (x > 0).to(batch.dtype) for n, x in leaves.items()}
+    return Support(leaves, *_inside(module)(leaves, scales, batch))
+
+
 def has_derivations(run: Run) -> Tensor:
     """For every item whether it has a derivation of weight other than 0, `[batch]`."""
-    program, batch = run.program, run.batch
-    weights = {n: (w.detach() > 0).to(batch.dtype) for n, w in run.weights.items()}
-    inputs = dict(run.collated.inputs)
-    for name in program.grammar.input_factor:
-        logs = inputs[name].detach()
-        inputs[name] = torch.zeros_like(logs).masked_fill(logs == NEGATIVE, NEGATIVE)
-    leaves, scales = program.module.prepare(weights, inputs, batch, run.collated.missing)
-    leaves = {n: (x > 0).to(batch.dtype) for n, x in leaves.items()}
-    _, charts = _inside(program.module)(leaves, scales, batch)
-    result: Tensor = program.module.result(charts, batch)
+    module, found = run.program.module, run.collated
+    scales = support(module, run.weights, found.inputs, run.batch, found.missing).scales
+    result: Tensor = module.result(scales, run.batch)
     return result > NEGATIVE
 
 
