@@ -78,10 +78,9 @@ class _Folder:
         placed = _in_names_of(self.grammar, product, chart, family, own)
         key, order = _canonical(placed, family, places)
         if key not in self.known:
-            if not self.grammar.tables and rank_of([_free(i, cut) for i in use]) < len(use):
-                # Not every cell is used: the range follows from the uses.
-                family = replace(family, conditions=())
-            self.known[key] = self.message(rule, placed, chart, family, places, order)
+            # Where not every cell is used, the range follows from the uses.
+            inferred = not self.grammar.tables and rank_of([_free(i, cut) for i in use]) < len(use)
+            self.known[key] = self.message(rule, placed, chart, family, places, order, inferred)
         edge = Edge(
             label=self.known[key].name,
             attachments=tuple(Attachment(node=node) for node in order),
@@ -100,6 +99,7 @@ class _Folder:
         family: Nonterminal,
         places: list[int],
         order: tuple[str, ...],
+        inferred: bool,
     ) -> Nonterminal:
         """Declare a message with its rule, for a product in the names of its indices."""
         labels = [e.label for e in product.edges if e.label not in self.grammar.nonterminal]
@@ -110,6 +110,9 @@ class _Folder:
         for gone in (family.indices[i] for i in places):
             about = [c for c in single(conditions) if gone in _names(c)]
             conditions = without_all(conditions, about) + (without(about, gone) or ())
+        if inferred:
+            said = tuple(dict.fromkeys((*product.conditions, *conditions)))
+            product, conditions = replace(product, conditions=said), ()
         indices = tuple(index for i, index in enumerate(family.indices) if i not in places)
         message = Nonterminal(
             name=name,
