@@ -98,7 +98,9 @@ class PrepareWriter:
             yield self.contraction(step)
         elif isinstance(step, Cut):
             code = names.get("p_", step.source) + cut_code(step.steps, 0)
-            yield f"{names.get('p_', step.name)} = {code}.contiguous()"
+            # What is read at every level is read faster in one piece.
+            often = step.name in self.context.used_leaves()
+            yield f"{names.get('p_', step.name)} = {code}{'.contiguous()' if often else ''}"
         elif isinstance(step, Gather):
             target = names.get("t_", step.name)
             tokens = ", ".join(
