@@ -129,12 +129,11 @@ class Cells:
         for clamp in code.clamps:
             found = self.evidence(clamp, points)
             name = clamp.clamp.attachment.node
-            if found[0] != MISSING and bool((found == found[0]).all()):
-                value = int(found[0])
-                if value < 0 or fixed.setdefault(name, value) != value:
-                    return None
-            else:
-                operands.append((_indicator(code.sizes[name], found), (name,)))
+            first = int(found.flat[0])
+            if first == MISSING or not (found.size == 1 or bool((found == first).all())):
+                operands.append((_indicator(code.sizes[name], found.reshape(-1)), (name,)))
+            elif first < 0 or fixed.setdefault(name, first) != first:
+                return None
         for edge in code.edges:
             operands.append((self.edge(edge, points, fixed), edge.nodes))
         inner = tuple(name for name in code.sizes if name not in fixed)
@@ -159,11 +158,11 @@ class Cells:
         return found if any(isinstance(i, np.ndarray) for i in index) else np.asarray(found)[None]
 
     def evidence(self, clamp: ClampCode, points: Points) -> NDArray[np.int64]:
-        """The token of a clamp at each point, or one for all."""
+        """The token of a clamp at each point, or a single one for all."""
         key = (clamp.clamp.input, clamp.clamp.path)
         if key not in self._tokens:
             self._tokens[key] = tokens(self.grammar, self.scope.batch, *key)[0]
-        return np.atleast_1d(self._tokens[key][clamp.place.index(points)])
+        return np.asarray(self._tokens[key][clamp.place.index(points)])
 
     # steps that look up tables
 

@@ -33,7 +33,7 @@ from fgg.runtime.support import support
 
 SMALL = 1e-140
 """What is less, relative to the greatest of its cell, may be wrong in later products."""
-SAFE = 1e-75
+SAFE = 1e-50
 """If nothing is less, no product of a few numbers is too small."""
 
 
@@ -184,7 +184,12 @@ class _Run:
         self, modules: Modules, values: Mapping[str, Tensor], scales: Mapping[str, Tensor]
     ) -> bool:
         """Whether anything is zero, or nearly so, that is not zero in truth."""
-        safe = [torch.where(_wide(scales[n], x) > NEGATIVE, x, 1.0) for n, x in values.items()]
+        safe = [
+            torch.where(_wide(scales[chart.family], x) > NEGATIVE, x, 1.0)
+            for chart in self.plan.charts
+            # Messages are products of what is safe, and have cells that nobody writes.
+            if chart.scale_of == chart.family and (x := values.get(chart.family)) is not None
+        ]
         if all(not x.numel() or float(x.min()) > SAFE for x in (*self.leaves.values(), *safe)):
             return False
         found = support(

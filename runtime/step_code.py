@@ -189,20 +189,19 @@ class StepCode:
         """The points at which the head is the cell at some indices, if there are any."""
         values = dict(known)
         assert self.solved is not None
-        if self.level is not None:
-            values[LEVEL] = self.level(values | dict(zip(self.family, indices, strict=True)))
-        else:
-            values[LEVEL] = 0
-        if any(guard(values) < 0 for guard in self.guards):
-            return None
+        values.update(zip(self.family, indices, strict=True))
+        values[LEVEL] = 0 if self.level is None else self.level(values)
+        for guard in self.guards:
+            if guard(values) < 0:
+                return None
         for name, place, sign, rest in self.solved:
             values[name] = sign * (indices[self.stored[place]] - rest(values))
         for name, low, high in self.loops:
             if not _low(low, values) <= values[name] <= _high(high, values):
                 return None
-        heads = zip(self.stored, self.heads, strict=True)
-        if any(indices[i] != head(values) for i, head in heads):
-            return None
+        for i, head in zip(self.stored, self.heads, strict=True):
+            if indices[i] != head(values):
+                return None
         return self.live(values, self.spread(values))
 
     def spread(self, values: dict[str, Any]) -> int:
@@ -223,13 +222,15 @@ class StepCode:
             alive = alive & (mask(values) >= 0)
         for place in self.places:
             alive = alive & place.inside(values)
-        if not np.any(alive) or not count:
+        if not count:
             return None
-        if np.ndim(alive) and not alive.all():
+        if not isinstance(alive, np.ndarray):
+            return Points(values, count) if alive else None
+        found = int(alive.sum())
+        if found < count:
             for name, _, _ in self.splits:
                 values[name] = values[name][alive]
-            count = int(alive.sum())
-        return Points(values, count)
+        return Points(values, found) if found else None
 
 
 def _ends(bound: Bound) -> Ends:
