@@ -180,7 +180,7 @@ def with_edges(grammar: Grammar, change: Callable[[Rule, Edge], Edge | None]) ->
 
 
 @pytest.mark.parametrize(
-    ("dropped", "length"), [("binary_P_P", 2), ("binary_P_N", 3), ("X_N_binary_1_R_binary_N", 3)]
+    ("dropped", "length"), [("binary_P_P", 2), ("binary_P_N", 3), ("X_N_binary_1", 3)]
 )
 def test_a_dropped_rule_is_refuted(
     monkeypatch: pytest.MonkeyPatch, dropped: str, length: int

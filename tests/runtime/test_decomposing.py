@@ -213,7 +213,7 @@ def test_memory_is_estimated_before_it_is_used(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("fgg.runtime.memory.available_bytes", lambda device: 1000)
     monkeypatch.setattr(decomposing, "fit", None)
     with pytest.raises(GrammarError) as error:
-        decompose(np.random.default_rng(0).random((20, 20, 20)), None, 5)
+        decompose(np.random.default_rng(0).random((120, 120, 120)), None, 5)
     assert error.value.diagnostics[0].code == "F420"
 
 
