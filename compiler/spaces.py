@@ -42,7 +42,7 @@ class Choice:
         at = next(iter(self.costs.values()))
         sizes = ", ".join(f"{name} = {value}" for name, value in at.lengths.items())
         numbers = [f"{name} {self.work(name):.3g}" for name in self.costs]
-        numbers += [f"{name} not possible ({why})" for name, why in self.refused.items()]
+        numbers += [f"{name} none ({why})" for name, why in self.refused.items()]
         return (
             f"{self.space} space has the least to do; multiply-adds"
             f"{f' at {sizes}' if sizes else ''}, batch {at.batch}: {', '.join(numbers)}"
@@ -62,7 +62,11 @@ def choose(grammar: Grammar, expected: Expected) -> Choice:
     costs: dict[str, Cost] = {}
     refused: dict[str, str] = {}
     failure: CannotCompile | None = None
-    for space in SPACES:
+    products = _products(grammar)
+    for space in reversed(SPACES):
+        if space == "dense" and costs and products > min(c.multiply_adds for c in costs.values()):
+            refused[space] = f"to make the factors alone takes {products:.3g}"
+            continue
         try:
             plans[space] = plan_of(grammar, expected, space)
         except NotRankSpace as error:
@@ -78,7 +82,7 @@ def choose(grammar: Grammar, expected: Expected) -> Choice:
         assert failure is not None
         raise failure
     any_ = next(iter(plans))
-    choice = Choice(any_, plans[any_], costs, refused, _products(grammar))
+    choice = Choice(any_, plans[any_], costs, refused, products)
     best = min(costs, key=choice.work)
     choice = replace(choice, space=best)
     return replace(choice, plan=replace(plans[best], notes=(choice.reason,)))

@@ -96,18 +96,14 @@ def compiled(
     from fgg.compiler.passes.cpd import cpd
     from fgg.compiler.passes.split import split_with_origin
     from fgg.compiler.spaces import choose
-    from fgg.compiler.trees import plan_of_trees
     from fgg.runtime.program import Program
 
     source = selected(with_sizes(grammar, sizes or {}), query)
     expected = Expected(length, batch)
     with compilable(grammar.name):
         closed, summing = close(source)
-        atomic, origins = split_with_origin(closed)
+        _, origins = split_with_origin(closed)
         origins = {name: rule for name, rule in origins.items() if rule.source != summing}
-        # Derivations begin with the user's own start symbol, unless its nodes would be split.
-        trees = atomic if summing is None else unclosed(source)
-        tree_plan = None if trees is None else plan_of_trees(trees, length=length, batch=batch)
         if space == "auto":
             choice = choose(source, expected)
             found, main = choice.space, choice.plan
@@ -117,7 +113,7 @@ def compiled(
     return Program(
         grammar=source,
         plan=main,
-        tree_plan=tree_plan,
+        trees=partial(tree_plan, source, length, batch),
         origins=origins,
         source=emit(main),
         decomposed=None if decomposed is source else decomposed,
@@ -127,6 +123,19 @@ def compiled(
         emit=emit,
         shapes=partial(shapes, source, length, batch),
     )
+
+
+def tree_plan(grammar: Grammar, length: int, batch: int) -> Plan | None:
+    """The plan that the derivations of a grammar are read from, if they can be told apart."""
+    from fgg.compiler.passes.close import close
+    from fgg.compiler.passes.split import split
+    from fgg.compiler.trees import plan_of_trees
+
+    with compilable(grammar.name):
+        closed, summing = close(grammar)
+        # Derivations begin with the user's own start symbol, unless its nodes would be split.
+        trees = split(closed) if summing is None else unclosed(grammar)
+        return None if trees is None else plan_of_trees(trees, length=length, batch=batch)
 
 
 def shapes(grammar: Grammar, length: int, batch: int) -> tuple[Plan, Mapping[str, SplitRule]]:

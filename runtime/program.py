@@ -45,7 +45,7 @@ class Program(Questions):
     """A grammar with its query, the plan of its inference, and the plan as Python.
 
     `grammar` is the user's; `plan` speaks of a rewritten one, `origins` tells where its rules
-    come from. `tree_plan` is a plan without messages: derivations are read from it. `decomposed` is
+    come from. `trees` makes a plan without messages: derivations are read from it. `decomposed` is
     the user's grammar with pieces in place of the factors of declared rank: its factors are the
     parameters. In rank `space` the charts have no states; `in_space("state")` makes a program whose
     charts have. `strict`: what rank space cannot answer is refused.
@@ -53,7 +53,7 @@ class Program(Questions):
 
     grammar: Grammar
     plan: Plan
-    tree_plan: Plan | None
+    trees: Callable[[], Plan | None]
     origins: Mapping[str, SplitRule]
     source: str = field(repr=False)
     notes: tuple[Diagnostic, ...] = ()
@@ -87,6 +87,11 @@ class Program(Questions):
         lines = [f"**{self.grammar.name}**", "", "| factor | shape |", "|---|---|"]
         lines += [f"| `{name}` | {self.shape(name)} |" for name in self.parameter_names]
         return "\n".join(lines)
+
+    @cached_property
+    def tree_plan(self) -> Plan | None:
+        """A plan without messages, if derivations can be told apart; made when first asked for."""
+        return self.trees()
 
     @cached_property
     def _modules(self) -> Modules | None:

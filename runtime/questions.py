@@ -33,19 +33,24 @@ class Questions:
     """Questions to a grammar with a plan whose derivations are the grammar's own."""
 
     grammar: Grammar
-    tree_plan: Plan | None
     origins: Mapping[str, SplitRule]
+
+    @property
+    def tree_plan(self) -> Plan | None:
+        """A plan without messages, if derivations can be told apart."""
+        raise NotImplementedError
 
     @property
     def _trees(self) -> Plan:
         """The plan that derivations are read from. Raises GrammarError if there is none."""
-        if self.tree_plan is None:
+        found = self.tree_plan
+        if found is None:
             message = (
                 f"`{self.grammar.name}`: derivations of this start symbol cannot be told apart"
             )
             help = "its node is a union or a product: begin with a symbol that has no nodes"
             raise GrammarError([Diagnostic(code="F425", message=message, help=help)])
-        return self.tree_plan
+        return found
 
     def _weights(self, weights: Weights) -> Weights:
         """The weights of the plan that derivations are read from."""
