@@ -50,9 +50,7 @@ def compile(
     from fgg.runtime.program import Asked
 
     model = with_sizes(grammar, sizes or {})
-    again = partial(
-        compile, model, space=space, length=length, batch=batch, fallback=fallback
-    )
+    again = partial(compile, model, space=space, length=length, batch=batch, fallback=fallback)
     asked = Asked(model, query or only_query(model), space, again)
     try:
         return replace(compiled(model, query, None, length, batch, space), asked=asked)

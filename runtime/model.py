@@ -69,7 +69,7 @@ class Model(ModelQuestions):
             elif factor.attribute("tied") is None:
                 self._add(name, maker, nets or {})
         for factor in program.parameters:
-            source = _tied(factor)
+            source = tied_to(factor)
             for piece in () if source is None else program.pieces(source):
                 self._add(piece, maker, nets or {})
         for name, net in (nets or {}).items():
@@ -97,7 +97,7 @@ class Model(ModelQuestions):
     def _check_nets(self, nets: Mapping[str, nn.Module], weights: Mapping[str, Any]) -> None:
         """Raise GrammarError (F470) for networks of what is no parameter."""
         problems = []
-        known = [f.name for f in self.program.parameters if f.value is None and _tied(f) is None]
+        known = [f.name for f in self.program.parameters if f.value is None and tied_to(f) is None]
         for name, net in nets.items():
             message = ""
             if name not in known:
@@ -125,12 +125,18 @@ class Model(ModelQuestions):
             message = f"the network of `{name}` gives {what}, not logits of shape {shape}"
             raise GrammarError([Diagnostic(code="F470", message=message)])
 
+    @property
+    def learnable(self) -> tuple[str, ...]:
+        """The factors that have parameters, in the grammar's order."""
+        keys = {*self.logits, *self.nets}
+        return tuple(f.name for f in self.program.weighted.factors if _key(f.name) in keys)
+
     def kind(self, name: str) -> str:
         """Where the weights of a factor come from: one of `KINDS`."""
         factor = self.program.weighted.factor[name]
         if self._buffers.get(_buffer(name)) is not None:
             return "value"
-        if _tied(factor) is not None:
+        if tied_to(factor) is not None:
             return "tied"
         if is_frozen(factor):
             return "frozen"
@@ -159,7 +165,7 @@ class Model(ModelQuestions):
         buffer = self._buffers.get(_buffer(name))
         if buffer is not None:
             return buffer
-        source = _tied(grammar.factor[name])
+        source = tied_to(grammar.factor[name])
         if source is not None:
             return stationary(self.weight(source))
         if _key(name) in self.logits or _key(name) in self.nets:
@@ -219,7 +225,7 @@ def stationary(transition: Tensor) -> Tensor:
     return found.to(transition.dtype)
 
 
-def _tied(factor: Factor) -> str | None:
+def tied_to(factor: Factor) -> str | None:
     """The factor that this one is the stationary distribution of."""
     value = factor.attribute("tied")
     if isinstance(value, Call) and value.arguments and isinstance(value.arguments[0], Word):
