@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import exp
 from typing import Any
@@ -61,6 +61,18 @@ def _is_weight(array: Any) -> bool:
         return False
 
 
+class _WhenAsked(dict[str, Any]):
+    """Arrays that are made when they are first asked for: readers of derivations need a few."""
+
+    def __init__(self, make: Callable[[str], Any]) -> None:
+        super().__init__()
+        self.make = make
+
+    def __missing__(self, name: str) -> Any:
+        self[name] = self.make(name)
+        return self[name]
+
+
 class Prepared:
     """The parameters and tables of a plan as arrays of a semiring.
 
@@ -74,11 +86,15 @@ class Prepared:
         self.scope = scope
         self.algebra = algebra
         self.semiring = algebra.semiring
-        self.arrays: dict[str, Any] = {
-            name: self.converted(weight) for name, weight in weights.items()
-        }
-        for step in plan.preparations:
-            self.arrays[step.name] = self.prepare(step)
+        self.weights = weights
+        self.steps = {step.name: step for step in plan.preparations}
+        self.arrays: dict[str, Any] = _WhenAsked(self.array)
+
+    def array(self, name: str) -> Any:
+        """A parameter or a prepared array."""
+        if name in self.steps:
+            return self.prepare(self.steps[name])
+        return self.converted(self.weights[name])
 
     def converted(self, weights: Any) -> Any:
         """Real weights as values of the semiring."""
