@@ -62,7 +62,10 @@ def test_only_messages_are_joined() -> None:
 
 
 def test_a_twin_that_could_apply_nowhere_is_not_missed() -> None:
-    longer = SUMS.replace("rule gg: X", "rule gg: Y")
+    longer = SUMS.replace(
+        "rule gg: X[i, j](t) -> G[i, i+1](t) G[i+1, j](t)   for i < i + 1 < j",
+        "rule gg: Y[i, i+2](t) -> G[i, i+1](t) G[i+1, i+2](t)",
+    )
     for tail in ("i < k < j", "i < j - 1 < j", "F[i+1, j](t)   for i < i + 1 < j"):
         longer = longer.replace(tail, f"{tail}, i + 2 < j")
     more = "nonterminal Y[i, j](T)\nrule y: X[i, j](t) -> Y[i, j](t)\n"

@@ -98,7 +98,7 @@ def test_a_wrong_rewrite_is_caught() -> None:
     for number in "NP":
         one, two = f"binary_1_R_binary_{number}", f"binary_2_R_binary_{number}"
         wrong += relabelled(right, one, two) + relabelled(right, two, one)
-    for one, two in ((1, 2), (2, 1)):
+    for one, two in ("12", "21"):
         wrong += relabelled(right, f"X_binary_{one}", f"X_binary_{two}")
     assert len(wrong) == 12
     for planted in wrong:
