@@ -66,7 +66,7 @@ def _joined(grammar: Grammar, one: str, two: str) -> tuple[Grammar, str] | None:
     for rule in sorted(using, key=lambda r: -len(body_variables(r))):
         if not left[_key(rule)]:
             continue
-        twins = _twins(grammar, rule, pair)
+        twins = _twins(grammar, rule, pair, left)
         if twins is None:
             return None
         for key in twins:
@@ -77,16 +77,21 @@ def _joined(grammar: Grammar, one: str, two: str) -> tuple[Grammar, str] | None:
     return _with_sum(grammar, first, second, using, kept)
 
 
-def _twins(grammar: Grammar, rule: Rule, pair: tuple[str, str]) -> list[object] | None:
-    """The keys of a rule with either message wherever it uses one; None if they are many."""
+def _twins(
+    grammar: Grammar, rule: Rule, pair: tuple[str, str], known: Counter[object]
+) -> list[object] | None:
+    """The keys of a rule with either message wherever it uses one; None if they are many.
+
+    A twin that is not among those known may be there in narrowed form, or may apply nowhere.
+    """
     places = [i for i, edge in enumerate(rule.rhs.edges) if edge.label in pair]
     if 2 ** len(places) > MAX_VARIANTS:
         return None
     found = []
     for labels in product(pair, repeat=len(places)):
         twin = _relabelled(rule, dict(zip(places, labels, strict=True)))
-        if twin == rule:
-            found.append(_key(rule))
+        if known[_key(twin)]:
+            found.append(_key(twin))
         elif _applies(grammar, twin):
             found.append(_key(narrowed(grammar, twin)))
     return found
