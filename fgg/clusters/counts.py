@@ -17,8 +17,8 @@ CHUNK = 1 << 20  # pairs that wait to be added up; what is kept grows with diffe
 class Bigrams:
     """Words in the order of their frequency, and how often each pair of them stands together.
 
-    `tokens[i]` is the number of tokens of word i; words that are equally frequent keep the order in
-    which they first occur. Pair number p is word `left[p]` before word `right[p]`, `pairs[p]` times;
+    `tokens[i]` is the number of tokens of word i; words that are equally frequent keep the order
+    in which they first occur. Pair p is word `left[p]` before word `right[p]`, `pairs[p]` times;
     pairs are sorted by (left, right).
     """
 

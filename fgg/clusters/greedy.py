@@ -25,7 +25,7 @@ REFRESH = 4096  # words after which the table of losses is made anew
 
 @dataclass(frozen=True)
 class _Neighbours:
-    """The words after (or before) each word and counts, those of word i from ends[i] to ends[i+1]."""
+    """The words after (or before) each word, with counts: of word i from ends[i] to ends[i+1]."""
 
     ends: Ints
     words: Ints

@@ -58,7 +58,8 @@ class Window:
         if self._values is not None:
             # Of a cluster merged with itself, which nobody asks for, counts are up to 4 times N.
             return self._values.take(counts, mode="clip")
-        return counts * np.log(np.maximum(counts, 1))
+        logs: Floats = np.log(np.maximum(counts, 1))
+        return logs * counts
 
     def add(self, slot: int, row: Ints, column: Ints, tokens: int) -> None:
         """Put a cluster into a free slot; `row` and `column` are its counts with all slots.
@@ -103,7 +104,7 @@ class Window:
         """What each merge would lose, infinite where there is nothing to merge."""
         sides = (self.counts.sum(1) + self.counts.sum(0)).astype(np.float64)
         own = sides * np.log(np.maximum(self.tokens, 1))
-        losses = sides[:, None] + sides
+        losses: Floats = sides[:, None] + sides
         losses *= self._logs
         losses -= own[:, None]
         losses -= own
@@ -161,4 +162,5 @@ class Window:
         ii, ij, ji, jj = counts[slot, slot], counts[slot], counts[:, slot], counts.diagonal()
         singles = f[slot, slot] + f[slot] + f[:, slot] + f.diagonal()
         pairs = self.f(ii + ij) + self.f(ji + jj) + self.f(ii + ji) + self.f(ij + jj)
-        return pairs - singles - self.f(ii + ij + ji + jj)
+        corner: Floats = pairs - singles - self.f(ii + ij + ji + jj)
+        return corner

@@ -9,11 +9,12 @@ from typing import TypeVar
 
 from fgg.data.example import Example
 from fgg.data.plain import segments_of
+from fgg.diagnostics import Diagnostic, GrammarError
 
 Change = Callable[[Example], Example | None]
 T = TypeVar("T")
 
-# Tags of punctuation, of Universal Dependencies and of the Penn Treebank (with its later additions).
+# Tags of punctuation: Universal Dependencies, the Penn Treebank and its later additions.
 PUNCTUATION = frozenset(
     {"PUNCT", ".", ",", ":", "``", "''", "-LRB-", "-RRB-", "HYPH", "NFP", "$", "#"}
 )
@@ -145,6 +146,8 @@ def as_characters(example: Example) -> Example:
 
 
 def as_tags(example: Example) -> Example:
-    """The example with its tags in place of its words: induction from tags. It must have some."""
-    assert example.tags is not None, f"{example.place}: there are no tags"
+    """The example with its tags in place of its words. Raises GrammarError if it has none."""
+    if example.tags is None:
+        message = f"{example.place}: there are no tags"
+        raise GrammarError([Diagnostic(code="F485", message=message)])
     return replace(example, words=example.tags)

@@ -14,7 +14,11 @@ from fgg.diagnostics import Diagnostic, GrammarError
 
 MAX_LINE = 1 << 26  # bytes: a longer line is no text, or would not fit
 
-_MAGIC = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open, b"BZh": bz2.open}
+_MAGIC: dict[bytes, Callable[[Path, str], object]] = {
+    b"\x1f\x8b": gzip.open,
+    b"\xfd7zXZ\x00": lzma.open,
+    b"BZh": bz2.open,
+}
 _SUFFIXES = (".gz", ".xz", ".bz2")
 
 

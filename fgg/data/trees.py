@@ -69,7 +69,7 @@ def _read(tokens: list[str]) -> tuple[list[str], list[str], list[Span]]:
         elif token == ")":
             if not stack:
                 raise _Bad("a bracket closes nothing")
-            atoms, place, start = stack.pop()
+            atoms, place, _ = stack.pop()
             if place:
                 if len(atoms) > 1:
                     raise _Bad(f"`{atoms[1]}` stands among phrases")
