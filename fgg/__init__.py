@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from fgg.json_io import from_json, to_json
     from fgg.library import library_names
     from fgg.lowering import plain
+    from fgg.models import load_model
     from fgg.printer import print_grammar
+    from fgg.runtime.learn import learn
     from fgg.runtime.posterior import gradients, posterior
     from fgg.runtime.sample import sample
     from fgg.runtime.solve import solve
@@ -56,8 +58,10 @@ __all__ = [
     "ground",
     "is_bfgg",
     "k_best",
+    "learn",
     "library_names",
     "load",
+    "load_model",
     "loads",
     "materialise",
     "merge",
@@ -94,8 +98,10 @@ _HOMES = {
     "ground": "fgg.grounding",
     "is_bfgg": "fgg.bfgg",
     "k_best": "fgg.runtime.viterbi",
+    "learn": "fgg.runtime.learn",
     "library_names": "fgg.library",
     "load": "fgg.compiler.loading",
+    "load_model": "fgg.models",
     "loads": "fgg.compiler.loading",
     "materialise": "fgg.decomposing",
     "merge": "fgg.compiler.passes.merge",

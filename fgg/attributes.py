@@ -7,14 +7,16 @@ from fractions import Fraction
 from fgg.diagnostics import Diagnostic, did_you_mean
 from fgg.grammar import Attribute
 from fgg.joints import read_joint
+from fgg.parameterising import read_init, read_net
 from fgg.pieces import read_piece
 from fgg.slices import read_slice
 from fgg.values import Call, Word
 
 KNOWN = {
     "prior": "a Dirichlet prior, `dirichlet(0.1)`",
-    "net": "a neural parameterisation, `residual(dim=256)`, or `none`",
-    "init": "an initialiser, `uniform` or `normal(0.1)`",
+    "net": "a neural parameterisation, `residual(dim=256, layers=2, dropout=0.1)`, "
+    "`linear(dim=256)`, one for `each(…)` piece, or `none`",
+    "init": "an initialiser, `uniform`, `normal(0.1)` or `dirichlet(1)`",
     "blocks": "the table or file that maps values to blocks, `clusters`",
     "frozen": "`yes` or `no`",
     "observed": "what says what the factor is, `w` or `factor(phi)`; grounding writes it",
@@ -56,14 +58,17 @@ def check_attribute(attribute: Attribute) -> Diagnostic | None:
         right = read_piece(value) is not None
     elif key == "product":
         right = read_joint(value) is not None
+    elif key == "net":
+        right = read_net(value) is not None
+    elif key == "init":
+        right = read_init(value) is not None
     elif key == "frozen":
         right = isinstance(value, Word) and value.name in ("yes", "no")
     elif key == "blocks":
         right = isinstance(value, Word | str)
-    elif key == "observed":
-        right = isinstance(value, Word) or (isinstance(value, Call) and value.name == "factor")
     else:
-        right = isinstance(value, Call | Word)
+        assert key == "observed"
+        right = isinstance(value, Word) or (isinstance(value, Call) and value.name == "factor")
     if right:
         return None
     return Diagnostic(

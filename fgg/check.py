@@ -10,6 +10,7 @@ from fgg.conjoining import conjoin
 from fgg.diagnostics import Diagnostic, Label, Report, did_you_mean
 from fgg.grammar import Factor, Grammar, InputFactor
 from fgg.joints import is_joint, joint_of
+from fgg.parameterising import net_of, nets_fit
 from fgg.pieces import is_piece, piece_of
 from fgg.slices import is_slice, slice_of
 from fgg.useful import productive, reachable
@@ -229,7 +230,7 @@ LEARNED_ONLY = ("prior", "net", "init")
 
 
 def check_attributes(grammar: Grammar) -> list[Diagnostic]:
-    """Warnings of attributes that speak of learning, on factors that are not learned."""
+    """Attributes that speak of learning, on factors that are not learned, or not in this way."""
     report = Report()
     for factor in grammar.factors:
         tied = factor.attribute("tied") is not None
@@ -241,5 +242,20 @@ def check_attributes(grammar: Grammar) -> list[Diagnostic]:
                     f"factor `{factor.name}` {why}, so nothing uses `{attribute.key}`",
                     attribute.span or factor.span,
                     help=f"drop `{attribute.key}`, or what fixes the factor",
+                )
+            elif attribute.key == "net" and not nets_fit(factor):
+                report.add(
+                    "F134",
+                    f"factor `{factor.name}` does not have a piece for each of these networks",
+                    attribute.span or factor.span,
+                    help="`each(…)` is for factors of declared rank: a network for the left side, "
+                    "and one for each domain right of the arrow",
+                )
+            elif attribute.key == "init" and net_of(factor) is not None:
+                report.add(
+                    "F208",
+                    f"factor `{factor.name}` is a network, so nothing uses `init`",
+                    attribute.span or factor.span,
+                    help="drop `init` or `net`",
                 )
     return report.diagnostics

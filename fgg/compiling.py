@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
     from fgg.plan import Plan
-    from fgg.runtime.program import Program
+    from fgg.runtime.program import Asked, Program
     from fgg.slices import SplitRule
 
 
@@ -46,12 +47,17 @@ def compile(
     if space not in ("auto", "dense", "state", "rank"):
         raise ValueError(f"`{space}` is no space: auto, dense, state or rank is")
     check_sizes(grammar, sizes or {})
+    from fgg.runtime.program import Asked
+
+    model = with_sizes(grammar, sizes or {})
+    again = partial(compile, model, space=space, length=length, batch=batch, fallback=fallback)
+    asked = Asked(model, query or only_query(model), space, again)
     try:
-        return compiled(grammar, query, sizes, length, batch, space)
+        return replace(compiled(model, query, None, length, batch, space), asked=asked)
     except GrammarError as error:
         if not fallback or space == "rank" or error.diagnostics[0].code != "F425":
             raise
-        return on_reference(selected(with_sizes(grammar, sizes or {}), query), error)
+        return on_reference(selected(model, query), error, asked)
 
 
 def check_sizes(grammar: Grammar, sizes: Mapping[str, int]) -> None:
@@ -69,7 +75,12 @@ def check_sizes(grammar: Grammar, sizes: Mapping[str, int]) -> None:
         raise GrammarError(problems)
 
 
-def on_reference(grammar: Grammar, error: GrammarError) -> Program:
+def only_query(grammar: Grammar) -> str | None:
+    """The name of a grammar's query, if it has one."""
+    return grammar.queries[0].name if len(grammar.queries) == 1 else None
+
+
+def on_reference(grammar: Grammar, error: GrammarError, asked: Asked) -> Program:
     """A program on the reference engine, and the warning that it is one."""
     from warnings import warn
 
@@ -78,7 +89,7 @@ def on_reference(grammar: Grammar, error: GrammarError) -> Program:
     reason = error.diagnostics[0].message
     note = Diagnostic(code="F434", message=f"{reason}; it runs on the reference engine")
     warn(render_all([note], None), stacklevel=3)
-    return ReferenceProgram(grammar, (note,))
+    return ReferenceProgram(grammar, (note,), asked)
 
 
 def compiled(

@@ -1,8 +1,8 @@
 """Models: a torch module that holds the parameters of a program.
 
-Each factor that is to be learned has logits; distributions are their softmax over the right side
-of the arrow, potentials their exponential. A factor of declared rank has the logits of its pieces,
-each normalised so that the product is a distribution.
+Each factor that is to be learned has logits, or a network that makes them; distributions are their
+softmax over the right side of the arrow, potentials their exponential. A factor of declared rank
+has the logits of its pieces, each normalised so that the product is a distribution.
 """
 
 from __future__ import annotations
@@ -13,24 +13,29 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.grammar import Factor
-from fgg.runtime.batching import Lengths
+from fgg.parameterising import init_of, is_frozen, net_of
 from fgg.runtime.materialise import multiplied
+from fgg.runtime.model_questions import ModelQuestions
+from fgg.runtime.nets import FactorNet, Maker, Shared
+from fgg.runtime.starting import start_logits
 from fgg.values import Call, Word
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
-    from fgg.runtime.derivation import Derivation
-    from fgg.runtime.plan_charts import Charts
     from fgg.runtime.program import Program
-    from fgg.runtime.rule_marginals import RuleMarginals
+
+KINDS = ("value", "tied", "frozen", "network", "scalar")
 
 
-class Model(nn.Module):
+class Model(ModelQuestions):
     """The parameters of a program, as a differentiable layer.
 
-    `model(w=tokens, lengths=lengths)` is log Z of every item. Inputs are given by name.
+    `model(w=tokens, lengths=lengths)` is log Z of every item. Inputs are given by name. `nets` are
+    modules of the user's own: each is called without arguments for the logits of a factor.
     """
 
     def __init__(
@@ -40,11 +45,18 @@ class Model(nn.Module):
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
         weights: Mapping[str, Any] | None = None,
+        nets: Mapping[str, nn.Module] | None = None,
     ) -> None:
         super().__init__()
         self.program = program
+        self.vocabulary: dict[str, Sequence[str]] = {}
         self.logits = nn.ParameterDict()
+        self.shared = Shared()
+        self.nets = nn.ModuleDict()
+        self.own_nets = tuple(nets or {})
+        self._check_nets(nets or {}, weights or {})
         generator = torch.Generator().manual_seed(seed)
+        maker = Maker(program.weighted, generator, dtype)
         given = dict(weights or {})
         constants = program.weights(given, seed=0, dtype=dtype)
         self.names = tuple(constants)
@@ -53,21 +65,99 @@ class Model(nn.Module):
             if factor.value is not None:
                 self.register_buffer(_buffer(name), tensor)
             elif name in given:
-                self.logits[_key(name)] = nn.Parameter(tensor.detach().log())
+                self._keep(name, tensor.detach().log())
             elif factor.attribute("tied") is None:
-                self.add(name, generator, dtype)
+                self._add(name, maker, nets or {})
         for factor in program.parameters:
-            source = _tied(factor)
+            source = tied_to(factor)
             for piece in () if source is None else program.pieces(source):
-                self.add(piece, generator, dtype)
+                self._add(piece, maker, nets or {})
+        for name, net in (nets or {}).items():
+            self._check_logits(name, net)
 
-    def add(self, name: str, generator: torch.Generator, dtype: torch.dtype) -> None:
+    def _add(self, name: str, maker: Maker, nets: Mapping[str, nn.Module]) -> None:
         """Parameters of a factor, unless it has a value or has them already."""
-        value = self.program.weighted.factor[name].value
-        if value is None and _key(name) not in self.logits:
+        factor = self.program.weighted.factor[name]
+        if factor.value is not None or _key(name) in self.logits or _key(name) in self.nets:
+            return
+        net = net_of(factor)
+        if name in nets:
+            self.nets[_key(name)] = nets[name]
+        elif net is not None and not is_frozen(factor):
+            self.nets[_key(name)] = FactorNet(maker, self.shared, factor, net)
+        else:
             shape = self.program.shape(name)
-            start = torch.randn(shape, generator=generator, dtype=torch.float64)
-            self.logits[_key(name)] = nn.Parameter(start.to(dtype))
+            start = start_logits(init_of(factor), shape, factor.given, maker.generator)
+            self._keep(name, start.to(maker.dtype))
+
+    def _keep(self, name: str, logits: Tensor) -> None:
+        frozen = is_frozen(self.program.weighted.factor[name])
+        self.logits[_key(name)] = nn.Parameter(logits, requires_grad=not frozen)
+
+    def _check_nets(self, nets: Mapping[str, nn.Module], weights: Mapping[str, Any]) -> None:
+        """Raise GrammarError (F470) for networks of what is no parameter."""
+        problems = []
+        known = [f.name for f in self.program.parameters if f.value is None and tied_to(f) is None]
+        for name, net in nets.items():
+            message = ""
+            if name not in known:
+                message = f"a network is given for `{name}`, which is not a parameter"
+            elif name in weights:
+                message = f"a network and weights are given for `{name}`"
+            elif not isinstance(net, nn.Module):
+                message = f"what is given for `{name}` is not a module"
+            if message:
+                pieces = self.program.pieces(name) if name in self.program.weighted.factor else ()
+                help = did_you_mean(name, known)
+                if len(pieces) > 1:
+                    help = "it has pieces: " + ", ".join(f"`{piece}`" for piece in pieces)
+                problems.append(Diagnostic(code="F470", message=message, help=help))
+        if problems:
+            raise GrammarError(problems)
+
+    def _check_logits(self, name: str, net: nn.Module) -> None:
+        """Raise GrammarError (F470) for a network that does not make a factor's logits."""
+        with torch.no_grad():
+            found = net()
+        shape = self.program.shape(name)
+        if not isinstance(found, Tensor) or tuple(found.shape) != shape:
+            what = tuple(found.shape) if isinstance(found, Tensor) else "no tensor"
+            message = f"the network of `{name}` gives {what}, not logits of shape {shape}"
+            raise GrammarError([Diagnostic(code="F470", message=message)])
+
+    @property
+    def learnable(self) -> tuple[str, ...]:
+        """The factors that have parameters, in the grammar's order."""
+        keys = {*self.logits, *self.nets}
+        return tuple(f.name for f in self.program.weighted.factors if _key(f.name) in keys)
+
+    def kind(self, name: str) -> str:
+        """Where the weights of a factor come from: one of `KINDS`."""
+        factor = self.program.weighted.factor[name]
+        if self._buffers.get(_buffer(name)) is not None:
+            return "value"
+        if tied_to(factor) is not None:
+            return "tied"
+        if is_frozen(factor):
+            return "frozen"
+        return "network" if _key(name) in self.nets else "scalar"
+
+    def set_logits(self, name: str, logits: Tensor) -> None:
+        """Give a factor other logits: numbers of its shape, -inf where an entry is 0."""
+        with torch.no_grad():
+            self.logits[_key(name)].copy_(logits.reshape(self.logits[_key(name)].shape))
+
+    def factor_logits(self, name: str) -> Tensor:
+        """The logits of a factor that has some: as they are kept, or from its network."""
+        if _key(name) in self.logits:
+            found: Tensor = self.logits[_key(name)]
+            return found
+        net = self.nets[_key(name)]
+        if not isinstance(net, FactorNet):
+            own: Tensor = net()
+            return own
+        made: Tensor = net(self.shared, self.program.weighted)
+        return made
 
     def weight(self, name: str) -> Tensor:
         """The weights of a factor."""
@@ -75,78 +165,39 @@ class Model(nn.Module):
         buffer = self._buffers.get(_buffer(name))
         if buffer is not None:
             return buffer
-        source = _tied(grammar.factor[name])
+        source = tied_to(grammar.factor[name])
         if source is not None:
             return stationary(self.weight(source))
-        if _key(name) in self.logits:
-            return _normalised(self.logits[_key(name)], grammar.factor[name].given)
+        if _key(name) in self.logits or _key(name) in self.nets:
+            return _normalised(self.factor_logits(name), grammar.factor[name].given)
         pieces = {piece: self.weight(piece) for piece in self.program.pieces(name)}
         found: Tensor = multiplied(grammar, name, pieces)
         return found
 
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        vocabulary: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """Write the model to a safetensors file that says all that is needed to load it.
+
+        `vocabulary` names the values of domains, `{"W": ["the", "dog"]}`, where the grammar does
+        not. The file appears whole or not at all.
+        """
+        from fgg.runtime.saving import save
+
+        save(self, path, self.vocabulary if vocabulary is None else vocabulary)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Take the parameters of a saved model of the same grammar. Raises GrammarError (F472)."""
+        from fgg.runtime.saving import read, take
+
+        take(self, read(path))
+
     def weights(self) -> dict[str, Tensor]:
         """The weights of every factor that the program needs, differentiable."""
         return {name: self.weight(name) for name in self.names}
-
-    def forward(self, *, lengths: Lengths = None, **inputs: Any) -> Tensor:
-        """log Z of every item, `[batch]`."""
-        return self.program.log_z(self.weights(), inputs, lengths)
-
-    def marginals(self, *, lengths: Lengths = None, **inputs: Any) -> dict[str, Tensor]:
-        """For every family, how often a derivation is expected to use each cell and state."""
-        return self.program.marginals(self.detached(), inputs, lengths)
-
-    def decode(
-        self,
-        *,
-        lengths: Lengths = None,
-        method: str = "viterbi",
-        families: Sequence[str] | None = None,
-        states: bool | None = None,
-        **inputs: Any,
-    ) -> list[Derivation]:
-        """The best derivation of each item, by `viterbi` or `mbr`; see `Program.decode`."""
-        return self.program.decode(
-            self.detached(), inputs, lengths, method=method, families=families, states=states
-        )
-
-    def rule_marginals(self, *, rule: str, lengths: Lengths = None, **inputs: Any) -> RuleMarginals:
-        """How often a rule is expected to be used at each index, with which values."""
-        return self.program.rule_marginals(self.detached(), inputs, lengths, rule=rule)
-
-    def max_marginals(self, *, lengths: Lengths = None, **inputs: Any) -> dict[str, Tensor]:
-        """For every family, the log-weight of the best derivation through each cell."""
-        return self.program.max_marginals(self.detached(), inputs, lengths)
-
-    def kl(self, other: Model, *, lengths: Lengths = None, **inputs: Any) -> Tensor:
-        """KL(self || other) of the derivations of each item, in nats."""
-        return self.program.kl(self.weights(), other.weights(), inputs, lengths)
-
-    def moments(self, *, keep: Mapping[str, Any], lengths: Lengths = None, **inputs: Any) -> Any:
-        """The weight of each assignment of kept positions, `keep={"w": [0, 2]}`."""
-        return self.program.moments(self.weights(), inputs, lengths, keep=keep)
-
-    def solve(self, *, semiring: str = "log", lengths: Lengths = None, **inputs: Any) -> Charts:
-        """The charts in a semiring; `.z` is the value of each item."""
-        return self.program.solve(self.detached(), inputs, lengths, semiring=semiring)
-
-    def k_best(self, *, number: int, lengths: Lengths = None, **inputs: Any) -> Any:
-        """The derivations of greatest weight of each item, best first."""
-        return self.program.k_best(self.detached(), inputs, lengths, number=number)
-
-    def sample(
-        self, *, number: int = 1, seed: int | None = None, lengths: Lengths = None, **inputs: Any
-    ) -> Any:
-        """Independent draws from the posterior of each item, exact."""
-        return self.program.sample(self.detached(), inputs, lengths, number=number, seed=seed)
-
-    def entropy(self, *, lengths: Lengths = None, **inputs: Any) -> Tensor:
-        """The entropy of the derivations of each item, in nats; differentiable."""
-        return self.program.entropy(self.weights(), inputs, lengths)
-
-    def expected_counts(self, *, lengths: Lengths = None, **inputs: Any) -> dict[str, Tensor]:
-        """How often each entry of each factor is expected to be used, over the whole batch."""
-        return self.program.expected_counts(self.detached(), inputs, lengths)
 
     def detached(self) -> dict[str, Tensor]:
         """The weights as plain numbers."""
@@ -174,7 +225,7 @@ def stationary(transition: Tensor) -> Tensor:
     return found.to(transition.dtype)
 
 
-def _tied(factor: Factor) -> str | None:
+def tied_to(factor: Factor) -> str | None:
     """The factor that this one is the stationary distribution of."""
     value = factor.attribute("tied")
     if isinstance(value, Call) and value.arguments and isinstance(value.arguments[0], Word):

@@ -41,6 +41,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Asked:
+    """What a program was compiled from: the model with its sizes, the query, the space.
+
+    `other` compiles another query of the same model.
+    """
+
+    grammar: Grammar
+    query: str | None
+    space: str
+    other: Callable[[str], Program] | None = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Program(Questions):
     """A grammar with its query, the plan of its inference, and the plan as Python.
 
@@ -65,6 +78,7 @@ class Program(Questions):
     emit: Callable[..., str] | None = field(default=None, repr=False)
     # The plan of the grammar's outline, and where its rules come from.
     shapes: Callable[[], tuple[Plan, Mapping[str, SplitRule]]] | None = None
+    asked: Asked | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "module", load_module(self.source))
@@ -419,6 +433,15 @@ class Program(Questions):
         from fgg.runtime.model import Model
 
         return Model(self, seed=seed, **options)
+
+    def asking(self, query: str) -> Program:
+        """The program of another query of the same model. Raises GrammarError (F409)."""
+        if self.asked is None or self.asked.other is None or query == self.asked.query:
+            return self
+        found: dict[str, Program] = self.__dict__.setdefault("_asking", {})
+        if query not in found:
+            found[query] = self.asked.other(query)
+        return found[query]
 
     @cached_property
     def states(self) -> Program:

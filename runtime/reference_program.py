@@ -19,7 +19,7 @@ from fgg.grounding import ground
 from fgg.joints import joint_of
 from fgg.runtime.batching import Lengths, collate
 from fgg.runtime.derivation import Derivation
-from fgg.runtime.program import Program
+from fgg.runtime.program import Asked, Program
 from fgg.runtime.sample import sample
 from fgg.runtime.solve import solve
 from fgg.runtime.viterbi import k_best
@@ -35,9 +35,12 @@ class ReferenceProgram(Program):
     What needs charts (marginals of families, MBR, entropy, moments) raises GrammarError (F425).
     """
 
-    def __init__(self, grammar: Grammar, notes: tuple[Diagnostic, ...]) -> None:
+    def __init__(
+        self, grammar: Grammar, notes: tuple[Diagnostic, ...], asked: Asked | None = None
+    ) -> None:
         object.__setattr__(self, "grammar", grammar)
         object.__setattr__(self, "notes", notes)
+        object.__setattr__(self, "asked", asked)
 
     def __getattr__(self, name: str) -> Any:
         if name in ("plan", "tree_plan", "origins", "source", "module"):
@@ -53,7 +56,7 @@ class ReferenceProgram(Program):
         raise AttributeError(name)
 
     def __reduce__(self) -> Any:
-        return ReferenceProgram, (self.grammar, self.notes)
+        return ReferenceProgram, (self.grammar, self.notes, self.asked)
 
     def __repr__(self) -> str:
         return f"ReferenceProgram({self.grammar.name!r})"

@@ -212,22 +212,32 @@ def _reshape(flat: tuple[Number, ...], shape: tuple[int, ...]) -> Nested:
     return tuple(_reshape(flat[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0]))
 
 
+NETS = ("residual", "linear")
+
+
 def attributes(draw: DrawFn) -> tuple[Attribute, ...]:
     """Attributes of different keys with values they can have."""
     words = st.builds(Word, names())
-    numbers = st.one_of(st.floats(-10, 10), st.fractions(-3, 3, max_denominator=9))
-    simple = st.one_of(words, numbers, constants())
-    calls = st.builds(
-        Call,
-        names(),
-        st.lists(simple, max_size=2).map(tuple),
-        st.lists(st.tuples(names(), simple), max_size=2).map(tuple),
+    settings: dict[str, SearchStrategy[AttributeValue]] = {
+        "dim": st.integers(1, 300).map(float),
+        "dropout": st.one_of(st.floats(0, 0.9), st.fractions(0, Fraction(8, 9), max_denominator=9)),
+        "tied": st.sampled_from((Word("yes"), Word("no"))),
+    }
+    named = st.lists(st.sampled_from(sorted(settings)), max_size=3, unique=True)
+    keywords = named.flatmap(
+        lambda keys: st.tuples(*(st.tuples(st.just(key), settings[key]) for key in keys))
     )
+    nets = st.builds(lambda kind, own: Call(kind, (), own), st.sampled_from(NETS), keywords)
     positive = st.one_of(st.floats(1e-6, 10), st.fractions(Fraction(1, 9), 3, max_denominator=9))
     values: dict[str, SearchStrategy[AttributeValue]] = {
         "prior": positive.map(lambda a: Call("dirichlet", (a,))),
-        "net": st.one_of(words, calls),
-        "init": st.one_of(words, calls),
+        "net": st.one_of(st.sampled_from([Word(n) for n in ("none", *NETS)]), nets),
+        "init": st.one_of(
+            st.sampled_from((Word("uniform"), Word("normal"))),
+            st.builds(
+                lambda n, a: Call(n, (a,)), st.sampled_from(("normal", "dirichlet")), positive
+            ),
+        ),
         "blocks": st.one_of(words, constants()),
         "frozen": st.sampled_from((Word("yes"), Word("no"))),
     }

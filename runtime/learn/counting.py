@@ -1,0 +1,194 @@
+"""Expected counts: the gradient of log Z in log-weights, one inside and one outside pass.
+
+Weights come as logarithms, because those of variational methods may be too small for a number:
+exp(ψ(1e-5)) is 0 in float64. The emitted program computes with numbers; where what is too small
+may matter, the plan is carried out in logarithms (`log_counts.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.prelude import NEGATIVE, spread
+from fgg.runtime.learn.items import Ready
+from fgg.runtime.program import Program, Run
+from fgg.runtime.reference_program import ReferenceProgram
+from fgg.runtime.support import support
+
+FLOOR = {torch.float64: -700.0, torch.float32: -80.0}
+"""What is less, in nats, is no number of this type."""
+MODEST = {torch.float64: -115.0, torch.float32: -15.0}
+"""If no weight is less, states of one cell differ by less than the range of numbers."""
+MARGIN = 60.0
+"""What is so much less, in nats, does not change a sum."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """log Z of each item, `[batch]`, and how often each entry of each factor is expected."""
+
+    log_z: Tensor
+    counts: Mapping[str, Tensor]
+
+
+class Counter:
+    """Counts of a program; the weights are set once and serve for many batches."""
+
+    def __init__(
+        self,
+        program: Program,
+        dtype: torch.dtype = torch.float64,
+        device: torch.device | None = None,
+    ) -> None:
+        self.program = program
+        self.dtype = dtype
+        self.device = device
+        self.plain = False
+
+    def needed(self, given: Mapping[str, Tensor]) -> list[str]:
+        """The factors whose weights the program is given, whole or as pieces."""
+        program = self.program
+        if isinstance(program, ReferenceProgram):
+            found = list(program.parameter_names)
+        else:
+            found = [
+                piece
+                for name in program.plan.parameters
+                for piece in ((name,) if name in given else program.pieces(name))
+            ]
+            # The emitted program takes these very factors, and no products of pieces.
+            self.plain = set(found) == set(program.plan.parameters)
+        missing = [name for name in found if name not in given]
+        if missing:
+            message = f"this query needs `{missing[0]}`, which the model's own does not"
+            help = "make the model from a query that needs all factors"
+            raise GrammarError([Diagnostic(code="F476", message=message, help=help)])
+        return found
+
+    def set(self, logs: Mapping[str, Tensor]) -> None:
+        """Take log-weights by name; those that the program does not need are passed over."""
+        floor = FLOOR[self.dtype]
+        self.logs = {name: logs[name] for name in self.needed(logs)}
+        ends = [_ends(x) for x in self.logs.values()]
+        least = min((low for low, _ in ends), default=0.0)
+        self.modest = least >= MODEST[self.dtype]
+        high = max((high for _, high in ends), default=0.0)
+        self.bounded = high < 1e-6 and not self.program.grammar.input_factors
+        self.lost = NEGATIVE
+        if least < floor:
+            # The greatest of those that are too small to be numbers.
+            self.lost = max(_greatest(x, floor) for x in self.logs.values())
+        self.weights = {
+            name: torch.where(x < floor, NEGATIVE, x).exp().to(self.dtype).to(self.device)
+            for name, x in self.logs.items()
+        }
+
+    def set_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Take weights, in float64, that are known to be at most 1 and not extremely small."""
+        self.logs = {}
+        self.weights = {
+            name: weights[name].to(self.dtype).to(self.device) for name in self.needed(weights)
+        }
+        self.modest, self.bounded, self.lost = True, True, NEGATIVE
+
+    def count(self, batch: Ready) -> Counted:
+        """log Z and expected counts of a batch, in float64; items without derivations give none."""
+        found, vanished = self.emitted(batch) if self.plain else self.differentiated(batch)
+        if self.below(found.log_z, self.lost) or (
+            not self.modest and self.below(found.log_z, FLOOR[self.dtype]) and vanished()
+        ):
+            from fgg.runtime.learn.log_counts import log_counts
+
+            return log_counts(self.program, self.logs, batch)
+        return found
+
+    def below(self, log_z: Tensor, edge: float) -> bool:
+        """Whether derivations of weights up to an edge may be a part of log Z that matters.
+
+        If weights are at most 1, a derivation that was lost weighs at most as much as what lost
+        it: an entry below the floor, or a state at the end of a cell's range.
+        """
+        if edge == NEGATIVE:
+            return False
+        return not self.bounded or bool((log_z < edge + MARGIN).any())
+
+    def emitted(self, batch: Ready) -> tuple[Counted, Callable[[], bool]]:
+        """By the emitted programs; and whether numbers vanished that are not zero in truth."""
+        module = self.program.module
+        with torch.inference_mode(False), torch.enable_grad():
+            leaves = {n: w.detach().requires_grad_() for n, w in self.weights.items()}
+            run: Run = self.program.prepared(leaves, batch.collated, self.dtype, self.device)
+        run.batch.spare = True  # nobody needs the charts after the outside pass
+        with torch.inference_mode():
+            values, scales = module.inside(run.leaves, run.scales, run.batch)
+            log_z = module.result(scales, run.batch)
+            ones = torch.isfinite(log_z).to(log_z.dtype)
+            slopes, _ = module.outside(run.leaves, run.scales, values, scales, run.batch, ones)
+        names = [n for n in slopes if run.leaves[n].requires_grad]
+        sources = list(self.weights)
+        grads = torch.autograd.grad(
+            [run.leaves[n] for n in names],
+            [run.tensors[n] for n in sources],
+            [slopes[n].clone() for n in names],
+            allow_unused=True,
+        )
+        counts = {
+            name: torch.zeros(w.shape, dtype=torch.float64)
+            if grad is None
+            else (grad * w).cpu().to(torch.float64)
+            for (name, w), grad in zip(self.weights.items(), grads, strict=True)
+        }
+        found = Counted(log_z.clone().cpu().to(torch.float64), counts)
+        return found, lambda: vanished(run, values, scales)
+
+    def differentiated(self, batch: Ready) -> tuple[Counted, Callable[[], bool]]:
+        """By automatic differentiation around the program: products of pieces, references."""
+        own = batch.collated
+        with torch.inference_mode(False), torch.enable_grad():
+            leaves = {n: w.detach().clone().requires_grad_() for n, w in self.weights.items()}
+            log_z = self.program.log_z(leaves, own.inputs, dict(own.lengths) or None)
+            torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
+        counts = {
+            name: torch.zeros(w.shape, dtype=torch.float64)
+            if w.grad is None
+            else (w.grad * w.detach()).cpu().to(torch.float64)
+            for name, w in leaves.items()
+        }
+        return Counted(log_z.detach().cpu().to(torch.float64), counts), lambda: self.plain
+
+
+def vanished(run: Run, values: Mapping[str, Tensor], scales: Mapping[str, Tensor]) -> bool:
+    """Whether a cell or a state is zero, or nearly, that is not zero in truth."""
+    own = run.collated
+    found = support(run.program.module, run.weights, own.inputs, run.batch, own.missing)
+    tiny = torch.finfo(run.batch.dtype).tiny * 1e16
+    return any(
+        bool(
+            (
+                (found.values[name] > 0) & (x < tiny) & (spread(found.scales[name], x) > NEGATIVE)
+            ).any()
+        )
+        for name, x in values.items()
+    ) or any(
+        bool(((x > NEGATIVE) != (scales[n] > NEGATIVE)).any()) for n, x in found.scales.items()
+    )
+
+
+def _ends(logs: Tensor) -> tuple[float, float]:
+    """The least and the greatest finite number."""
+    live = logs[logs > NEGATIVE]
+    if not live.numel():
+        return 0.0, 0.0
+    low, high = torch.aminmax(live)
+    return float(low), float(high)
+
+
+def _greatest(logs: Tensor, floor: float) -> float:
+    """The greatest finite number below a floor, or -inf."""
+    small = logs[(logs < floor) & (logs > NEGATIVE)]
+    return float(small.max()) if small.numel() else NEGATIVE
