@@ -133,7 +133,9 @@ def pairs(
         read: dict[str, list[int]] = {}
         for clamp in rules[origin.rule].rhs.clamps:
             if len(clamp.indices) == 1 and set(clamp.indices[0].names()) <= set(values):
-                read.setdefault(clamp.input, []).append(clamp.indices[0].evaluate(values))
+                place = clamp.indices[0].evaluate(values)
+                if place is not None:
+                    read.setdefault(clamp.input, []).append(place)
         for places in read.values():
             if len(places) == 2 and places[0] != places[1]:
                 found.add((min(places), max(places)))
@@ -158,9 +160,7 @@ def _variables(derivation: Derived) -> Iterator[Mapping[str, int]]:
         yield dict(origin.values) if origin else {}
 
 
-def _linked(
-    derivation: Derived, links: Sequence[Link]
-) -> Iterator[tuple[int | None, int | None]]:
+def _linked(derivation: Derived, links: Sequence[Link]) -> Iterator[tuple[int | None, int | None]]:
     by_rule: dict[str, list[Link]] = {}
     for link in links:
         by_rule.setdefault(link.rule, []).append(link)

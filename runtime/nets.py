@@ -132,7 +132,9 @@ class FactorNet(nn.Module):
 
     def embedded(self, shared: Shared, grammar: Grammar) -> Tensor:
         """The embeddings of the side that is transformed, those of its nodes side by side."""
-        tables: list[Tensor] = list(self.own) or [shared.vectors(grammar, d, self.net.dim) for d in self.inputs]
+        tables: list[Tensor] = list(self.own) or [
+            shared.vectors(grammar, d, self.net.dim) for d in self.inputs
+        ]
         if len(tables) == 1:
             return tables[0]
         sizes = [len(table) for table in tables]

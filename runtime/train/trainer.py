@@ -45,7 +45,8 @@ class Epoch:
 class Source(Protocol):
     """Batches that can be taken up anywhere."""
 
-    def start(self, position: Position) -> Iterator[Batch]: ...
+    def start(self, position: Position) -> Iterator[Batch]:
+        """What is left of an epoch, from a position on."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ class Trainer:
         return True
 
     def ready(self, batch: Batch) -> Items | Ready | None:
-        """A batch as the method takes it; those of an order that stays are kept, as memory allows."""
+        """A batch as the method takes it; where the order stays, the first ones are kept."""
         stays = not getattr(self.batches, "shuffle", False)
         key = (batch.after.window, batch.after.batch)
         if stays and key in self.kept:
