@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
@@ -110,7 +111,7 @@ def segments(derivation: Derived, length: int) -> list[tuple[int, int]]:
     for values in _variables(derivation):
         cuts.update(v for v in values.values() if 0 < v < length)
     edges = sorted(cuts)
-    return list(zip(edges, edges[1:], strict=False))
+    return list(pairwise(edges))
 
 
 def pairs(

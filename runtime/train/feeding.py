@@ -23,7 +23,7 @@ from fgg.grammar import Domain, Grammar, Sized
 from fgg.runtime.learn import Items
 
 FIELDS = ("words", "tags", "fine_tags", "parts")
-"""What an input can be taken from; `parts` are all parts of the sequence, `s[i,j]` that from i to j."""
+"""What an input can be taken from; `parts`: `s[i,j]` says what lies from i to j."""
 NONE = -2
 """A token that matches nothing: a part that is not among the values of its domain."""
 
