@@ -1,17 +1,16 @@
-"""Real data, no part of the repository: in FGG_DATA, or `shared/data` beside the checkout."""
+"""Real data, which are no part of the repository: tests that need them are skipped without."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-_BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
-FOLDER = Path(os.environ.get("FGG_DATA", _BESIDE))
+from fgg.data import find
+from fgg.diagnostics import GrammarError
 
 
 def real(name: str) -> Path:
     """The path of a file of real data; the test is skipped if it is not there."""
-    path = FOLDER / name
-    if not path.exists():
-        pytest.skip(f"there is no {name} in FGG_DATA or in shared/data beside the checkout")
-    return path
+    try:
+        return find(name)
+    except GrammarError as error:
+        pytest.skip(str(error))

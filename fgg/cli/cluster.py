@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from fgg.cli import Usage
 from fgg.cli.output import print_diagnostics, print_json, write_whole
-from fgg.cli.target import count, seed_number
+from fgg.cli.target import seed_number
 from fgg.diagnostics import Diagnostic, GrammarError, as_json
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `fggc cluster`."""
     parser.add_argument("data", nargs="+", metavar="DATA", help="text files (also .gz, .xz, .bz2)")
     parser.add_argument(
-        "-c", "--clusters", type=count, required=True, metavar="C", help="how many blocks"
+        "-c", "--clusters", type=_positive, required=True, metavar="C", help="how many blocks"
     )
     parser.add_argument("-o", "--output", metavar="PATH", help="write `word<TAB>block` lines here")
     parser.add_argument(
@@ -40,9 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading(parser)
     parser.add_argument("--vocab", metavar="PATH", help="words that are not in this file are <unk>")
     parser.add_argument(
-        "--least", type=count, default=1, metavar="N", help="words with fewer tokens are <unk>"
+        "--least", type=_positive, default=1, metavar="N", help="words with fewer tokens are <unk>"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if not 1 <= number < 2**31:
+        raise argparse.ArgumentTypeError("a number from 1 on is expected")
+    return number
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.files import read_limited, write_whole
 
 MAX_BYTES = 1 << 30
-MAX_TABLES = 1 << 33  # bytes that the tables of Brown clustering may take
+MAX_TABLES = 1 << 31  # bytes that the tables of Brown clustering may take
 Text = Iterable[Sequence[str]] | Bigrams
 
 

@@ -162,7 +162,7 @@ def load(path: str | Path) -> Vocabulary:
     values: dict[str, int] = {}
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         word = line.removesuffix("\r")
-        if not word.strip():
+        if not word:
             raise _bad(f"{path}:{number}: an empty line is no word")
         if word in values:
             raise _bad(f"{path}:{number}: `{word}` is in line {values[word]} already")

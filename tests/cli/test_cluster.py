@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,19 @@ def test_bad_items_are_skipped_only_on_request(capsys: pytest.CaptureFixture[str
     assert main(["cluster", "a.pos", "-c", "2", "--skip-bad", "--json"]) == 0
     (note,) = json.loads(capsys.readouterr().out)["diagnostics"]
     assert (note["code"], note["message"]) == ("F487", "1 item was skipped")
+
+
+def test_a_bar_is_drawn_for_people_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["cluster", "words.txt", "-c", "2", "-o", "b.txt"]) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    assert main(["cluster", "words.txt", "-c", "2", "-o", "b.txt"]) == 0
+    assert "words" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", "99999999999"])
+def test_numbers_of_clusters_that_make_no_sense(number: str) -> None:
+    assert main(["cluster", "words.txt", "-c", number]) == 2

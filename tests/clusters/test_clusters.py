@@ -150,6 +150,13 @@ def test_clusters_are_those_of_the_definition(seed: int, clusters: int) -> None:
     assert {*groups} == {*naive(bigrams, clusters)}
 
 
+def test_progress_is_told() -> None:
+    told: list[tuple[int, int]] = []
+    many = len(count_bigrams(text(5, 3000, 300)).words)
+    brown(text(5, 3000, 300), 4, progress=lambda done, total: told.append((done, total)))
+    assert told == sorted(told) and told[0] == (1, many) and told[-1] == (many, many)
+
+
 def test_paths_are_a_binary_tree() -> None:
     found = brown(text(5, 3000, 60), 9)
     assert found.many == 9 == len(found.paths)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fgg.data import Corpus, Example, brackets, read
+from fgg.data import Corpus, Example, brackets, find, read
 from fgg.diagnostics import GrammarError
 
 FILES = Path(__file__).parent / "files"
@@ -197,3 +197,12 @@ def test_formats_that_do_not_exist_are_refused(tmp_path: Path) -> None:
         read("a.tsv", format="columns", columns=("tag",))
     with pytest.raises(GrammarError, match="F486"):
         read("a.txt", columns=("word",))
+
+
+def test_data_that_are_not_there_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FGG_DATA", str(tmp_path))
+    with pytest.raises(GrammarError, match=r"(?s)there is no `a\.txt`.*set `FGG_DATA`"):
+        find("a.txt")
+    assert find(written(tmp_path, "a.txt", "").name) == tmp_path / "a.txt"
