@@ -138,6 +138,15 @@ CODES: dict[str, Code] = {
         F425="a grammar that cannot be compiled",
         F426="no best derivation in rank space",
         F440="a factor that cannot be decomposed",
+        F480="packed data that cannot be unpacked",
+        F481="a line that is not text",
+        F482="a token id that cannot be used",
+        F483="a row of a table that cannot be used",
+        F484="brackets that cannot be read",
+        F485="a word without its tag or its parts",
+        F486="an unknown data format",
+        F488="a word list that cannot be used",
+        F489="words that cannot be clustered",
     ),
     **_warnings(
         F431="a critical recursion",
@@ -146,5 +155,6 @@ CODES: dict[str, Code] = {
         F434="a grammar that runs on the reference engine",
         F441="a decomposition that has not converged",
         F442="a tolerance that no rank reaches",
+        F487="items that were skipped",
     ),
 }
