@@ -14,6 +14,7 @@ from fgg.compiler import load_text
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.M | re.S)
+FILE = re.compile(r"^```file (\S+)\n(.*?)^```$", re.M | re.S)  # as in the pages of codes
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = ROOT / "examples" / "README.md"
 
@@ -47,6 +48,9 @@ def readme_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for text in (text for page in PAGES for text in blocks(page, "fgg")):
         (tmp_path / file_name(text)).write_text(text, "utf-8")
+    for page in PAGES:
+        for name, text in FILE.findall(page.read_text("utf-8")):
+            (tmp_path / name).write_text(text, "utf-8")
     return tmp_path
 
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "eval": "score a trained model on data",
     "verify": "prove that what the compiler makes of a grammar means what the grammar means",
     "run": "compute a grammar's value, marginals, best derivations, samples",
+    "cluster": "put the words of a text into blocks",
     "explain": "explain an error code, or a grammar in equations",
 }
 

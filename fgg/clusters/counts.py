@@ -41,14 +41,17 @@ def count_bigrams(sentences: Iterable[Sequence[str]], *, across: bool = True) ->
     of the next. Memory is taken by different pairs, not by tokens.
     """
     number: dict[str, int] = {}
-    keys = np.zeros(0, np.int64)
-    pairs = np.zeros(0, np.int64)
+    runs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]  # pairs as numbers, and their counts
     tokens = np.zeros(0, np.int64)
     for left, right, seen in _chunks(sentences, number, across):
-        fresh, times = np.unique(left << 32 | right, return_counts=True)
-        keys, pairs = _added(keys, pairs, fresh, times)
+        runs.append(np.unique(left << 32 | right, return_counts=True))
+        while len(runs) > 1 and len(runs[-2][0]) < 2 * len(runs[-1][0]):
+            runs.append(_added(*runs.pop(), *runs.pop()))  # like sizes: each pair moves seldom
         tokens = np.pad(tokens, (0, len(number) - len(tokens)))
         tokens += np.bincount(seen, minlength=len(number))
+    while len(runs) > 1:
+        runs.append(_added(*runs.pop(), *runs.pop()))
+    keys, pairs = runs[0]
     order = np.argsort(-tokens, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))

@@ -15,7 +15,7 @@ from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.files import read_limited, write_whole
 
 MAX_BYTES = 1 << 30
-MAX_TABLES = 1 << 33  # bytes that the tables of Brown clustering may take
+MAX_TABLES = 1 << 31  # bytes that the tables of Brown clustering may take
 Text = Iterable[Sequence[str]] | Bigrams
 
 
@@ -87,8 +87,9 @@ def uniform(text: Text, clusters: int, *, seed: int = 0) -> Clustering:
 def by_frequency(text: Text, clusters: int) -> Clustering:
     """Blocks of about equal numbers of tokens: words in order of frequency, cut into pieces.
 
-    Block b ends with the word that brings the tokens so far to (b + 1)/c of all, or where only as
-    many words are left as there are blocks to fill.
+    All tokens, in the order of their words, are cut into c stretches of one length; a word is in
+    the block of the stretch that the middle of its tokens is in, except that no block stays empty:
+    very frequent words, which fill several stretches, are blocks of their own.
     """
     bigrams = _counted(text, clusters, True)
     many = len(bigrams.words)

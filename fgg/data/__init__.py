@@ -13,6 +13,7 @@ from fgg.data.changes import (
 )
 from fgg.data.corpus import FORMATS, Corpus, Skipped, read
 from fgg.data.example import Example, brackets
+from fgg.data.finding import find
 from fgg.data.shapes import shape
 from fgg.data.streams import Tokens, Window, Windows, token_stream
 from fgg.data.vocabulary import Vocabulary
@@ -37,6 +38,7 @@ __all__ = [
     "bare_labels",
     "brackets",
     "build_vocabulary",
+    "find",
     "keep",
     "load_vocabulary",
     "normal",

@@ -157,7 +157,7 @@ def _guess(paths: Iterable[Path]) -> str:
     found = {SUFFIXES.get(plain_suffix(path)) for path in paths}
     if len(found) == 1 and (name := found.pop()):
         return name
-    shown = ", ".join(f"`{path.name}`" for path in paths)
+    shown = ", ".join(f"`{path}`" for path in paths)
     known = ", ".join(f"`{name}`" for name in FORMATS)
     raise _unknown(f"the name of {shown} does not tell its format", f"say which of {known}")
 

@@ -17,7 +17,7 @@ MAX_LINE = 1 << 26  # bytes: a longer line is no text, or would not fit
 _MAGIC: dict[bytes, Callable[[Path, str], object]] = {
     b"\x1f\x8b": gzip.open,
     b"\xfd7zXZ\x00": lzma.open,
-    b"BZh": bz2.open,
+    b"BZh1AY&SY": bz2.open,
 }
 _SUFFIXES = (".gz", ".xz", ".bz2")
 
@@ -78,7 +78,9 @@ def _opened(path: Path) -> IO[bytes]:
         raise _error("F401", f"`{path}` cannot be read: it is a folder")
     file = open(path, "rb")
     try:
-        start = file.peek(6)[:6]
+        start = file.peek(10)[:10]
+        if start[4:] == b"1AY&SY":
+            start = start[:3] + start[4:]  # bzip2: the fourth byte is a level
         for magic, opener in _MAGIC.items():
             if start.startswith(magic):
                 file.close()

@@ -58,8 +58,7 @@ class Vocabulary:
 
     def encode(self, words: Iterable[str]) -> list[int]:
         """The numbers of words. Raises GrammarError for one that has none."""
-        index = self.index
-        return [index[word] if word in index else index[self.known(word)] for word in words]
+        return [self.index[self.known(word)] for word in words]
 
     def decode(self, numbers: Iterable[int]) -> list[str]:
         """The words of numbers."""
@@ -67,16 +66,19 @@ class Vocabulary:
 
     def encoded(self, example: Example) -> Example:
         """The example with the numbers of its words: a change for `Corpus.map`."""
+        return replace(example, ids=tuple(map(self.index.__getitem__, self._values(example))))
+
+    def replaced(self, example: Example) -> Example:
+        """The example with the values that stand for its words: a change for `Corpus.map`."""
+        return replace(example, words=tuple(self._values(example)))
+
+    def _values(self, example: Example) -> list[str]:
         try:
-            return replace(example, ids=tuple(self.encode(example.words)))
+            return list(map(self.known, example.words))
         except GrammarError as error:
             (found,) = error.diagnostics
             message = f"{example.place}: {found.message}"
             raise GrammarError([replace(found, message=message)]) from None
-
-    def replaced(self, example: Example) -> Example:
-        """The example with the values that stand for its words: a change for `Corpus.map`."""
-        return replace(example, words=tuple(map(self.known, example.words)))
 
     def save(self, path: str | Path) -> None:
         """Write a value a line, as `domain W = file(…)` reads it, or all as JSON (`.json`)."""
@@ -160,7 +162,7 @@ def load(path: str | Path) -> Vocabulary:
     values: dict[str, int] = {}
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         word = line.removesuffix("\r")
-        if not word.strip():
+        if not word:
             raise _bad(f"{path}:{number}: an empty line is no word")
         if word in values:
             raise _bad(f"{path}:{number}: `{word}` is in line {values[word]} already")
