@@ -67,6 +67,13 @@ def test_readme_commands_run(readme_folder: Path, capsys: pytest.CaptureFixture[
     assert (readme_folder / "weather.svg").exists()
 
 
+def test_commands_of_training_run(readme_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in commands(ROOT / "docs" / "training.md"):
+        assert main(arguments) == 0, arguments
+    assert (readme_folder / "run" / "curves.svg").exists()
+    assert "perplexity" in capsys.readouterr().out
+
+
 def test_readme_shows_what_check_prints(
     readme_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

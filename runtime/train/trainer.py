@@ -125,7 +125,9 @@ class Trainer:
         found = load(self.folder, self.processes)
         if found is None:
             return False
-        self.at, state, method = found
+        at, state, method = found
+        # More epochs may be asked for than before.
+        self.at = replace(at, finished=self.is_over(at.position.epoch, at.waited))
         self.model.load_state_dict(state)
         self.method.load_state_dict(method)
         path = self.folder / METRICS
@@ -210,11 +212,15 @@ class Trainer:
             begun=False,
             best=score if better else self.at.best,
             waited=waited,
-            finished=epoch + 1 >= self.epochs or bool(self.patience and waited >= self.patience),
+            finished=self.is_over(epoch + 1, waited),
             metrics=self.record(found),
         )
         self.save()
         self.report(found)
+
+    def is_over(self, epochs: int, waited: int) -> bool:
+        """Whether a run ends after so many epochs, so many of them without progress."""
+        return epochs >= self.epochs or bool(self.patience and waited >= self.patience)
 
     def total(self, number: int) -> int:
         """A number summed over processes."""
