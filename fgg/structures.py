@@ -20,16 +20,19 @@ class Step(Protocol):
     """The application of a rule."""
 
     @property
-    def rule(self) -> Rule: ...
+    def rule(self) -> Rule:
+        """The ground rule, which says where it comes from."""
 
 
 class Derived(Protocol):
     """What is needed of a derivation."""
 
     @property
-    def steps(self) -> Sequence[Step]: ...
+    def steps(self) -> Sequence[Step]:
+        """The rules that were applied, in preorder."""
 
-    def spans(self) -> Sequence[tuple[str, tuple[int, ...], tuple[int, ...]]]: ...
+    def spans(self) -> Sequence[tuple[str, tuple[int, ...], tuple[int, ...]]]:
+        """For each step: the family, its indices, and the values of the external nodes."""
 
 
 @dataclass(frozen=True)

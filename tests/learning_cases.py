@@ -22,30 +22,35 @@ from fgg.runtime.learn import Items, Method
 from fgg.runtime.model import Model
 from fgg.runtime.program import Program
 
-HERE = Path(__file__).parent / "golden" / "learning.json"
+FOLDER = Path(os.environ.get("FGG_CASES", Path(__file__).resolve().parents[2] / "shared" / "cases"))
+FILE = FOLDER / "learning.json"
 Place = tuple[str, int]
 
 
-def load_cases(kind: str, path: Path | None = None) -> list[dict[str, Any]]:
-    """The cases of a kind; `FGG_LEARNING_CASES` names another file."""
-    chosen = path or Path(os.environ.get("FGG_LEARNING_CASES", HERE))
-    found: list[dict[str, Any]] = json.loads(chosen.read_text("utf-8")).get(kind, [])
+def load_cases(kind: str, path: Path = FILE) -> list[dict[str, Any]]:
+    """The cases of a kind; none if there is no such file."""
+    if not path.exists():
+        return []
+    found: list[dict[str, Any]] = json.loads(path.read_text("utf-8")).get(kind, [])
     return found
 
 
 @dataclass(frozen=True)
 class Case:
-    """A case as a model and its data; `places` says which entry of which factor a rule is."""
+    """A case as a model and its data; `places` says which entry of which factor a rule is.
+
+    If `every` entry of a factor is a rule, priors are for all of them, else for those of `places`.
+    """
 
     data: Mapping[str, Any]
     program: Program
     items: tuple[Items, ...]
     places: Mapping[str, Place]
+    every: bool = False
 
     def model(self) -> Model:
-        """The model at the case's start; everything that has no start has weight 1."""
-        model = self.program.model(dtype=torch.float64, seed=0)
-        return model
+        """A model of the case; methods are given the case's start besides."""
+        return self.program.model(dtype=torch.float64, seed=0)
 
     def start(self) -> dict[str, Tensor]:
         """The weights at the start by factor; not normalised if the case's are not."""
@@ -62,6 +67,11 @@ class Case:
 
     def prior(self) -> dict[str, Tensor]:
         """The priors by factor; an entry that is no rule has none, and is impossible."""
+        if self.every:
+            alpha = float(self.data["alpha"])
+            return {
+                name: torch.full(self.program.shape(name), alpha).double() for name in self.learned
+            }
         found = {name: torch.zeros(self.program.shape(name)).double() for name in self.learned}
         for rule, alpha in self.named("alpha").items():
             name, place = self.places[rule]
@@ -162,7 +172,7 @@ def templates(data: Mapping[str, Any]) -> Case:
     for rule in _used(words, shapes):
         kind, morpheme = rule.split("->")
         places[rule] = (f"m_{kind}", substrings.index(morpheme))
-    return Case(data, program, items, places)
+    return Case(data, program, items, places, every=True)
 
 
 def substring_table(word: str, substrings: Sequence[str]) -> list[list[int]]:

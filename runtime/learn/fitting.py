@@ -58,8 +58,8 @@ def learn(
     other queries of the grammar, by query: observed trees beside text. A program's model is made
     with `seed`. `budget` is the number of tokens of a batch; CVB and Hastings take items one by
     one without it. If `tolerance` is not 0, sweeps end where the objective changes by less,
-    relative to its size. `report` is called with each sweep's progress. `options` are those of the method:
-    `prior` (VB, CVB, Hastings), `pseudo` (EM), `rate`, `clip` … (Adam), `burn_in` (Hastings).
+    relative to its size. `report` is called with each sweep's progress. `options` are those of the
+    method: `prior` (VB, CVB, Hastings), `burn_in` (Hastings), `pseudo` (EM), `rate` … (Adam).
     """
     kind = _method(method, options)
     if isinstance(model, Program):

@@ -26,7 +26,7 @@ NAMES = (
     *("branching", "cnf", "crf", "ctc", "dep_i", "dep_ie", "dep_ies", "dmv", "dyck", "eisner"),
     *("hmm", "hmm_rank", "hsmm", "lcm", "lexpcfg", "lexpcfg_rank", "lhmm", "lpcfg"),
     *("morphology", "pair_hmm", "pcfg", "pcfg_dense", "pcfg_i", "pcfg_ie", "pcfg_la", "qcfg"),
-    *("rna", "semicrf"),
+    *("rna", "semicrf", "tagger"),
 )
 LATENT = {"nt": 2, "pt": 1, "h": 2, "words": 2}
 CATALAN = [0, 1, 1, 2, 5, 14]
@@ -316,6 +316,33 @@ def test_a_string_is_the_sum_of_its_trees() -> None:
     assert ask("pcfg_la", "string", weights, LATENT, w=[0, 1]) == pytest.approx(trees)
     expected = direct.phrase_inside(weights["root"], weights["binary"], weights["emit"], [0, 1])
     assert trees == pytest.approx(expected)
+
+
+def test_brackets_leave_out_the_trees_that_cross_them() -> None:
+    weights, word = parameters("pcfg_la", LATENT), [0, 1, 1]
+    allowed = np.zeros((3, 4))
+    whole = ask("pcfg_la", "bracketed", weights, LATENT, w=word, allowed=allowed.tolist())
+    assert whole == pytest.approx(ask("pcfg_la", "string", weights, LATENT, w=word))
+    parts = []
+    for i, j in ((0, 2), (1, 3)):  # there are two trees, with one of these spans each
+        one = allowed.copy()
+        one[i, j] = -np.inf
+        parts.append(ask("pcfg_la", "bracketed", weights, LATENT, w=word, allowed=one.tolist()))
+    assert sum(parts) == pytest.approx(whole) and min(parts) > 0
+
+
+def test_tags_are_states_that_are_seen() -> None:
+    sizes = {"tags": 2, "words": 3}
+    weights, word = parameters("tagger", sizes), [2, 0, 1]
+    total = 0.0
+    for tags in product(range(2), repeat=3):
+        wanted = weights["init"][tags[0]] * np.prod(weights["emit"][list(tags), word])
+        wanted *= np.prod([weights["trans"][a, b] for a, b in pairwise(tags)])
+        found = ask("tagger", "tagged", weights, sizes, w=word, tag=list(tags))
+        assert found == pytest.approx(wanted)
+        total += found
+    assert ask("tagger", "string", weights, sizes, w=word) == pytest.approx(total)
+    assert ask("tagger", "tagged", weights, sizes, w=word, tag=[-1] * 3) == pytest.approx(total)
 
 
 @pytest.mark.parametrize("w", [[0], [0, 1], [1, 0, 1], [0, 0, 0]])

@@ -101,6 +101,7 @@ class Case:
             shape = [extent.evaluate(values) or 0 for extent in table.shape]
             inputs[table.name] = rng.integers(0, 3, size=shape)
         extents: dict[str, tuple[int, ...]] = {"score": (n,), "root": (n,), "arc": (n, n)}
+        extents["allowed"] = (n, n + 1)
         if self.name in ("semicrf", "ctc"):
             extents["score"] = (n, n + 1 if self.name == "semicrf" else 3)
         for factor in grammar.input_factors:
