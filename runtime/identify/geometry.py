@@ -34,13 +34,17 @@ class Read:
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A step on a level. `presence` is one at its points, over what no operand speaks of."""
+    """A step on a level. `presence` is one at its points, over what no operand speaks of.
+
+    It is the `first` one to fill its cells, or adds to what is there.
+    """
 
     step: Step
     reads: tuple[Read | None, ...]
     head: Read
     sizes: Mapping[str, int]
     presence: tuple[Tensor, tuple[str, ...]] | None
+    first: bool
 
 
 class Geometry:
@@ -64,6 +68,7 @@ class Geometry:
             for item in grammar.inputs
         }
         self.tables = self._tables()
+        self._filled = {n: np.zeros(prod(e), dtype=bool) for n, e in self.extents.items()}
         self.points = [self._point(step, frame) for step, frame in points(plan, self.scope)]
         self.start = self._start()
 
@@ -126,7 +131,11 @@ class Geometry:
         cells = head.cells.reshape(own).expand(shape).reshape(-1)
         valid = None if head.valid is None else head.valid.reshape(own).expand(shape).clone()
         full = Read(cells, positions, tuple(shape), valid)
-        return Point(step, reads, full, sizes, self._presence(step, frame, reads, sizes))
+        filled, numbers = self._filled[step.head], cells.numpy()
+        first = not bool(filled[numbers].any())
+        filled[numbers] = True
+        presence = self._presence(step, frame, reads, sizes)
+        return Point(step, reads, full, sizes, presence, first)
 
     def _presence(
         self,

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.domains import domain_size, size_values
 from fgg.grammar import Factor, Grammar
 from fgg.joints import joint_of
@@ -122,7 +123,11 @@ class Parameters:
             elif isinstance(source, Multiplied):
                 arrays[name] = _multiplied(field, source, arrays).result.order(source.axes)
             else:
-                solved[name] = field.inverse(_system(field, arrays[source.source]))
+                try:
+                    solved[name] = field.inverse(_system(field, arrays[source.source]))
+                except ZeroDivisionError:
+                    message = f"`{source.source}` has several stationary distributions"
+                    raise GrammarError([Diagnostic(code="F417", message=message)]) from None
                 arrays[name] = solved[name][:, -1].clone()
         return Place(self, field, arrays, solved)
 

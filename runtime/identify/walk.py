@@ -102,7 +102,7 @@ class Walk:
         if point.head.valid is not None:
             values = values * point.head.valid.reshape(-1, *(1,) * (values.dim() - 1))
         chart = self.charts[step.head]
-        if step.mode != "write":
+        if not point.first:
             before = chart.index_select(0, point.head.cells)
             values = self.field.reduce(before.add_(values))
         chart.index_copy_(0, point.head.cells, values)
