@@ -78,13 +78,13 @@ def model_of(
     source = selected(with_sizes(grammar, sizes or {}), query)
     if query is None and len(grammar.queries) == 1:
         query = grammar.queries[0].name
-    _check_inputs(source)
+    check_inputs(source)
     from fgg.compiler.driver import Expected, plan_of
     from fgg.runtime.identify.parameters import parameters_of
 
     parameters, bad = parameters_of(source)
     if bad:
-        raise GrammarError([_unnormalised(source, name) for name in dict.fromkeys(bad)])
+        raise GrammarError([unnormalised(source, name) for name in dict.fromkeys(bad)])
     decomposed = any(f.rank is not None and f.value is None for f in source.factors)
     with compilable(grammar.name):
         expected = Expected(length=8, batch=EXPECTED_BATCH)
@@ -92,7 +92,7 @@ def model_of(
     return Model(grammar.name, query, source, plan, parameters)
 
 
-def _check_inputs(grammar: Grammar) -> None:
+def check_inputs(grammar: Grammar) -> None:
     """Raise GrammarError (F453) unless all that is observed are strings."""
     problem = ""
     if not grammar.inputs:
@@ -111,7 +111,8 @@ def _check_inputs(grammar: Grammar) -> None:
         raise GrammarError([Diagnostic(code="F453", message=problem, help=help)])
 
 
-def _unnormalised(grammar: Grammar, name: str) -> Diagnostic:
+def unnormalised(grammar: Grammar, name: str) -> Diagnostic:
+    """The error (F450) that a factor has neither an arrow nor a value."""
     factor = grammar.factor[name]
     domains = ", ".join(factor.domains)
     *given, last = factor.domains or ("",)
@@ -196,7 +197,9 @@ class Model:
 
     def _direction(self, given: Sequence[Number] | int | None) -> list[Number] | int:
         """η as `Case` takes it."""
-        domains = {item.domain: domain_size(self.grammar, item.domain) for item in self.grammar.inputs}
+        domains = {
+            item.domain: domain_size(self.grammar, item.domain) for item in self.grammar.inputs
+        }
         if given is None or isinstance(given, int):
             number = 1 if given is None else given
             for domain, size in domains.items():

@@ -26,7 +26,8 @@ def layer_of(path: str) -> str:
         return parts[0]
     if parts[:2] == ["fgg", "cli"] or path == "fgg/__main__.py":
         return "command line"
-    doors = ("fgg/__init__.py", "fgg/compiling.py", "fgg/decomposing.py", "fgg/verifying.py")
+    doors = {"fgg/__init__.py", "fgg/compiling.py", "fgg/decomposing.py", "fgg/verifying.py"}
+    doors |= {"fgg/identifying.py", "fgg/sweeping.py"}
     return "door" if path in doors else "core"
 
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "decode": "find the best derivation of each item",
     "sample": "draw derivations, from the posterior of each item or from the model",
     "verify": "prove that what the compiler makes of a grammar means what the grammar means",
+    "identify": "find out whether moments of strings determine a model's parameters",
     "run": "compute a grammar's value, marginals, best derivations, samples",
     "explain": "explain an error code, or a grammar in equations",
 }

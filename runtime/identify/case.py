@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from math import prod
 
@@ -40,7 +41,7 @@ class Case:
     plan: Plan
     parameters: Parameters
     lengths: Mapping[str, int]
-    direction: Sequence[float] | int = 0
+    direction: Sequence[int | float | Fraction] | int = 0
     """η as a weight for each value, or the value that it is the unit vector of."""
 
     @cached_property
@@ -115,7 +116,10 @@ class Case:
         if kept:
             wanted = [(p, min(p.count(sentence.sizes), count) + MORE) for p in kept]
             rows = self.jacobian(place, PLAIN, sentence.kept(wanted, place.field, rng))[:, 0]
-            found |= zip(kept, rows.split([number for _, number in wanted]), strict=True)
+            first = 0
+            for part, number in wanted:
+                found[part] = rows[first : first + number]
+                first += number
         subsets = [p for p in dict.fromkeys(parts) if isinstance(p, Subsets)]
         if subsets:
             ring = Ring(tuple(p.target for p in subsets))

@@ -107,7 +107,7 @@ class _Panel:
         self.rows = rows
 
     def unlower(self) -> Tensor:
-        """The inverse of the multipliers among the rows with pivots, a triangle of unit diagonal."""
+        """The inverse of the multipliers of the rows with pivots: a triangle, one on its diagonal."""
         size = len(self.pivots)
         found = np.eye(size, dtype=np.int64)
         for i in range(1, size):

@@ -78,10 +78,9 @@ class Real:
 
     def inverse(self, matrix: Tensor) -> Tensor:
         """The inverse of a square matrix."""
-        try:
-            found: Tensor = torch.linalg.inv(matrix)
-        except torch.linalg.LinAlgError:
-            raise ZeroDivisionError from None
+        found, failed = torch.linalg.inv_ex(matrix)
+        if int(failed):
+            raise ZeroDivisionError
         return found
 
     def uniform(self, shape: Sequence[int], rng: np.random.Generator) -> Tensor:

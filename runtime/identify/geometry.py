@@ -98,9 +98,7 @@ class Geometry:
         read = self._read(Frame(self.scope, {}, 0), start.name, start.index)
         return int(read.cells[0]) if read.valid is None and read.cells.numel() else None
 
-    def _read(
-        self, frame: Frame, name: str, index: Sequence[Expr], table: bool = False
-    ) -> Read:
+    def _read(self, frame: Frame, name: str, index: Sequence[Expr], table: bool = False) -> Read:
         shape = self.tables[name] if table else self.extents[name]
         low = (0,) * len(index) if table else self.low[name]
         place = frame.place(index, low, shape)

@@ -40,7 +40,7 @@ class Subsets:
         if len(set(sizes)) <= 1:
             size = sizes[0] if sizes else 1
             more = len(sizes) - self.order if self.along else 1
-            return comb(len(sizes), self.order) * size**self.order * more
+            return int(comb(len(sizes), self.order) * size**self.order * more)
         return sum(part.count(sizes) for part in self.parts(len(sizes)))
 
     def parts(self, count: int) -> list[Kept]:

@@ -247,9 +247,7 @@ class _Finder:
         else:
             self.leaf(factor.name, factor, self.shape(factor), factor.given)
 
-    def leaf(
-        self, name: str, factor: Factor, shape: tuple[int, ...], given: int | None
-    ) -> None:
+    def leaf(self, name: str, factor: Factor, shape: tuple[int, ...], given: int | None) -> None:
         word = factor.attribute("frozen")
         frozen = isinstance(word, Word) and word.name == "yes"
         if given is None and not frozen:

@@ -84,9 +84,7 @@ class Prepared:
         product = Product(self.algebra, operands, path, out)
         self.products[step.name] = product
         sizes = {
-            d: n
-            for value in operands
-            for d, n in zip(value.dims, value.array.shape, strict=True)
+            d: n for value in operands for d, n in zip(value.dims, value.array.shape, strict=True)
         }
         heads = tuple(d for d in out if d.startswith("#"))
         rest = out[len(heads) :]
@@ -120,9 +118,7 @@ class Prepared:
                 self._back(step.name, own, count, ((step.source, 0, None),), adjoints)
             elif isinstance(step, Contract):
                 heads = sum(a.startswith("#") for a in step.axes)
-                sources = tuple(
-                    (name, i, axes) for i, (name, axes) in enumerate(step.operands)
-                )
+                sources = tuple((name, i, axes) for i, (name, axes) in enumerate(step.operands))
                 self._back(step.name, own, heads if step.tables else None, sources, adjoints)
 
     def _back(
@@ -160,9 +156,7 @@ class Prepared:
                 adjoints.add_table(source, found[number], axes, self.geometry.tables[source])
             else:
                 names = axes if axes is not None else value.dims
-                adjoints.add_parameter(
-                    source, found[number], names, self.arrays[source].shape
-                )
+                adjoints.add_parameter(source, found[number], names, self.arrays[source].shape)
 
 
 def part_of(grammar: Grammar, domain: str, path: tuple[str, ...]) -> Tensor:
@@ -180,4 +174,3 @@ def part_of(grammar: Grammar, domain: str, path: tuple[str, ...]) -> Tensor:
     found = np.zeros((size, count))
     found[np.arange(size)[there], inner[there]] = 1.0
     return torch.from_numpy(found)
-

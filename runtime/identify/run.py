@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,6 +37,17 @@ class Wanted:
     null: bool = True
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch on one thread: arrays are small here, and threads would wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def identify(
     case: Case, observed: Observed, seed: int, wanted: Wanted, query: str | None
 ) -> dict[str, Identification]:
@@ -43,6 +55,13 @@ def identify(
 
     Raises GrammarError if a string cannot be read token by token, or if memory does not suffice.
     """
+    with one_thread():
+        return _identify(case, observed, seed, wanted, query)
+
+
+def _identify(
+    case: Case, observed: Observed, seed: int, wanted: Wanted, query: str | None
+) -> dict[str, Identification]:
     defined = {name: parts for name, parts in observed.items() if parts is not None}
     sizes = [token.size for token in case.tokens]
     every = [part for parts in defined.values() for part in parts]
@@ -170,8 +189,5 @@ def _error(case: Case, parts: Sequence[Part]) -> float:
     Of a minor that is not zero, a polynomial of degree n (degree of Z + order of the functionals),
     at a random point of GF(p) [Schwartz, Zippel].
     """
-    order = max(
-        (len(p.tokens) if isinstance(p, Kept) else p.order + 2 * p.along) for p in parts
-    )
+    order = max((len(p.tokens) if isinstance(p, Kept) else p.order + 2 * p.along) for p in parts)
     return min(1.0, case.parameters.count * (case.degree + order + 1) / LOW)
-

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fgg.runtime.identify.case import Case
@@ -70,7 +71,8 @@ def second_opinion(case: Case, parts: Sequence[Part], seed: int) -> Decomposed |
 
 def _opinion(matrix: Floats, sampled: bool, place: Place) -> tuple[SecondOpinion, Place, Floats]:
     rows, count = matrix.shape
-    _, values, right = np.linalg.svd(matrix, full_matrices=rows < count)
+    found = torch.linalg.svd(torch.from_numpy(matrix), full_matrices=rows < count)
+    values, right = found.S.numpy(), found.Vh.numpy()
     full = np.zeros(count)
     full[: len(values)] = values
     greatest = float(values[0]) if len(values) else 0.0
@@ -82,9 +84,7 @@ def _opinion(matrix: Floats, sampled: bool, place: Place) -> tuple[SecondOpinion
     below = max(below, tolerance * 1e-3, tiny)
     gap = float(full[rank - 1]) / below if rank else np.inf
     verdict = "uncertain" if gap < GAP else "yes" if rank == count else "no"
-    opinion = SecondOpinion(
-        rank, verdict, tuple(map(float, full)), gap, tolerance, rows, sampled
-    )
+    opinion = SecondOpinion(rank, verdict, tuple(map(float, full)), gap, tolerance, rows, sampled)
     return opinion, place, right
 
 
@@ -121,18 +121,19 @@ def directions(found: Decomposed, parameters: Parameters, rank: int) -> tuple[Di
         return ()
     _, _, order = qr(basis, mode="economic", pivoting=True)
     own = basis[:, order[: len(basis)]]
-    basis = np.linalg.solve(own, basis)
+    spread: Floats = np.linalg.solve(own, basis)
     result = []
-    for vector in basis:
-        vector = vector / np.abs(vector).max()
-        vector[np.abs(vector) < 1e-9] = 0.0
-        result.append(Direction(_moves(vector, parameters)))
+    for vector in spread:
+        moves = _moves(vector, parameters)
+        greatest = max(float(np.abs(array).max()) for array in moves.values())
+        result.append(Direction({name: array / greatest for name, array in moves.items()}))
     return tuple(result)
 
 
 def _moves(vector: Floats, parameters: Parameters) -> dict[str, Floats]:
     """A vector over the coordinates as changes of the leaves."""
     found: dict[str, Floats] = {}
+    vector = np.where(np.abs(vector) < 1e-9 * np.abs(vector).max(), 0.0, vector)
     first = 0
     for leaf in parameters.leaves:
         own = vector[first : first + leaf.coordinates].reshape(leaf.rows, -1)

@@ -41,7 +41,10 @@ class Walk:
         self.prepared = Prepared(geometry, self.algebra, parameters, words)
         self.charts = {
             chart.family: torch.zeros(
-                geometry.cells(chart.family), self.batch, ring.size, *chart.states,
+                geometry.cells(chart.family),
+                self.batch,
+                ring.size,
+                *chart.states,
                 dtype=torch.float64,
             )
             for chart in geometry.plan.charts
@@ -141,9 +144,7 @@ class Walk:
         if step.free != 1:
             above = self.field.reduce(above) * float(step.free)
         gradient = picked(self.field.reduce(above), (*point.head.dims, BATCH, JET), step.head_axes)
-        wanted = {
-            i for i, operand in enumerate(step.operands) if not self._is_evidence(operand)
-        }
+        wanted = {i for i, operand in enumerate(step.operands) if not self._is_evidence(operand)}
         found = product.gradients(gradient, wanted)
         for number, own in found.items():
             if number == 0 and presence is not None:

@@ -77,9 +77,7 @@ class Sentence:
             first += count
         return words
 
-    def subsets(
-        self, ring: Ring, count: int, field: Field, rng: np.random.Generator
-    ) -> Words:
+    def subsets(self, ring: Ring, count: int, field: Field, rng: np.random.Generator) -> Words:
         """Words 1 + ε v + δ c η with random v and c at every token.
 
         The weights c must differ from token to token: with one for all, rows of different tokens
