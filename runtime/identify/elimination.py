@@ -107,7 +107,7 @@ class _Panel:
         self.rows = rows
 
     def unlower(self) -> Tensor:
-        """The inverse of the multipliers of the rows with pivots: a triangle, one on its diagonal."""
+        """The inverse of the triangle of multipliers of the rows that have pivots."""
         size = len(self.pivots)
         found = np.eye(size, dtype=np.int64)
         for i in range(1, size):

@@ -78,9 +78,10 @@ class Real:
 
     def inverse(self, matrix: Tensor) -> Tensor:
         """The inverse of a square matrix."""
-        found, failed = torch.linalg.inv_ex(matrix)
-        if int(failed):
+        result = torch.linalg.inv_ex(matrix)
+        if int(result.info):
             raise ZeroDivisionError
+        found: Tensor = result.inverse
         return found
 
     def uniform(self, shape: Sequence[int], rng: np.random.Generator) -> Tensor:
@@ -176,7 +177,8 @@ class Prime:
             if pivot != i:
                 rows[[i, pivot]] = rows[[pivot, i]]
             unit = pow(int(rows[i, i]), -1, self.prime)
-            own = self.multiply(self.reduce(torch.tensor(float(unit))), rows[i])
+            scale = self.reduce(torch.tensor(float(unit), dtype=torch.float64))
+            own = self.multiply(scale, rows[i])
             column = rows[:, i : i + 1].clone()
             column[i] = 0
             rows = self.reduce(rows - self.multiply(column, own.unsqueeze(0)))

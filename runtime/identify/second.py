@@ -121,7 +121,7 @@ def directions(found: Decomposed, parameters: Parameters, rank: int) -> tuple[Di
         return ()
     _, _, order = qr(basis, mode="economic", pivoting=True)
     own = basis[:, order[: len(basis)]]
-    spread: Floats = np.linalg.solve(own, basis)
+    spread: Floats = np.asarray(np.linalg.solve(own, basis), dtype=np.float64)
     result = []
     for vector in spread:
         moves = _moves(vector, parameters)
@@ -133,10 +133,11 @@ def directions(found: Decomposed, parameters: Parameters, rank: int) -> tuple[Di
 def _moves(vector: Floats, parameters: Parameters) -> dict[str, Floats]:
     """A vector over the coordinates as changes of the leaves."""
     found: dict[str, Floats] = {}
-    vector = np.where(np.abs(vector) < 1e-9 * np.abs(vector).max(), 0.0, vector)
+    least = 1e-9 * float(np.abs(vector).max())
+    kept: Floats = np.where(np.abs(vector) < least, 0.0, vector)
     first = 0
     for leaf in parameters.leaves:
-        own = vector[first : first + leaf.coordinates].reshape(leaf.rows, -1)
+        own = kept[first : first + leaf.coordinates].reshape(leaf.rows, -1)
         first += leaf.coordinates
         if own.any():
             last = -own.sum(axis=1, keepdims=True)
