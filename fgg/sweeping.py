@@ -24,6 +24,7 @@ from fgg.sweep_table import Entry
 FIGURE = ("12", "**", "123e1", "123", "***", "***e1")
 """The observation functions of Figure 2 of [ID]."""
 LENGTH = "L"
+BEGIN = '{"mark": "'
 MANY = 150
 """With more parameters than this, lengths are computed apart from each other."""
 
@@ -304,9 +305,14 @@ def read_results(path: Path) -> list[tuple[Key, Entry]]:
         try:
             found.append(_entry(json.loads(line)))
         except (ValueError, KeyError, TypeError, AttributeError):
-            if number < len(lines):
+            if number < len(lines) or not _is_begun(line):
                 raise refused(f"`{path}` has no entry of a sweep on line {number}") from None
     return found
+
+
+def _is_begun(line: str) -> bool:
+    """Whether a line is the beginning of an entry, the rest of which was not written."""
+    return line.startswith(BEGIN) or BEGIN.startswith(line)
 
 
 def _entry(data: Any) -> tuple[Key, Entry]:
@@ -340,10 +346,9 @@ def _append(path: Path | None) -> Iterator[Callable[[Sequence[str]], None]]:
         message = f"`{path}` cannot be written: {reason}"
         raise GrammarError([Diagnostic(code="F413", message=message)]) from None
     try:
-        size = os.fstat(handle).st_size
-        # What an earlier run left unfinished stays on a line of its own.
-        if size and os.pread(handle, 1, size - 1) != b"\n":
-            os.write(handle, b"\n")
+        # An entry that an earlier run left unfinished goes; reading has seen that it is one.
+        text = path.read_bytes()
+        os.ftruncate(handle, text.rfind(b"\n") + 1)
 
         def write(lines: Sequence[str]) -> None:
             os.write(handle, "".join(line + "\n" for line in lines).encode())

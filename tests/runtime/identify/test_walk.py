@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -140,7 +140,7 @@ def slope(values: list[int]) -> int:
     total, differences = 0, list(values)
     sign = 1
     for order in range(1, len(values)):
-        differences = [b - a for a, b in zip(differences, differences[1:], strict=False)]
+        differences = [b - a for a, b in pairwise(differences)]
         total += sign * differences[0] * pow(order, -1, P)
         sign = -sign
     return total % P
