@@ -225,8 +225,8 @@ def test_any_positions_and_any_direction() -> None:
     swapped = fgg.identify(grammar, length=3, positions=[3, 1])
     assert swapped.rank == pair.rank
     # [ID] prints slices alone, which are too few; with the pairs they suffice.
-    slices = fgg.identify(grammar, length=3, moments="***e1:literal")
-    assert slices.verdict == "no"
+    slices = fgg.identify(grammar, length=3, moments="123e1:literal")
+    assert slices.verdict == "no" and slices.moments == 4
     for direction in (1, 2, [1, 3], [0.25, 0.75]):
         assert fgg.identify(grammar, length=3, moments="***e1", direction=direction).rank == 5
     # A direction of ones only sums a word out: nothing that the pairs do not have.

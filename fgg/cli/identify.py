@@ -19,8 +19,10 @@ from fgg.diagnostics import Diagnostic, GrammarError, as_json
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
+    from fgg.compiler.loading import Loaded
     from fgg.identifying import Number, Position
     from fgg.runtime.identify.result import Identification
+    from fgg.spans import Source
     from fgg.sweep_table import Entry
 
 SUFFIXES = (".txt", ".csv", ".json", ".tex", ".svg")
@@ -117,11 +119,19 @@ def run(arguments: argparse.Namespace) -> int:
     return _sweep(arguments, words, moments) if words else _single(arguments, moments)
 
 
-def _grammar(arguments: argparse.Namespace, file: str) -> tuple[Grammar, list[Diagnostic]]:
+def _grammar(arguments: argparse.Namespace, file: str) -> tuple[Grammar, Loaded]:
     arguments.file = file
     loaded = load_target(arguments)
-    grammar = with_declarations(need_grammar(loaded, quiet=arguments.json), arguments)
-    return grammar, list(loaded.diagnostics)
+    return with_declarations(need_grammar(loaded, quiet=arguments.json), arguments), loaded
+
+
+@contextmanager
+def _placed(source: Source | None) -> Iterator[None]:
+    """Errors in this context show their places in the source."""
+    try:
+        yield
+    except GrammarError as error:
+        raise GrammarError(error.diagnostics, error.source or source) from None
 
 
 def _single(arguments: argparse.Namespace, moments: Sequence[str]) -> int:
@@ -139,18 +149,19 @@ def _single(arguments: argparse.Namespace, moments: Sequence[str]) -> int:
         raise Usage("how long are the strings?", "`--length 4`")
     from fgg.identifying import identify, too_short
 
-    grammar, notes = _grammar(arguments, arguments.files[0])
-    found = identify(
-        grammar,
-        arguments.query,
-        length=length,
-        moments=moments[0] if moments else "**",
-        positions=read_positions(arguments.positions),
-        direction=read_direction(arguments.direction),
-        sizes=assignments(arguments.set, "--set"),
-        seed=arguments.seed,
-        second=not arguments.no_float,
-    )
+    grammar, loaded = _grammar(arguments, arguments.files[0])
+    with _placed(loaded.source):
+        found = identify(
+            grammar,
+            arguments.query,
+            length=length,
+            moments=moments[0] if moments else "**",
+            positions=read_positions(arguments.positions),
+            direction=read_direction(arguments.direction),
+            seed=arguments.seed,
+            second=not arguments.no_float,
+        )
+    notes = list(loaded.diagnostics)
     if found.verdict == "undefined":
         notes.append(too_short(found))
     if arguments.plot:
@@ -191,8 +202,9 @@ def _sweep(arguments: argparse.Namespace, words: Sequence[str], moments: Sequenc
     from fgg.sweeping import FIGURE, sweep
 
     ranges = read_ranges(words)
-    grammars = [_grammar(arguments, file)[0] for file in arguments.files]
-    with _shown(arguments.json) as progress:
+    loaded = [_grammar(arguments, file) for file in arguments.files]
+    grammars, sources = [own for own, _ in loaded], [own.source for _, own in loaded]
+    with _placed(sources[0] if len(sources) == 1 else None), _shown(arguments.json) as progress:
         entries = sweep(
             grammars,
             ranges,
