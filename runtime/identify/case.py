@@ -140,20 +140,23 @@ class Case:
     def check_reading(self, rng: np.random.Generator, field: Prime) -> None:
         """Raise GrammarError unless every derivation reads every token once (F454, F455).
 
-        Then Z is homogeneous of degree one in each word; at random weights, where no sums
-        vanish by chance, doubling one word doubles Z only if it is.
+        Then Z is homogeneous of degree one in each word. At random weights and words, where no
+        sums vanish but by chance, a word times t makes Z t-fold only if it is.
         """
         place = self.parameters.point(field, rng)
         words = self.sentence(field).ones(len(self.tokens) + 1, 1)
+        factor = field.uniform((), rng)
         for number, token in enumerate(self.tokens):
-            words[token.input][token.position, number] = 2.0
+            own = field.uniform((token.size,), rng)
+            words[token.input][token.position, :, 0] = own
+            words[token.input][token.position, number, 0] = field.multiply(factor, own)
         walk = Walk(self.geometry, field, PLAIN, self.arrays(place), words)
         z = field.reduce(walk.z[:, 0])
         if int(z[-1]) == 0:
             lengths = ", ".join(f"{name} = {value}" for name, value in self.lengths.items())
             message = f"`{self.name}` has no strings of length {lengths}"
             raise GrammarError([Diagnostic(code="F455", message=message)])
-        wrong = torch.nonzero(field.reduce(z[:-1] - 2.0 * z[-1]))
+        wrong = torch.nonzero(field.reduce(z[:-1] - field.multiply(factor, z[-1])))
         if len(wrong):
             token = self.tokens[int(wrong[0])]
             message = f"`{token}` is not read exactly once by every derivation"
