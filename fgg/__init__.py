@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fgg.factorising import factorise
     from fgg.grammar import Grammar
     from fgg.grounding import ground
+    from fgg.identifying import identify
     from fgg.json_io import from_json, to_json
     from fgg.library import library_names
     from fgg.lowering import plain
@@ -56,6 +57,7 @@ __all__ = [
     "from_json",
     "gradients",
     "ground",
+    "identify",
     "is_bfgg",
     "k_best",
     "learn",
@@ -96,6 +98,7 @@ _HOMES = {
     "from_json": "fgg.json_io",
     "gradients": "fgg.runtime.posterior",
     "ground": "fgg.grounding",
+    "identify": "fgg.identifying",
     "is_bfgg": "fgg.bfgg",
     "k_best": "fgg.runtime.viterbi",
     "learn": "fgg.runtime.learn",

@@ -27,6 +27,7 @@ def layer_of(path: str) -> str:
     if parts[:2] == ["fgg", "cli"] or path == "fgg/__main__.py":
         return "command line"
     doors = ("__init__", "compiling", "decomposing", "models", "verifying")
+    doors += ("identifying", "sweeping", "unmixing", "training")
     return "door" if path in [f"fgg/{name}.py" for name in doors] else "core"
 
 

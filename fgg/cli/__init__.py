@@ -24,6 +24,7 @@ COMMANDS = {
     "train": "fit a model to data, in a run that can be stopped and taken up again",
     "eval": "score a trained model on data",
     "verify": "prove that what the compiler makes of a grammar means what the grammar means",
+    "identify": "find out whether moments of strings determine a model's parameters",
     "run": "compute a grammar's value, marginals, best derivations, samples",
     "cluster": "put the words of a text into blocks",
     "explain": "explain an error code, or a grammar in equations",

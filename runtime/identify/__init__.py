@@ -1,0 +1,1 @@
+"""Identifiability: the rank of the Jacobian of a grammar's moments [ID §3]."""
