@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fgg.runtime.solve import solve
     from fgg.runtime.viterbi import k_best, viterbi
     from fgg.sum_product import equations
+    from fgg.unmixing import unmix
     from fgg.useful import trim
     from fgg.verifying import verify
 
@@ -71,6 +72,7 @@ __all__ = [
     "to_json",
     "trim",
     "union",
+    "unmix",
     "verify",
     "viterbi",
 ]
@@ -109,6 +111,7 @@ _HOMES = {
     "to_json": "fgg.json_io",
     "trim": "fgg.useful",
     "union": "fgg.compose",
+    "unmix": "fgg.unmixing",
     "verify": "fgg.verifying",
     "viterbi": "fgg.runtime.viterbi",
 }

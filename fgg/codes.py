@@ -138,6 +138,10 @@ CODES: dict[str, Code] = {
         F425="a grammar that cannot be compiled",
         F426="no best derivation in rank space",
         F440="a factor that cannot be decomposed",
+        F460="a grammar that cannot be unmixed",
+        F461="moments that do not determine the parameters",
+        F462="eigenvalues that are complex",
+        F463="eigenvalues that collide",
     ),
     **_warnings(
         F431="a critical recursion",
@@ -146,5 +150,6 @@ CODES: dict[str, Code] = {
         F434="a grammar that runs on the reference engine",
         F441="a decomposition that has not converged",
         F442="a tolerance that no rank reaches",
+        F464="an estimate outside the simplex",
     ),
 }

@@ -26,8 +26,8 @@ def layer_of(path: str) -> str:
         return parts[0]
     if parts[:2] == ["fgg", "cli"] or path == "fgg/__main__.py":
         return "command line"
-    doors = ("fgg/__init__.py", "fgg/compiling.py", "fgg/decomposing.py", "fgg/verifying.py")
-    return "door" if path in doors else "core"
+    doors = ("__init__", "compiling", "decomposing", "unmixing", "verifying")
+    return "door" if path in {f"fgg/{name}.py" for name in doors} else "core"
 
 
 def package_of(path: str) -> list[str]:
