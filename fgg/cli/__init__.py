@@ -21,6 +21,7 @@ COMMANDS = {
     "decompose": "find pieces of low rank for factors that have weights",
     "decode": "find the best derivation of each item",
     "sample": "draw derivations, from the posterior of each item or from the model",
+    "unmix": "find the parameters of a latent tree model from moments of sentences",
     "verify": "prove that what the compiler makes of a grammar means what the grammar means",
     "run": "compute a grammar's value, marginals, best derivations, samples",
     "explain": "explain an error code, or a grammar in equations",

@@ -52,7 +52,7 @@ def decompose(whole: Floats, slice: Floats, rank: int) -> tuple[Floats, Floats]:
     They are eigenvectors: (U₁ᵀYU₂)(U₁ᵀXU₂)⁻¹ = VDV⁻¹, where U₁, U₂ span the ranges of X and Xᵀ
     [ID Lemma 1]. Both sides are scaled by the singular values, which balances the problem.
     """
-    left, values, right = np.linalg.svd(whole)
+    left, values, right = np.linalg.svd(whole, full_matrices=False)
     roots = np.sqrt(values[:rank])
     inner = (left[:, :rank] / roots).T @ slice @ (right[:rank].T / roots)
     found, vectors = np.linalg.eig(inner)
@@ -95,13 +95,10 @@ def _check_rank(whole: Floats, states: int) -> None:
     found = np.linalg.svd(whole, compute_uv=False)
     rank = int((found > SINGULAR * found[0]).sum())
     if rank < states:
-        message = (
-            f"the moments tell {rank} states apart, not {states}: "
-            "what is unmixed is a matrix of that rank"
-        )
+        message = f"of {states} states the moments tell {rank} apart"
         help = (
-            f"take fewer states (`--set` the size to {rank}), or more words than states: each "
-            "state needs words, children and a share of the roots that are not those of others"
+            "the matrix of words given the parent's state and that of children must have full "
+            "rank, and each state a share of the roots"
         )
         raise GrammarError([Diagnostic(code="F461", message=message, help=help)])
 
@@ -155,9 +152,8 @@ def _failure(turned: int, met: int, number: int) -> GrammarError:
     return collision(f"eigenvalues collide in all {number} directions")
 
 
-def collision(message: str) -> GrammarError:
+def collision(message: str, help: str = "use EM: this algorithm does not tell") -> GrammarError:
     """The error that eigenvectors are not determined."""
-    help = "the parameters are at a point where this algorithm does not tell them; use EM"
     return GrammarError([Diagnostic(code="F463", message=message, help=help)])
 
 

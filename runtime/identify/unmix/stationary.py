@@ -153,7 +153,8 @@ def _by_roots(
     if exact and gap < COLLISION:
         raise collision(
             f"two eigenvalues of the polynomial {text(found.coefficients)} of `{shape.arc}` are "
-            "the same: eigenvectors of the matrix are not determined"
+            "the same, and have several roots",
+            "sentences of up to five words determine it without eigenvalues: `--max-length 5`",
         )
     observed = {at: moment(at) for at in mixed.rows}
 
