@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from fgg.runtime.program import Program
 
 ITEMS = 4096
-FLOOR = 1e-6
-"""EM never leaves a weight of 0: projected estimates start this far inside."""
+FLOOR = 1e-2
+"""EM never leaves a weight of 0, and is slow to leave small ones: estimates that were projected to
+the border start this far inside."""
 
 
 def refine(
