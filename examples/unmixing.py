@@ -61,8 +61,8 @@ def samples(folder: Path, numbers: Sequence[int], draws: int) -> None:
     found = curve(grammar, truth, numbers, draws=draws, refine=100)
     plain = [(float(p.sentences), p.error) for p in found]
     after = [(float(p.sentences), p.refined) for p in found]
-    start = plain[0]
-    rate = [(n, start[1] * (start[0] / n) ** 0.5) for n, _ in plain]
+    last = plain[-1]
+    rate = [(n, last[1] * (last[0] / n) ** 0.5) for n, _ in plain]
     plot = Plot(
         title="PCFG-IE, two states, four words: error of the parameters",
         lines=lines([("unmixing", plain), ("then EM", after), ("n to the -1/2", rate)]),

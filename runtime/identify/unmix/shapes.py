@@ -94,7 +94,7 @@ def _states(grammar: Grammar, root: str, paths: list[tuple[Path, bool, bool]]) -
     states, words = grammar.factor[child].domains[0], grammar.factor[emit].domains[1]
     assert words == domain
     shape = States(root, child, emit, domain_size(grammar, states), domain_size(grammar, words))
-    if shape.target not in mixing(grammar, (3,)).columns:
+    if not {shape.target, shape.transposed} & set(mixing(grammar, (3,)).columns):
         raise refused(
             f"`{name}`: no tree of three words has two of them at a child of the root and the "
             "third one at the other child",

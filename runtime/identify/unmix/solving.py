@@ -56,19 +56,22 @@ def _spectral(
     require(32 * (number + 1) * shape.words**2, torch.device("cpu"), "slices of moments")
     random = spectral.directions(shape.words, number, seed)
     tried = np.concatenate([np.ones((1, shape.words)), random])
+    # Ψ₂ and Ψ₃ say the same of other words: the mean of both varies less than either.
+    ways = [
+        (weights, turn)
+        for target, turn in ((shape.target, False), (shape.transposed, True))
+        if (weights := mixed.combination({target: 1.0})) is not None
+    ]
+    if not ways:
+        message = "the moments of sentences of these lengths do not determine the parameters"
+        help = "sentences of three words do"
+        raise GrammarError([Diagnostic(code="F461", message=message, help=help)])
     found = np.zeros((len(tried), shape.words, shape.words))
-    used: list[str] = []
-    # Ψ₂ and Ψ₃ say the same of other words: the mean of both varies less.
-    for target, turn in ((shape.target, False), (shape.transposed, True)):
-        weights = mixed.combination({target: 1.0})
-        if weights is None:
-            message = "the moments of sentences of these lengths do not determine the parameters"
-            help = "sentences of three words do"
-            raise GrammarError([Diagnostic(code="F461", message=message, help=help)])
+    for weights, turn in ways:
         for at, weight in weights.items():
             slices = moments.slices(at, tried)
-            found += weight / 2 * (np.swapaxes(slices, 1, 2) if turn else slices)
-        used += [str(at) for at in weights]
+            found += weight / len(ways) * (np.swapaxes(slices, 1, 2) if turn else slices)
+    used = [str(at) for weights, _ in ways for at in weights]
     estimate = spectral.recover(
         found[0], found[1:], tried[1:], shape.states, exact=isinstance(moments, Exact)
     )
