@@ -178,7 +178,7 @@ def test_a_branching_that_is_not_free_is_another_mixture() -> None:
     assert set(mixed.topologies.values()) == {1}
     truth = instance(np.random.default_rng(2), 4, 5)
     found = unmix(right, weights=truth)
-    assert found.used == ("length 3: 1 3; 2",)
+    assert found.used == ("length 3: 1 2; 3", "length 3: 1 3; 2"), "the same backbone twice"
     assert found.error(truth) < 1e-9
 
 
@@ -306,7 +306,7 @@ def worst_of_arcs(d: int, number: int) -> tuple[float, int]:
 
 @pytest.mark.parametrize("d", range(2, 9))
 def test_pairs_of_words_give_the_arcs(d: int) -> None:
-    worst, principal = worst_of_arcs(d, 30)
+    worst, principal = worst_of_arcs(d, 20)
     assert worst <= 1e-9
     assert d > 2 or principal > 0, "some instance needs the other root"
 

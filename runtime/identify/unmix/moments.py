@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.domains import domain_size
 from fgg.runtime.identify.unmix.mixing import Floats, Observed
 from fgg.runtime.identify.unmix.topology import only_input
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from fgg.runtime.program import Program
 
 Ints = NDArray[np.int64]
-MAX_SENTENCES = 2**22
-"""Entries of a table of all sentences of one length."""
+FEW = 1024
+"""Entries of a table that costs about as much as one of its margins."""
 
 
 class Moments(Protocol):
@@ -35,9 +36,6 @@ class Moments(Protocol):
     def pair(self, at: Observed) -> Floats:
         """E[x_i ⊗ x_j], `[words, words]`."""
 
-    def word(self, length: int) -> Floats:
-        """The mean of E[x_i] over all positions, `[words]`."""
-
 
 @dataclass(frozen=True, eq=False)
 class Exact:
@@ -49,8 +47,18 @@ class Exact:
     known: dict[tuple[int, tuple[int, ...]], Floats] = field(default_factory=dict)
 
     def joint(self, length: int, positions: Sequence[int]) -> Floats:
-        """The joint distribution of the words at these positions, an axis each."""
-        key = (length, tuple(positions))
+        """The joint distribution of the words at these positions, an axis each.
+
+        Where all sentences are few it is read off the table of them, which takes one call.
+        """
+        grammar = self.program.grammar
+        if domain_size(grammar, grammar.inputs[0].domain) ** length > FEW:
+            return self._kept(length, tuple(positions))
+        whole = self._kept(length, tuple(range(length)))
+        return np.asarray(np.einsum(whole, list(range(length)), list(positions)))
+
+    def _kept(self, length: int, positions: tuple[int, ...]) -> Floats:
+        key = (length, positions)
         if key not in self.known:
             name, size = only_input(self.program.grammar)
             found = self.program.moments(
@@ -69,10 +77,6 @@ class Exact:
         """E[x_i ⊗ x_j]."""
         return self.joint(at.length, at.positions)
 
-    def word(self, length: int) -> Floats:
-        """The mean of E[x_i] over all positions."""
-        return np.asarray(sum(self.joint(length, [i]) for i in range(length)) / length)
-
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
@@ -88,31 +92,32 @@ class Sampled:
 
     def slices(self, at: Observed, directions: Floats) -> Floats:
         """The means of x_i ⊗ x_j (η·x_k) for each direction η."""
-        own, third = self.sentences[at.length], at.third
+        (own, _), third = self.distinct[at.length], at.third
         assert third is not None
         return np.stack([self._mean(at, eta[own[:, third]]) for eta in directions])
 
     def pair(self, at: Observed) -> Floats:
         """The mean of x_i ⊗ x_j."""
-        return self._mean(at, None)
+        return self._mean(at, 1.0)
 
-    def word(self, length: int) -> Floats:
-        """The share of each word."""
-        own = self.sentences[length]
-        return np.bincount(own.ravel(), minlength=self.words) / own.size
-
-    def _mean(self, at: Observed, weights: Floats | None) -> Floats:
-        own, size = self.sentences[at.length], self.words
+    def _mean(self, at: Observed, weights: Floats | float) -> Floats:
+        (own, times), size = self.distinct[at.length], self.words
         places = own[:, at.first] * size + own[:, at.second]
-        found = np.bincount(places, weights, minlength=size * size)
-        return np.asarray(found.reshape(size, size) / len(own))
+        found = np.bincount(places, times * weights, minlength=size * size)
+        return np.asarray(found.reshape(size, size) / times.sum())
 
     @cached_property
     def distinct(self) -> dict[int, tuple[Ints, Ints]]:
         """The different sentences of each length, and how often each one occurs."""
         found = {}
         for length, own in self.sentences.items():
-            rows, times = np.unique(own, axis=0, return_counts=True)
+            if self.words**length < 2**62:  # numbers sort faster than rows
+                shape = (self.words,) * length
+                codes = np.ravel_multi_index(tuple(own.T), shape)
+                numbers, times = np.unique(codes, return_counts=True)
+                rows = np.stack(np.unravel_index(numbers, shape), axis=1).astype(np.int64)
+            else:
+                rows, times = np.unique(own, axis=0, return_counts=True)
             found[length] = (rows, times.astype(np.int64))
         return found
 

@@ -85,9 +85,9 @@ def _spectral(
 
 
 def _stationary(program: Program, shape: Arcs, moments: Moments, mixed: Mixing) -> Unmixed:
-    lengths = sorted(mixed.topologies)
     # Every word of a sentence has the stationary distribution.
-    root = np.mean([moments.word(n) for n in lengths], axis=0)
+    pairs = [moments.pair(at) for at in mixed.rows]
+    root = np.mean([pair.sum(axis=axis) for pair in pairs for axis in (0, 1)], axis=0)
     estimate = roots.recover(shape, mixed, moments.pair, root, exact=isinstance(moments, Exact))
     used = [str(at) for at in roots.polynomial(mixed, shape).weights]
     facts = {
