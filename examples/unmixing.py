@@ -36,7 +36,7 @@ TRUTH = {
 def check() -> None:
     """Ask of two models whether the triples of words in three words tell their parameters."""
     for name, what in (("cnf", "any pair of children"), ("pcfg_ie", "children drawn alike")):
-        found = fgg.identify(fgg.load(name), length=3, moments="***", sizes=SIZES)  # type: ignore[attr-defined]
+        found = fgg.identify(fgg.load(name), length=3, moments="***", sizes=SIZES)
         print(
             f"{name} ({what}): rank {found.rank} of {found.parameters} parameters, "
             f"deficiency {found.deficiency}: identifiable: {found.verdict}"
@@ -104,6 +104,7 @@ def spectrum(folder: Path) -> None:
 
 def main(folder: Path, numbers: Sequence[int] = NUMBERS, draws: int = 5) -> None:
     """Tell the story."""
+    folder.mkdir(parents=True, exist_ok=True)
     check()
     recover()
     samples(folder, numbers, draws)

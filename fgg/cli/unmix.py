@@ -15,7 +15,7 @@ from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
     from fgg.draw.plot import Plot
-    from fgg.unmixing import Unmixed
+    from fgg.runtime.identify.unmix.result import Unmixed
 
 NUMBERS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 SHARES = 6

@@ -55,7 +55,9 @@ class Exact:
         if domain_size(grammar, grammar.inputs[0].domain) ** length > FEW:
             return self._kept(length, tuple(positions))
         whole = self._kept(length, tuple(range(length)))
-        return np.asarray(np.einsum(whole, list(range(length)), list(positions)))
+        rest = tuple(i for i in range(length) if i not in positions)
+        order = np.argsort(np.argsort(positions))  # axes are left in the order of the sentence
+        return np.asarray(whole.sum(axis=rest).transpose(*order))
 
     def _kept(self, length: int, positions: tuple[int, ...]) -> Floats:
         key = (length, positions)
