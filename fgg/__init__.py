@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fgg.runtime.solve import solve
     from fgg.runtime.viterbi import k_best, viterbi
     from fgg.sum_product import equations
+    from fgg.unmixing import unmix
     from fgg.useful import trim
     from fgg.verifying import verify
 
@@ -77,6 +78,7 @@ __all__ = [
     "to_json",
     "trim",
     "union",
+    "unmix",
     "verify",
     "viterbi",
 ]
@@ -118,6 +120,7 @@ _HOMES = {
     "to_json": "fgg.json_io",
     "trim": "fgg.useful",
     "union": "fgg.compose",
+    "unmix": "fgg.unmixing",
     "verify": "fgg.verifying",
     "viterbi": "fgg.runtime.viterbi",
 }

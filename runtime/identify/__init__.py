@@ -1,1 +1,1 @@
-"""Identifiability: the rank of the Jacobian of a grammar's moments [ID §3]."""
+"""Identifiability: what moments determine of a grammar, and how to get it from them."""
