@@ -126,17 +126,28 @@ class Cells:
         if points is None:
             return None
         operands: list[tuple[Floats, tuple[str, ...]]] = []
+        seen: dict[str, NDArray[np.int64]] = {}
         for clamp in code.clamps:
-            found = self.evidence(clamp, points)
+            found = self.evidence(clamp, points).reshape(-1)
             name = clamp.clamp.attachment.node
-            first = int(found.flat[0])
-            if first == MISSING or not (found.size == 1 or bool((found == first).all())):
-                operands.append((_indicator(code.sizes[name], found.reshape(-1)), (name,)))
-            elif first < 0 or fixed.setdefault(name, first) != first:
-                return None
+            first = int(found[0])
+            if name in seen:
+                operands.append((_agreement(found, seen[name]), ()))
+            elif first != MISSING and (found.size == 1 or bool((found == first).all())):
+                if first < 0 or fixed.setdefault(name, first) != first:
+                    return None
+            elif bool((found == MISSING).any()):
+                operands.append((_indicator(code.sizes[name], found), (name,)))
+            elif name in fixed:
+                operands.append((_agreement(found, np.full_like(found, fixed[name])), ()))
+            else:
+                # Its value depends on the point alone: no axis for it.
+                operands.append((np.where(found < 0, -np.inf, 0.0), ()))
+                seen[name] = found.clip(min=0)
         for edge in code.edges:
-            operands.append((self.edge(edge, points, fixed), edge.nodes))
-        inner = tuple(name for name in code.sizes if name not in fixed)
+            nodes = tuple(name for name in edge.nodes if name not in seen)
+            operands.append((self.edge(edge, points, fixed, seen), nodes))
+        inner = tuple(name for name in code.sizes if name not in fixed and name not in seen)
         shape = (points.count, *(code.sizes[name] for name in inner))
         if prod(shape) > MAX_CHOICES:
             raise GrammarError([_too_many(step, prod(shape))])
@@ -144,11 +155,19 @@ class Cells:
         for array, names in operands:
             total += aligned(array, names, fixed, inner)
         variables = {name: points.at(index) for name, index in code.variables.items()}
-        return Part(step, variables, fixed, inner, total)
+        return Part(step, variables, fixed, inner, total, seen)
 
-    def edge(self, edge: EdgeCode, points: Points, fixed: Mapping[str, int]) -> Floats:
-        """An edge's log-weights `[points, *nodes that are not fixed]`; repeated nodes stay."""
+    def edge(
+        self,
+        edge: EdgeCode,
+        points: Points,
+        fixed: Mapping[str, int],
+        seen: Mapping[str, NDArray[np.int64]],
+    ) -> Floats:
+        """An edge's log-weights `[points, *nodes that are not known]`; repeated nodes stay."""
         array = self.array(edge.array)
+        if any(name in seen for name in edge.nodes):
+            return self.edge_seen(edge, points, {**fixed, **seen})
         states = tuple(fixed.get(name, slice(None)) for name in edge.nodes)
         if edge.place is None:
             return np.asarray(array[states])[None]
@@ -156,6 +175,17 @@ class Cells:
         found = array[(*index, self.item, *states)]
         # Without an array among the indices there is no axis of points.
         return found if any(isinstance(i, np.ndarray) for i in index) else np.asarray(found)[None]
+
+    def edge_seen(self, edge: EdgeCode, points: Points, known: Mapping[str, Any]) -> Floats:
+        """The same for an edge with nodes whose values depend on the point."""
+        array = self.array(edge.array)
+        front = 0 if edge.place is None else len(edge.place.indices) + 1
+        key: list[Any] = [] if edge.place is None else [*edge.place.index(points), self.item]
+        first = [i for i, name in enumerate(edge.nodes, front) if name in known]
+        rest = [i for i, name in enumerate(edge.nodes, front) if name not in known]
+        key += [known[edge.nodes[i - front]] for i in first]
+        found: Floats = array.transpose([*range(front), *first, *rest])[tuple(key)]
+        return found
 
     def evidence(self, clamp: ClampCode, points: Points) -> NDArray[np.int64]:
         """The token of a clamp at each point, or a single one for all."""
@@ -278,6 +308,11 @@ class Cells:
                 index = tuple(self.evaluate(choice, i) for i in code.edge.indices)
                 total += float(self.array(code.array)[(*index, self.item, *states)])
         return total
+
+
+def _agreement(one: NDArray[np.int64], two: NDArray[np.int64]) -> Floats:
+    """Log-weights `[points]` of tokens that agree, or are missing."""
+    return np.where((one == two) | (one == MISSING), 0.0, -np.inf)
 
 
 def _indicator(size: int, found: NDArray[np.int64]) -> Floats:

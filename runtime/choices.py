@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 
@@ -38,7 +38,8 @@ class Choice:
 class Part:
     """What one step offers a cell: log-weights `[points, *inner nodes]`.
 
-    `points` has the rule's variables at each point, or the same number for all.
+    `points` has the rule's variables at each point, or the same number for all; `seen` the values
+    of nodes that the point alone decides.
     """
 
     step: Step
@@ -46,6 +47,7 @@ class Part:
     fixed: Mapping[str, int]
     inner: tuple[str, ...]
     scores: Floats
+    seen: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class Choices:
         place = np.unravel_index(position - self.offsets[number], part.scores.shape)
         values = dict(part.fixed)
         values |= {name: int(v) for name, v in zip(part.inner, place[1:], strict=True)}
+        values |= {name: int(found[place[0]]) for name, found in part.seen.items()}
         variables = {
             name: int(found[place[0]] if isinstance(found, np.ndarray) else found)
             for name, found in part.points.items()

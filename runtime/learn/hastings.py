@@ -12,7 +12,7 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.runtime.learn.collapsed import Collapsed
 from fgg.runtime.learn.draws import Drawer
-from fgg.runtime.learn.items import Ready
+from fgg.runtime.learn.items import Items, Ready, ready
 from fgg.runtime.learn.method import Batch, alone
 from fgg.runtime.learn.progress import Progress
 from fgg.runtime.learn.store import Sparse
@@ -176,5 +176,4 @@ def item_of(batch: Ready, place: int) -> Ready:
     own = batch.collated
     lengths = {name: [values[place]] for name, values in own.lengths.items()}
     inputs = {name: tensor[place : place + 1] for name, tensor in own.inputs.items()}
-    collated = batch.program.collate(inputs, lengths or None, dtype=torch.float64)
-    return Ready(batch.program, collated, (batch.ids[place],))
+    return ready(batch.program, Items(inputs, lengths or None, (batch.ids[place],)))
