@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
@@ -150,7 +151,7 @@ class _Lowering:
         steps: list[Step] = []
         for name in families:
             found = [self.step(rule, stage) for rule in self.grammar.rules_of.get(name, ())]
-            steps += grouped([step for step in found if step is not None])
+            steps += grouped(self.with_linear([step for step in found if step is not None]))
         first: list[Bound] = []
         last: list[Bound] = []
         level = {name: stage.level[name] for name in families} if stage.recursive else {}
@@ -182,11 +183,9 @@ class _Lowering:
         family = self.grammar.nonterminal[rule.lhs]
         head_index = tuple(box.values[family.indices[i]] for i in chart.stored)
         linear = self.is_linear(rule, box, operands, head_index)
-        if linear:
-            source = next(o for o in operands if o.kind == "chart")
-            scale = self.charts[source.name].scale_of
-            twin = self.charts[source.name]
-            chart = replace(chart, axes=twin.axes, scale_of=scale)
+        if linear and len(self.grammar.rules_of[rule.lhs]) == 1:
+            twin = self.charts[next(o.name for o in operands if o.kind == "chart")]
+            chart = replace(chart, axes=twin.axes, scale_of=twin.scale_of)
             self.charts[rule.lhs] = chart
         group, mode = self.meeting(rule.lhs, head_index, box)
         step = Step(
@@ -208,6 +207,15 @@ class _Lowering:
         )
         self.boxes.setdefault(rule.lhs, []).append((step, box))
         return step
+
+    def with_linear(self, steps: list[Step]) -> list[Step]:
+        """A family's steps; they are linear only where no other one fills the same cells."""
+        apart = all(step.mode == "write" for step in steps)
+        groups = Counter(step.group for step in steps)
+        return [
+            replace(step, linear=step.linear and apart and groups[step.group] == 1)
+            for step in steps
+        ]
 
     def best_box(
         self, rule: Rule, rows: list[Row], stage: Stage
@@ -321,11 +329,10 @@ class _Lowering:
     def is_linear(
         self, rule: Rule, box: Box, operands: Sequence[Operand], head: Sequence[Expr]
     ) -> bool:
-        """Whether a rule is the only one of its head and maps one chart, cell by cell."""
+        """Whether a rule maps one chart, cell by cell."""
         charts = [o for o in operands if o.kind == "chart"]
         return (
-            len(self.grammar.rules_of[rule.lhs]) == 1
-            and len(charts) == 1
+            len(charts) == 1
             and all(o.kind != "table" for o in operands)
             and not box.splits
             and all(mask.mixed for mask in box.masks)

@@ -103,9 +103,9 @@ class Step:
     Steps of the same `group` fill the same cells: their results are added, then put. `mode` says
     how that meets what the chart has: "write" (no other group fills these cells), "mixed" (others
     do if lengths differ) or "add". A `linear` step maps each cell of one chart by parameters and
-    keeps its scale. `variables` are the rule's own index variables in terms of the loops, the
-    level and an item's lengths. `free` is the number of values that nodes have which nothing
-    touches: each term counts that often.
+    keeps its scale, which is the head's too or is copied. `variables` are the rule's own index
+    variables in terms of the loops, the level and an item's lengths. `free` is the number of values
+    that nodes have which nothing touches: each term counts that often.
     """
 
     rule: Rule
@@ -247,6 +247,10 @@ class Plan:
             table = self.table[operand.name]
             return table.scaled and not table.states
         return False
+
+    def shares_scale(self, step: Step) -> bool:
+        """Whether a step's head has the scales of what the step maps."""
+        return step.linear and self.chart[step.head].scale_of != step.head
 
     def has_scale(self, operand: Operand) -> bool:
         """Whether an operand's cells have scales."""

@@ -49,7 +49,7 @@ def written_by(plan: Plan, stage: PlanStage) -> tuple[str, ...]:
         chart = plan.chart[step.head]
         if not chart.is_scalar:
             names[f"v:{step.head}"] = None
-        if not step.linear:
+        if not plan.shares_scale(step):
             names[f"e:{step.head}"] = None
     return tuple(names)
 
@@ -104,7 +104,7 @@ class StepRun:
         for operand in self.step.operands:
             value, scale = self.operand(operand)
             values.append(value)
-            if scale is not None and not self.step.linear:
+            if scale is not None and not self.plan.shares_scale(self.step):
                 scales.append(scale)
         return values, scales
 
@@ -127,7 +127,7 @@ class StepRun:
         if values is not None:
             found = taken(self.tensors[values], cells)
             value = once(Named(found.tensor, (*found.dims, *operand.axes)))
-        if scales is not None and not self.step.linear:
+        if scales is not None and not self.plan.shares_scale(self.step):
             scale = taken(self.tensors[scales], cells)
         return value, scale
 
@@ -151,7 +151,7 @@ class StepRun:
         `alone`: no other step of its group may apply where this one does not.
         """
         values, scales = self.read()
-        if self.step.linear:
+        if self.plan.shares_scale(self.step):
             return self.masked(self.contract(values)), None
         scale = self.scale(scales, self.masks(alone))
         splits = [d for d in self.splits if scale is not None and d in scale.dims]
@@ -281,7 +281,7 @@ def put(plan: Plan, group: Sequence[StepRun], tensors: Tensors) -> dict[str, Ten
     trash = tensors[f"zero:{step.head}"] + 1
     cells = torch.where(inside.tensor & active, flat.tensor, trash)
     values, scales = f"v:{step.head}", f"e:{step.head}"
-    if step.linear:
+    if plan.shares_scale(step):
         ((value, _),) = results
         return {values: replaced(tensors[values], cells, first.over_cells(value))}
     rank = len(first.cell_dims)

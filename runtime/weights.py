@@ -46,6 +46,17 @@ def bind(
     return _Binder(grammar, dict(supplied or {}), seed, exactly).run()
 
 
+def value_of(grammar: Grammar, name: str, *, exactly: bool = False) -> Array:
+    """The value that a grammar gives for a factor. Requires that it has one."""
+    binder = _Binder(grammar, {}, None, exactly)
+    factor = grammar.factor[name]
+    shape = binder.shape(factor)
+    if prod(shape) > MAX_ENTRIES:
+        message = f"factor `{name}` has {prod(shape):,} entries"
+        raise GrammarError([Diagnostic(code="F420", message=message)])
+    return binder.value(factor, shape)
+
+
 class _Binder:
     def __init__(
         self, grammar: Grammar, supplied: dict[str, object], seed: int | None, exactly: bool

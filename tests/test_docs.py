@@ -14,6 +14,7 @@ from fgg.compiler import load_text
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.M | re.S)
+FILE = re.compile(r"^```file (\S+)\n(.*?)^```$", re.M | re.S)  # as in the pages of codes
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = ROOT / "examples" / "README.md"
 
@@ -47,6 +48,9 @@ def readme_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for text in (text for page in PAGES for text in blocks(page, "fgg")):
         (tmp_path / file_name(text)).write_text(text, "utf-8")
+    for page in PAGES:
+        for name, text in FILE.findall(page.read_text("utf-8")):
+            (tmp_path / name).write_text(text, "utf-8")
     return tmp_path
 
 
@@ -61,6 +65,13 @@ def test_readme_commands_run(readme_folder: Path, capsys: pytest.CaptureFixture[
     for arguments in commands(ROOT / "README.md"):
         assert main(arguments) == 0, arguments
     assert (readme_folder / "weather.svg").exists()
+
+
+def test_commands_of_training_run(readme_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in commands(ROOT / "docs" / "training.md"):
+        assert main(arguments) == 0, arguments
+    assert (readme_folder / "run" / "curves.svg").exists()
+    assert "perplexity" in capsys.readouterr().out
 
 
 def test_readme_shows_what_check_prints(
@@ -157,3 +168,17 @@ def test_the_counterexample_in_the_documentation_is_what_is_printed(
     assert capsys.readouterr().out == shown
     assert main(commands(page)[0]) == 0
     assert capsys.readouterr().out.startswith(verdict)
+
+
+def test_what_identifying_prints_is_as_documented(
+    readme_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = ROOT / "docs" / "identifiability.md"
+    good, bad, table, _ = blocks(page, "text")
+    assert main(commands(page)[0]) == 0
+    assert capsys.readouterr().out.startswith(good)
+    exec(compile(blocks(page, "python")[0], "identifiability", "exec"), {})
+    assert bad in capsys.readouterr().out
+    sweep = next(line for line in commands(page) if "--sweep" in line)
+    assert main(sweep) == 0
+    assert capsys.readouterr().out.startswith(table)

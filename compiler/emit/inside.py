@@ -29,6 +29,11 @@ class InsideWriter(Contraction):
             lines.append(f"torch.matmul({left}, {right}, out={place})")
         else:
             lines.append(f"{place}.copy_({code}{self.mark(' * ')})")
+        if not self.plan.shares_scale(self.step):
+            (source,) = (o for o in self.step.operands if o.kind == "chart")
+            _, scale, _, origin = self.storage(source)
+            own = self.head(self.names.get("e_", self.step.head))
+            lines.append(f"{own}.copy_({self.place(scale, source, origin)})")
 
     def mark(self, sign: str) -> str:
         """What the best derivations are to be judged by besides: a number for each of its cells."""

@@ -219,7 +219,7 @@ class _Emitter:
 
         A chart with several axes is half empty, so that this would be twice the work there.
         """
-        return step.linear and len(self.plan.chart[step.head].axes) < 2
+        return self.plan.shares_scale(step) and len(self.plan.chart[step.head].axes) < 2
 
     def shared(
         self, step: Step

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from fgg.compiler.contraction import Tree, rank_of
 from fgg.compiler.eliminate import within, without
+from fgg.compiler.joining import join
 from fgg.compiler.messages import Product, new_rule, with_product
 from fgg.compiler.parts import RuleParts, rule_parts
 from fgg.compiler.rank_cut import Cut, single, wiring, without_all
@@ -29,7 +30,9 @@ def fold(grammar: Grammar, *, length: int = 32, batch: int = 16, hoist: bool = F
 
     With `hoist`, products of parameters between rank nodes are not taken apart for messages.
     """
-    return share(_Folder(grammar, length, batch, hoist).run(), length=length, batch=batch)
+    folder = _Folder(grammar, length, batch, hoist)
+    folded = share(folder.run(), length=length, batch=batch)
+    return join(folded, [family.name for family in folder.known.values()])
 
 
 class _Folder:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
+from fgg.compiler.joining import join
 from fgg.compiler.options import written_out
 from fgg.compiler.rank_cut import Component, without_all
 from fgg.compiler.rank_families import Families, without_places
@@ -47,7 +48,8 @@ def rank_space(grammar: Grammar) -> Grammar:
     plan = Analysis(grammar)
     if not plan.is_worthwhile():
         raise refusal(grammar, plan)
-    return trim(_Rewriter(grammar, plan).run())
+    rewriter = _Rewriter(grammar, plan)
+    return join(trim(rewriter.run()), rewriter.families.messages.values())
 
 
 def kept(grammar: Grammar) -> tuple[NotRankSpace, ...]:

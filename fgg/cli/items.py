@@ -12,6 +12,7 @@ from fgg.cli import Usage
 from fgg.cli.output import print_diagnostics
 from fgg.cli.passes import AUTO, add_space
 from fgg.cli.target import add_inputs, add_weights, assignments, only_query, read_inputs
+from fgg.cli.trained import is_run, run_weights
 from fgg.compiler.loading import MAX_BYTES, decode
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.files import read_limited
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 
 MAX_LENGTH = 1_000_000
+UNKNOWN = "<unk>"
+"""The value that stands for all words that are no values, where a domain has it."""
 
 
 def add_items(parser: argparse.ArgumentParser) -> None:
@@ -94,10 +97,10 @@ def read_items(grammar: Grammar, arguments: argparse.Namespace) -> Items:
         )
     if given or lengths:
         raise Usage("`--data` gives the items; `--input` and `--length` cannot be used with it")
-    return Items(_columns(grammar, arguments.data), None)
+    return Items(columns(grammar, arguments.data), None)
 
 
-def _columns(grammar: Grammar, path: str) -> dict[str, list[Any]]:
+def columns(grammar: Grammar, path: str) -> dict[str, list[Any]]:
     """The inputs in a file: an item a line, a column for each input."""
     wanted = grammar.inputs
     if not wanted or any(len(item.shape) != 1 for item in wanted) or grammar.input_factors:
@@ -143,6 +146,8 @@ def _tokens(grammar: Grammar, item: Input, words: Sequence[str], place: str) -> 
             tokens.append(index[word])
         elif word in ("-1", "-2"):
             tokens.append(int(word))
+        elif UNKNOWN in index:
+            tokens.append(index[UNKNOWN])
         else:
             message = f"{place}: `{word}` is not a value of `{item.domain}`"
             raise GrammarError([Diagnostic(code="F411", message=message)])
@@ -153,7 +158,8 @@ def given_weights(arguments: argparse.Namespace) -> dict[str, Any]:
     """The weights in the file that is named, if one is."""
     from fgg.cli.run import read_params
 
-    return read_params(arguments.params) if arguments.params else {}
+    found = run_weights(arguments.file) if is_run(arguments.file) else {}
+    return {**found, **(read_params(arguments.params) if arguments.params else {})}
 
 
 def weights_of(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import sys
-import tempfile
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
 from fgg.diagnostics import Diagnostic, GrammarError, as_json, render
+from fgg.files import write_whole as write_whole
 from fgg.spans import Source
 
 MAX_SHOWN = 100
-WRONG_GRAMMAR = ("F0", "F1", "F2", "F405", "F406", "F407", "F425")
+WRONG_GRAMMAR = ("F0", "F1", "F2", "F405", "F406", "F407", "F425", "F46")
 
 
 def exit_code(diagnostics: Iterable[Diagnostic]) -> int:
@@ -68,40 +66,3 @@ def fail_internal(error: BaseException, wants_json: bool) -> int:
         print(f"this is a bug in fggc, not in your input\n  {message}", file=sys.stderr)
         print("please report it together with the input", file=sys.stderr)
     return 3
-
-
-def _default_mode() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it appears whole or not at all. Raises GrammarError.
-
-    Links are followed, modes kept, and what is no regular file (a pipe, a device) is written to.
-    """
-    try:
-        target = path.resolve()
-        if target.exists() and not target.is_file():
-            if target.is_dir():
-                raise IsADirectoryError(0, "it is a folder")
-            target.write_bytes(data)
-            return
-        if not target.parent.is_dir():
-            raise NotADirectoryError(0, f"there is no folder `{path.parent}`")
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.chmod(name, target.stat().st_mode & 0o7777 if target.exists() else _default_mode())
-            os.replace(name, target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            raise
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise GrammarError(
-            [Diagnostic(code="F413", message=f"`{path}` cannot be written: {reason}")]
-        ) from None

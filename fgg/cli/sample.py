@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fgg.cli.decode import add_form, print_derivations
 from fgg.cli.items import add_items, compiled_for, given_weights, read_items, weights_of
@@ -60,15 +60,13 @@ def generated(grammar: Grammar, arguments: argparse.Namespace) -> list[Derivatio
     """Draws from the model without any query: derivations of every length."""
     import numpy as np
 
-    from fgg.cli.run import read_params
     from fgg.grounding import ground
     from fgg.runtime.sample import sample
 
-    weights: dict[str, Any] = read_params(arguments.params) if arguments.params else {}
     return sample(
         ground(grammar),
         arguments.number,
-        weights=weights,
+        weights=given_weights(arguments),
         seed=arguments.seed,
         generator=np.random.default_rng(arguments.seed),
     )

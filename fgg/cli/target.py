@@ -11,6 +11,7 @@ from typing import Any
 
 from fgg.cli import Usage
 from fgg.cli.output import print_diagnostics
+from fgg.cli.trained import is_run, load_run_grammar
 from fgg.compiler.loading import MAX_BYTES, Loaded, decode, load_content, load_file
 from fgg.conjoining import conjoin
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
@@ -26,7 +27,8 @@ def add_file(parser: argparse.ArgumentParser, *, optional: bool = False) -> None
         "file",
         metavar="FILE",
         nargs="?" if optional else None,
-        help="a grammar file, FGG JSON, `-` for standard input, or a library grammar's name",
+        help="a grammar file, FGG JSON, `-` for standard input, a library grammar's name, or the "
+        "folder of a training run",
     )
     parser.add_argument(
         "--set",
@@ -96,6 +98,8 @@ def load_target(arguments: argparse.Namespace) -> Loaded:
     sizes = assignments(arguments.set, "--set")
     if arguments.file == "-":
         return load_content(_standard_input(), "<stdin>", sizes=sizes)
+    if is_run(arguments.file):
+        return load_run_grammar(arguments.file, sizes)
     return load_file(arguments.file, sizes=sizes)
 
 

@@ -215,7 +215,7 @@ def test_an_index_that_only_the_parameters_depend_on_is_no_index_of_a_rank() -> 
     ranks = rank_space(decomposed(shape("qcfg")))
     assert {x.name: len(x.indices) for x in ranks.nonterminals} == {
         **{"S": 0, "X_NA_rank": 2},
-        **{f"X_{part}_binary_{i}": 2 for part in ("NA", "PA") for i in (1, 2)},
+        **{f"X_binary_{i}": 2 for i in (1, 2)},
     }
     folded = fold(rank_space(decomposed(selected(load("qcfg"), "aligned"))))
     products = [x for x in folded.nonterminals if x.domains == ("R_binary", "R_binary")]

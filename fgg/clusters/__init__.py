@@ -1,0 +1,22 @@
+"""Words in clusters: Brown clustering, and partitions to compare it with."""
+
+from fgg.clusters.counts import Bigrams, count_bigrams
+from fgg.clusters.partition import (
+    Clustering,
+    brown,
+    by_frequency,
+    mutual_information,
+    read_blocks,
+    uniform,
+)
+
+__all__ = [
+    "Bigrams",
+    "Clustering",
+    "brown",
+    "by_frequency",
+    "count_bigrams",
+    "mutual_information",
+    "read_blocks",
+    "uniform",
+]

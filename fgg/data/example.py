@@ -1,0 +1,46 @@
+"""An example: the words of one item of a corpus, and what its format says about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Span = tuple[int, int, str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Example:
+    """A sequence of words (or characters, or nucleotides) and its annotation.
+
+    Positions are counted from 0, spans are half open. What a format does not give is None.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None = None
+    fine_tags: tuple[str, ...] | None = None  # a second tag set: the language's own, of CoNLL-U
+    heads: tuple[int, ...] | None = None  # of each word: 0 is the root, i + 1 the word at i
+    relations: tuple[str, ...] | None = None
+    spans: tuple[Span, ...] | None = None  # (start, end, label) of each phrase, parents first
+    segments: tuple[tuple[int, int], ...] | None = None  # (start, end) of each part, in order
+    pairs: tuple[tuple[int, int], ...] | None = None  # (i, j), i < j: positions that pair
+    ids: tuple[int, ...] | None = None  # numbers of the words in a vocabulary
+    name: str | None = None
+    count: int = 1  # how often it occurs, where a format says so
+    place: str = ""  # file:line
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+def brackets(example: Example) -> str:
+    """The tree of an example with spans and tags, in brackets."""
+    assert example.spans is not None and example.tags is not None
+    opened: list[list[str]] = [[] for _ in range(len(example) + 1)]
+    closed = [0] * (len(example) + 1)
+    for start, end, label in example.spans:  # parents first: the order in which they open
+        opened[start].append(f"({label}")
+        closed[end] += 1
+    parts = []
+    for position, (word, tag) in enumerate(zip(example.words, example.tags, strict=True)):
+        ends = ")" * closed[position + 1]
+        parts.append(" ".join([*opened[position], f"({tag} {word}){ends}"]))
+    return " ".join(parts)

@@ -1,0 +1,95 @@
+"""Lines of text files that may be packed (gzip, xz, bzip2), one after the other."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, NamedTuple, cast
+
+from fgg.diagnostics import Diagnostic, GrammarError
+
+MAX_LINE = 1 << 26  # bytes: a longer line is no text, or would not fit
+
+_MAGIC: dict[bytes, Callable[[Path, str], object]] = {
+    b"\x1f\x8b": gzip.open,
+    b"\xfd7zXZ\x00": lzma.open,
+    b"BZh1AY&SY": bz2.open,
+}
+_SUFFIXES = (".gz", ".xz", ".bz2")
+
+
+class Line(NamedTuple):
+    """A line without its end, and its number, counted from 1."""
+
+    number: int
+    text: str
+
+
+# What a reader says about a line that it cannot use: code, number of the line, message, help.
+Report = Callable[[str, int, str, str], None]
+
+
+def plain_suffix(path: Path) -> str:
+    """The suffix of a file's name, that of packing left aside: `.txt` for `train.txt.xz`."""
+    name = path.name
+    for suffix in _SUFFIXES:
+        name = name.removesuffix(suffix)
+    return Path(name).suffix
+
+
+def read_lines(path: Path, report: Report) -> Iterator[Line]:
+    """The lines of a file, unpacked by what it holds, whatever its name; read as they are used.
+
+    Lines end with `\\n` or `\\r\\n`, and nothing else. Raises GrammarError if the file cannot be
+    read or unpacked; a line that is not UTF-8 is reported and left out.
+    """
+    try:
+        with _opened(path) as file:
+            number = 0
+            while data := file.readline(MAX_LINE):
+                number += 1
+                if len(data) == MAX_LINE and not data.endswith(b"\n"):
+                    raise _error("F481", f"{path}:{number}: more than {MAX_LINE:,} bytes in a line")
+                if number == 1:
+                    data = data.removeprefix(b"\xef\xbb\xbf")
+                try:
+                    text = data.decode()
+                except UnicodeDecodeError as error:
+                    wrong = f"byte {error.start + 1} is not UTF-8"
+                    report("F481", number, wrong, "save the file in the encoding UTF-8")
+                    continue
+                yield Line(number, text.removesuffix("\n").removesuffix("\r"))
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        reason = str(error).lower().rstrip(".")
+        raise _error("F480", f"`{path}` cannot be unpacked: {reason}") from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        if error.errno is None:  # bzip2 has no error of its own
+            raise _error("F480", f"`{path}` cannot be unpacked: {reason}") from None
+        raise _error("F401", f"`{path}` cannot be read: {reason}") from None
+
+
+def _opened(path: Path) -> IO[bytes]:
+    if path.is_dir():
+        raise _error("F401", f"`{path}` cannot be read: it is a folder")
+    file = open(path, "rb")
+    try:
+        start = file.peek(10)[:10]
+        if start[4:] == b"1AY&SY":
+            start = start[:3] + start[4:]  # bzip2: the fourth byte is a level
+        for magic, opener in _MAGIC.items():
+            if start.startswith(magic):
+                file.close()
+                return cast(IO[bytes], opener(path, "rb"))
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _error(code: str, message: str) -> GrammarError:
+    return GrammarError([Diagnostic(code=code, message=message)])

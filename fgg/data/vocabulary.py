@@ -1,0 +1,195 @@
+"""Vocabularies: which words have numbers, and what becomes of all others."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from fgg.data.example import Example
+from fgg.data.shapes import shape
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.files import read_limited, write_whole
+
+UNKNOWN = "<unk>"
+MAX_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vocabulary:
+    """Words with the numbers 0, 1, …; each other word becomes `unknown`, if there is such a word.
+
+    With `shapes`, it becomes `<unk:capital-s>` or the like where the vocabulary has that class, and
+    `<unk>` where not. `counts` says how often each value occurred when the vocabulary was built.
+    """
+
+    values: tuple[str, ...]
+    counts: tuple[int, ...] | None = None
+    unknown: str | None = UNKNOWN
+    shapes: bool = False
+
+    def __post_init__(self) -> None:
+        assert self.unknown is None or self.unknown in self.index, self.unknown
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The number of each word."""
+        return {word: number for number, word in enumerate(self.values)}
+
+    def __contains__(self, word: str) -> bool:
+        return word in self.index
+
+    def known(self, word: str) -> str:
+        """The value that stands for a word. Raises GrammarError if there is none."""
+        if word in self.index:
+            return word
+        if self.unknown is None:
+            message = f"`{word}` is not in the vocabulary, which has no word for unknown ones"
+            raise GrammarError([Diagnostic(code="F488", message=message)])
+        if self.shapes and (group := unknown_class(self.unknown, word)) in self.index:
+            return group
+        return self.unknown
+
+    def encode(self, words: Iterable[str]) -> list[int]:
+        """The numbers of words. Raises GrammarError for one that has none."""
+        return [self.index[self.known(word)] for word in words]
+
+    def decode(self, numbers: Iterable[int]) -> list[str]:
+        """The words of numbers."""
+        return [self.values[number] for number in numbers]
+
+    def encoded(self, example: Example) -> Example:
+        """The example with the numbers of its words: a change for `Corpus.map`."""
+        return replace(example, ids=tuple(map(self.index.__getitem__, self._values(example))))
+
+    def replaced(self, example: Example) -> Example:
+        """The example with the values that stand for its words: a change for `Corpus.map`."""
+        return replace(example, words=tuple(self._values(example)))
+
+    def _values(self, example: Example) -> list[str]:
+        try:
+            return list(map(self.known, example.words))
+        except GrammarError as error:
+            (found,) = error.diagnostics
+            message = f"{example.place}: {found.message}"
+            raise GrammarError([replace(found, message=message)]) from None
+
+    def save(self, path: str | Path) -> None:
+        """Write a value a line, as `domain W = file(…)` reads it, or all as JSON (`.json`)."""
+        target = Path(path)
+        if target.suffix == ".json":
+            data = {
+                "values": self.values,
+                "counts": self.counts,
+                "unknown": self.unknown,
+                "shapes": self.shapes,
+            }
+            text = json.dumps(data, ensure_ascii=False, indent=1) + "\n"
+        else:
+            text = "".join(f"{value}\n" for value in self.values)
+        write_whole(target, text.encode())
+
+
+def unknown_class(unknown: str, word: str) -> str:
+    """The name of the class of unknown words that a word belongs to."""
+    form = shape(word)
+    return f"{unknown.removesuffix('>')}:{form}>" if form else unknown
+
+
+def build(
+    examples: Iterable[Example],
+    *,
+    least: int = 1,
+    most: int | None = None,
+    unknown: str | None = UNKNOWN,
+    shapes: bool = False,
+    extra: Sequence[str] = (),
+) -> Vocabulary:
+    """The vocabulary of some examples: `unknown`, its classes, `extra`, words by frequency.
+
+    A word is in it if it occurs at least `least` times and is one of the `most` most frequent; of
+    words that are equally frequent the one that came first counts as the more frequent. With
+    `shapes`, each class that a word left out belongs to is there too.
+    """
+    found: Counter[str] = Counter()
+    for example in examples:
+        for word in example.words:
+            found[word] += example.count
+    special = dict.fromkeys([*([unknown] if unknown else []), *extra])
+    ranked = [(w, n) for w, n in found.most_common() if w not in special and n >= least]
+    chosen = dict(ranked if most is None else ranked[:most])
+    rest = Counter({word: found[word] for word in special})
+    classes: dict[str, None] = {}
+    for word, number in found.items():
+        if unknown and word not in chosen and word not in special:
+            group = unknown_class(unknown, word) if shapes else unknown
+            classes.setdefault(group)
+            rest[group] += number
+    first = [unknown] if unknown else []
+    values = dict.fromkeys([*first, *sorted(classes), *special, *chosen])
+    counts = {**chosen, **rest}
+    return Vocabulary(
+        values=tuple(values),
+        counts=tuple(counts.get(value, 0) for value in values),
+        unknown=unknown,
+        shapes=shapes,
+    )
+
+
+def load(path: str | Path) -> Vocabulary:
+    """The vocabulary in a file that `save` has written, or any with a word a line.
+
+    In a file of lines, `<unk>` is the word for unknown ones if it is there, and words that begin
+    with `<unk:` are its classes. Raises GrammarError.
+    """
+    source = Path(path)
+    try:
+        text = read_limited(source, MAX_BYTES).decode()
+    except UnicodeDecodeError:
+        raise _bad(f"`{path}` is not in the encoding UTF-8") from None
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        message = f"`{path}` cannot be read: {reason}"
+        raise GrammarError([Diagnostic(code="F401", message=message)]) from None
+    if source.suffix == ".json":
+        return _from_json(text, source)
+    values: dict[str, int] = {}
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
+        word = line.removesuffix("\r")
+        if not word:
+            raise _bad(f"{path}:{number}: an empty line is no word")
+        if word in values:
+            raise _bad(f"{path}:{number}: `{word}` is in line {values[word]} already")
+        values[word] = number
+    return Vocabulary(
+        values=tuple(values),
+        unknown=UNKNOWN if UNKNOWN in values else None,
+        shapes=any(word.startswith(UNKNOWN.replace(">", ":")) for word in values),
+    )
+
+
+def _from_json(text: str, path: Path) -> Vocabulary:
+    try:
+        data = json.loads(text)
+        values, counts = tuple(data["values"]), data.get("counts")
+        unknown, shapes = data.get("unknown"), bool(data.get("shapes"))
+        right = all(isinstance(value, str) for value in values) and len({*values}) == len(values)
+        right &= unknown is None or unknown in values
+        if counts is not None:
+            counts = tuple(map(int, counts))
+            right &= len(counts) == len(values)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        right = False
+    if not right:
+        raise _bad(f"`{path}` does not hold a vocabulary")
+    return Vocabulary(values=values, counts=counts, unknown=unknown, shapes=shapes)
+
+
+def _bad(message: str) -> GrammarError:
+    return GrammarError([Diagnostic(code="F488", message=message)])

@@ -1,0 +1,185 @@
+"""What a derivation says of its sequence: spans, tags, heads, segments, pairs.
+
+All of it follows from the cells and the rules of a derivation, for any grammar. What no general
+rule can know (which word of a rule is the head of which) is said by *links*: the name of a rule and
+two index expressions in its variables, `left_some=j-1:k`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.grammar import Grammar, Rule
+
+
+class Step(Protocol):
+    """The application of a rule."""
+
+    @property
+    def rule(self) -> Rule:
+        """The ground rule, which says where it comes from."""
+
+
+class Derived(Protocol):
+    """What is needed of a derivation."""
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """The rules that were applied, in preorder."""
+
+    def spans(self) -> Sequence[tuple[str, tuple[int, ...], tuple[int, ...]]]:
+        """For each step: the family, its indices, and the values of the external nodes."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """Two positions that a rule connects, each a sum of variables and a number; None: nothing."""
+
+    rule: str
+    first: Mapping[str, int] | None
+    second: Mapping[str, int] | None
+
+
+ONE = ""
+"""The key of a link's constant."""
+
+
+def read_links(texts: Iterable[str], grammar: Grammar) -> tuple[Link, ...]:
+    """Links as they are written, `RULE=FIRST:SECOND`, where FIRST may be empty.
+
+    Raises GrammarError (F478) for what cannot be read or is no rule of the grammar.
+    """
+    names = {rule.origin.rule if rule.origin else rule.name for rule in grammar.rules}
+    found = []
+    for text in texts:
+        name, equals, rest = text.partition("=")
+        first, colon, second = rest.partition(":")
+        if not equals or not colon:
+            raise _wrong(f"`{text}` is no link", "write a rule and two positions, `arc=i:j-1`")
+        if name not in names:
+            raise _wrong(f"there is no rule `{name}`", did_you_mean(name, names))
+        found.append(Link(name, _position(first, text), _position(second, text)))
+    return tuple(found)
+
+
+def _position(text: str, whole: str) -> dict[str, int] | None:
+    if not text.strip():
+        return None
+    found: dict[str, int] = {}
+    for term in text.replace("-", "+-").split("+"):
+        sign, name = (-1, term.strip()[1:]) if term.strip().startswith("-") else (1, term.strip())
+        if name.isdecimal():
+            found[ONE] = found.get(ONE, 0) + sign * int(name)
+        elif name.isidentifier():
+            found[name] = found.get(name, 0) + sign
+        elif name:
+            raise _wrong(f"`{whole}`: `{term}` is no index", "write sums such as `j-1`")
+    return found
+
+
+def _wrong(message: str, help: str) -> GrammarError:
+    return GrammarError([Diagnostic(code="F478", message=message, help=help)])
+
+
+def span_cells(derivation: Derived, families: Iterable[str] = ()) -> set[tuple[int, int]]:
+    """The spans of a derivation: its cells with two indices, of these families or of all."""
+    wanted = set(families)
+    return {
+        (indices[0], indices[1])
+        for family, indices, _ in derivation.spans()
+        if len(indices) == 2 and (not wanted or family in wanted)
+    }
+
+
+def tags(derivation: Derived, length: int, families: Iterable[str] = ()) -> list[str | None]:
+    """A tag for each position: the values of its cell, `[i]` or `[i,i+1]`; None where none is."""
+    wanted = set(families)
+    found: list[str | None] = [None] * length
+    for family, indices, values in derivation.spans():
+        single = len(indices) == 1 or (len(indices) == 2 and indices[1] == indices[0] + 1)
+        if not single or not values or not 0 <= indices[0] < length:
+            continue
+        if not wanted or family in wanted:
+            found[indices[0]] = " ".join(map(str, values))
+    return found
+
+
+def segments(derivation: Derived, length: int) -> list[tuple[int, int]]:
+    """The parts of a sequence: wherever an index of a rule lies within it, a part begins."""
+    cuts = {0, length}
+    for values in _variables(derivation):
+        cuts.update(v for v in values.values() if 0 < v < length)
+    edges = sorted(cuts)
+    return list(pairwise(edges))
+
+
+def pairs(
+    derivation: Derived, grammar: Grammar, links: Sequence[Link] = ()
+) -> set[tuple[int, int]]:
+    """The positions that pair: by links, or those that one rule reads two of from one input."""
+    if links:
+        return {
+            (min(one, two), max(one, two))
+            for one, two in _linked(derivation, links)
+            if one is not None and two is not None
+        }
+    found = set()
+    rules = {rule.name: rule for rule in grammar.rules}
+    for step in derivation.steps:
+        origin = step.rule.origin
+        if origin is None or origin.rule not in rules:
+            continue
+        values = dict[str, int](origin.values)
+        read: dict[str, list[int]] = {}
+        for clamp in rules[origin.rule].rhs.clamps:
+            if len(clamp.indices) == 1 and set(clamp.indices[0].names()) <= set(values):
+                place = clamp.indices[0].evaluate(values)
+                if place is not None:
+                    read.setdefault(clamp.input, []).append(place)
+        for places in read.values():
+            if len(places) == 2 and places[0] != places[1]:
+                found.add((min(places), max(places)))
+    return found
+
+
+def heads(derivation: Derived, length: int, links: Sequence[Link]) -> list[int]:
+    """The head of each word, 0 for the root and i + 1 for the word at i; -1 where none is said.
+
+    A link is HEAD:WORD; without HEAD the word is the root.
+    """
+    found = [-1] * length
+    for head, word in _linked(derivation, links):
+        if word is not None and 0 <= word < length:
+            found[word] = 0 if head is None else head + 1
+    return found
+
+
+def _variables(derivation: Derived) -> Iterator[Mapping[str, int]]:
+    for step in derivation.steps:
+        origin = step.rule.origin
+        yield dict(origin.values) if origin else {}
+
+
+def _linked(derivation: Derived, links: Sequence[Link]) -> Iterator[tuple[int | None, int | None]]:
+    by_rule: dict[str, list[Link]] = {}
+    for link in links:
+        by_rule.setdefault(link.rule, []).append(link)
+    for step in derivation.steps:
+        origin = step.rule.origin
+        for link in by_rule.get(origin.rule if origin else step.rule.name, ()):
+            values = dict(origin.values) if origin else {}
+            yield _at(link.first, values, link), _at(link.second, values, link)
+
+
+def _at(position: Mapping[str, int] | None, values: Mapping[str, int], link: Link) -> int | None:
+    if position is None:
+        return None
+    for name in position:
+        if name and name not in values:
+            help = did_you_mean(name, values) or f"it has {', '.join(values) or 'none'}"
+            raise _wrong(f"rule `{link.rule}` has no index `{name}`", help)
+    return sum(times * (values[name] if name else 1) for name, times in position.items())

@@ -1,0 +1,187 @@
+"""Feeding: from examples of a corpus to the inputs of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fgg.data import (
+    Batch,
+    Corpus,
+    Example,
+    Vocabulary,
+    as_characters,
+    build_vocabulary,
+    normal,
+    of_length,
+    without_punctuation,
+)
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.domains import domain_values
+from fgg.grammar import Domain, Grammar, Sized
+from fgg.runtime.learn import Items
+
+FIELDS = ("words", "tags", "fine_tags", "parts")
+"""What an input can be taken from; `parts`: `s[i,j]` says what lies from i to j."""
+NONE = -2
+"""A token that matches nothing: a part that is not among the values of its domain."""
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Which field of an example each input is, and the vocabulary of each input's domain."""
+
+    fields: Mapping[str, str]
+    domains: Mapping[str, str]
+    vocabularies: Mapping[str, Vocabulary]
+
+    def items(self, batch: Batch) -> Items | None:
+        """The inputs of a batch; None if it has no examples."""
+        if not batch.examples:
+            return None
+        inputs = {name: [self.ids(name, e) for e in batch.examples] for name in self.fields}
+        return Items(inputs, None, batch.numbers)
+
+    def ids(self, name: str, example: Example) -> list[int] | list[list[int]]:
+        """What an example gives an input, as numbers. Raises GrammarError (F478)."""
+        vocabulary = self.vocabularies[self.domains[name]]
+        if self.fields[name] == "parts":
+            return part_ids(example.words, vocabulary)
+        values: Sequence[str] | None = getattr(example, self.fields[name])
+        if values is None:
+            message = f"{example.place}: there are no {self.fields[name]} for input `{name}`"
+            raise GrammarError([Diagnostic(code="F478", message=message)])
+        return vocabulary.encode(values)
+
+
+def part_ids(words: Sequence[str], vocabulary: Vocabulary) -> list[list[int]]:
+    """The number of each part [i, j) of a sequence, `[n, n + 1]`; -2 where it has none."""
+    size, index = len(words), vocabulary.index
+    found = [[NONE] * (size + 1) for _ in range(size)]
+    for i, row in enumerate(found):
+        text = ""
+        for j in range(i + 1, size + 1):
+            text += words[j - 1]
+            row[j] = index.get(text, NONE)
+    return found
+
+
+def parts(corpus: Iterable[Example], longest: int | None) -> Iterator[Example]:
+    """Examples with all their parts, up to a longest one, in place of words."""
+    for example in corpus:
+        words, size = example.words, len(example)
+        ends = (min(size, i + (longest or size)) for i in range(size))
+        found = ("".join(words[i:j]) for i, end in enumerate(ends) for j in range(i + 1, end + 1))
+        yield replace(example, words=tuple(found))
+
+
+def fields_of(grammar: Grammar, given: Mapping[str, str]) -> dict[str, str]:
+    """The field that each input of a grammar is taken from: as given, or words for the only one.
+
+    Raises GrammarError (F478).
+    """
+    names = [item.name for item in grammar.observed]
+    for name, value in given.items():
+        if name not in names:
+            raise _wrong(f"there is no input `{name}`", did_you_mean(name, names))
+        if value not in FIELDS:
+            raise _wrong(f"an example has no `{value}`", f"it has {', '.join(FIELDS)}")
+    more = [factor.name for factor in grammar.input_factors] + [t.name for t in grammar.tables]
+    if more:
+        raise _wrong(f"`{more[0]}` is no sequence of words", "train such a model from Python")
+    # An input with two axes says what each part of the sequence is.
+    shapes = {item.name: len(item.shape) for item in grammar.observed}
+    given = {**{name: "parts" for name in names if shapes[name] == 2}, **given}
+    for name, value in given.items():
+        if shapes[name] != (2 if value == "parts" else 1):
+            raise _wrong(f"input `{name}` has {shapes[name]} axes, so it is not `{value}`")
+    left = [name for name in names if name not in given]
+    if len(left) > 1 or (left and "words" in given.values()):
+        shown = ", ".join(f"`{name}`" for name in left)
+        raise _wrong(f"what are the inputs {shown}?", "say so: `--field t=tags`")
+    return {**given, **{name: "words" for name in left}}
+
+
+def changed(corpus: Corpus, changes: Mapping[str, Any]) -> Corpus:
+    """The corpus with the changes that a run makes: characters, case, digits, lengths."""
+    if changes.get("characters"):
+        corpus = corpus.map(as_characters)
+    if changes.get("lower") or changes.get("digits"):
+        corpus = corpus.map(normal(lower=bool(changes.get("lower")), digits=changes.get("digits")))
+    if changes.get("no_punctuation"):
+        corpus = corpus.map(without_punctuation)
+    least, most = changes.get("min_length") or 1, changes.get("max_length")
+    return corpus.map(of_length(least, most))
+
+
+def feed_of(
+    grammar: Grammar,
+    fields: Mapping[str, str],
+    corpus: Iterable[Example],
+    changes: Mapping[str, Any],
+) -> Feed:
+    """The feed of a corpus: the values of each domain are the grammar's, or those in the corpus."""
+    domains = {item.name: item.domain for item in grammar.inputs if item.name in fields}
+    found: dict[str, Vocabulary] = {}
+    for name, domain in domains.items():
+        if domain in found:
+            continue
+        shape = grammar.domain[domain].shape
+        if isinstance(shape, Sized):
+            field = fields[name]
+            examples = corpus if field == "words" else _in_place(corpus, field)
+            if field == "parts":
+                examples = parts(corpus, changes.get("max_part"))
+            plain = field != "words" or bool(changes.get("no_unknown"))
+            found[domain] = build_vocabulary(
+                examples,
+                least=1 if plain else changes.get("min_count") or 1,
+                most=None if plain else changes.get("max_words"),
+                unknown=None if plain else "<unk>",
+                shapes=bool(changes.get("unknown_shapes")) and not plain,
+            )
+        else:
+            values = tuple(domain_values(grammar, domain))
+            unknown = "<unk>" if "<unk>" in values else None
+            found[domain] = Vocabulary(values=values, unknown=unknown)
+    return Feed(dict(fields), domains, found)
+
+
+def _in_place(corpus: Iterable[Example], field: str) -> Iterable[Example]:
+    """Examples with another field as their words."""
+    for example in corpus:
+        yield replace(example, words=getattr(example, field) or ())
+
+
+def sizes_for(grammar: Grammar, feed: Feed, given: Mapping[str, int]) -> dict[str, int]:
+    """The sizes of a grammar that the vocabularies decide, where they are not given.
+
+    Raises GrammarError (F478) if a vocabulary has more values than its domain.
+    """
+    found = dict(given)
+    for domain, vocabulary in feed.vocabularies.items():
+        item = grammar.domain[domain]
+        size = _size_name(item)
+        if size is None:
+            continue
+        if size not in given:
+            found[size] = len(vocabulary)
+        elif given[size] < len(vocabulary):
+            raise _wrong(
+                f"the data have {len(vocabulary):,} values of `{domain}`, not {given[size]:,}",
+                "`--max-words N` keeps the most frequent ones",
+            )
+    return found
+
+
+def _size_name(domain: Domain) -> str | None:
+    """The size that is a domain's own, if it is just a name."""
+    if not isinstance(domain.shape, Sized):
+        return None
+    names = list(domain.shape.size.names())
+    return names[0] if len(names) == 1 and str(domain.shape.size) == names[0] else None
+
+
+def _wrong(message: str, help: str = "") -> GrammarError:
+    return GrammarError([Diagnostic(code="F478", message=message, help=help)])
