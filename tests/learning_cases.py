@@ -84,6 +84,8 @@ class Case:
         if isinstance(values, int | float):
             return dict.fromkeys(self.places, float(values))
         assert values is not None
+        if isinstance(values, dict):
+            return {rule: float(values[rule]) for rule in self.places if rule in values}
         return dict(zip(self.places, values, strict=True))
 
     def read(self, tables: Mapping[str, Tensor]) -> dict[str, float]:
