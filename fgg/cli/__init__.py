@@ -28,6 +28,7 @@ COMMANDS = {
     "identify": "find out whether moments of strings determine a model's parameters",
     "run": "compute a grammar's value, marginals, best derivations, samples",
     "cluster": "put the words of a text into blocks",
+    "bench": "measure compiled programs beside peers",
     "explain": "explain an error code, or a grammar in equations",
 }
 
