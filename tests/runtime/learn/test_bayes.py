@@ -218,12 +218,12 @@ def test_the_sampler_visits_derivations_as_often_as_it_should() -> None:
     sampler = Hastings(case.model(), prior=case.prior(), weights=case.start(), seed=1, burn_in=20)
     items = case.ready(sampler)
     rates = []
-    for _ in range(700):
+    for _ in range(300):
         found = sampler.sweep(items)
         rates.append(found.details["acceptance"])
     assert found.kind == "log-joint"
     assert 0.5 < np.mean(rates) < 1
-    np.testing.assert_allclose(sampler.average.numpy(), wanted.numpy(), atol=0.15)
+    np.testing.assert_allclose(sampler.average.numpy(), wanted.numpy(), atol=0.25)
 
 
 def test_draws_of_pieces_have_the_expected_counts() -> None:
@@ -233,14 +233,14 @@ def test_draws_of_pieces_have_the_expected_counts() -> None:
     generator = torch.Generator().manual_seed(0)
     drawer = Drawer(program, generator)
     batch = VB(model).ready(Items({"w": [words]}))
-    number = 1500
+    number = 500
     found = {n: torch.zeros_like(w) for n, w in weights.items()}
     for _ in range(number):
         for (name, place), count in drawer.draw(weights, batch).items():
             found[name][place] += count / number
     wanted = program.expected_counts(weights, {"w": [words]})
     for name, counts in wanted.items():
-        torch.testing.assert_close(found[name], counts, atol=0.06, rtol=0)
+        torch.testing.assert_close(found[name], counts, atol=0.1, rtol=0)
 
 
 LOOPING = """

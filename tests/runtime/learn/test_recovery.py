@@ -47,8 +47,8 @@ def drawn() -> tuple[Model, Sentences, Sentences]:
         ("em", {"epochs": 60}),
         ("online-em", {"epochs": 15, "budget": 60}),
         ("vb", {"epochs": 60, "prior": 0.1}),
-        ("cvb", {"epochs": 15, "prior": 0.1}),
-        ("hastings", {"epochs": 20, "prior": 0.1, "burn_in": 14}),
+        ("cvb", {"epochs": 10, "prior": 0.1}),
+        ("hastings", {"epochs": 12, "prior": 0.1, "burn_in": 8}),
         ("adam", {"epochs": 40, "rate": 0.1, "budget": 120}),
     ],
 )
