@@ -45,7 +45,9 @@ def compile(
     if length < 1 or batch < 1:
         raise ValueError("the length and the batch to expect are at least 1")
     if space not in ("auto", "dense", "state", "rank"):
-        raise ValueError(f"`{space}` is no space: auto, dense, state or rank is")
+        message = f"there is no space `{space}`"
+        help = "spaces are `auto`, `dense`, `state` and `rank`"
+        raise GrammarError([Diagnostic(code="F415", message=message, help=help)])
     check_sizes(grammar, sizes or {})
     from fgg.runtime.program import Asked
 

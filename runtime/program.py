@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from hashlib import sha256
-from math import inf
+from math import inf, prod
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from fgg.runtime.derivation import Derivation
     from fgg.runtime.mbr_outline import Outline
     from fgg.runtime.model import Model
+
+
+MAX_WHOLE = 2**22
+"""Factors of declared rank with more entries are not multiplied out to find a derivation."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -247,10 +251,17 @@ class Program(Questions):
         families: Sequence[str] | None,
         states: bool,
     ) -> list[Derivation]:
-        if self.outline is None:
+        large = self._too_large()
+        if self.outline is None or large is None:
             return super()._mbr(weights, inputs, lengths, families, states)
-        from fgg.runtime.mbr_outline import mbr_on_outline
+        from fgg.runtime.mbr_outline import entangled, mbr_on_outline
         from fgg.runtime.piece_weights import log_weight
+
+        rule = entangled(self.grammar)
+        if rule is not None:
+            message = f"factor `{large}` is too large to be multiplied out"
+            help = f"rule `{rule}` has states that go together, which marginals alone do not tell"
+            raise GrammarError([Diagnostic(code="F420", message=message, help=help)])
 
         marginals = self.marginals(weights, inputs, lengths)
         return mbr_on_outline(
@@ -263,6 +274,14 @@ class Program(Questions):
             states=states,
             log_weight=lambda found: log_weight(found, self.weighted, weights, self.pieces),
         )
+
+    def _too_large(self) -> str | None:
+        """A factor of declared rank that nobody would want to multiply out, if there is one."""
+        for factor in self.grammar.factors:
+            size = prod(domain_size(self.grammar, domain) for domain in factor.domains)
+            if self.pieces(factor.name) != (factor.name,) and size > MAX_WHOLE:
+                return factor.name
+        return None
 
     @cached_property
     def outline(self) -> Outline | None:

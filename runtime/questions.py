@@ -136,6 +136,8 @@ class Questions:
         """The derivations of greatest weight of each item, at most so many, best first."""
         from fgg.runtime.decode import k_best
 
+        _check_number(number)
+
         self._need_best()
         return k_best(
             self._trees,
@@ -158,6 +160,8 @@ class Questions:
     ) -> list[list[Derivation]]:
         """Independent draws from the posterior of each item, exact."""
         from fgg.runtime.decode import sample
+
+        _check_number(number)
 
         return sample(
             self._trees,
@@ -253,6 +257,12 @@ class Questions:
         if semiring == "max":
             self._need_best()
         return interpret(self._trees, self._weights(weights), inputs or {}, lengths, semiring)
+
+
+def _check_number(number: int) -> None:
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        message = f"`number` is a whole number from 1 up, not {number!r}"
+        raise GrammarError([Diagnostic(code="F411", message=message)])
 
 
 def _plain(weights: Weights) -> dict[str, Any]:

@@ -313,16 +313,15 @@ class _Emitter:
             )
         stages = reversed(plan.stages)
         body = [line for stage in stages for line in self.stage(stage, reverse=True)]
-        lines += [f"    {line}" for line in (*self.stride_lines(body), *body)]
-        self.strided.clear()
         for stage in plan.stages:
             for step in stage.steps:
                 if self.at_once(step):
                     writer = OutsideWriter(*self.shared(step), whole=True)
-                    body = without_unused(writer.outside(charts=False, parameters=True))
                     rule = _plain(print_rule(self.plan.grammar, step.rule))
-                    lines.append(f"    # {rule}: all cells at once")
-                    lines += [f"    {line}" for line in body]
+                    body.append(f"# {rule}: all cells at once")
+                    body += without_unused(writer.outside(charts=False, parameters=True))
+        lines += [f"    {line}" for line in (*self.stride_lines(body), *body)]
+        self.strided.clear()
         grads = ", ".join(
             f"{name!r}: {names.get('g_', name)}"
             for name in self.context.used_leaves()

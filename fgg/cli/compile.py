@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _batch(text: str) -> int:
-    number = int(text)
+    number = int(text) if text.isdecimal() else 0
     if not 1 <= number <= MAX_BATCH:
         raise argparse.ArgumentTypeError(f"a number from 1 to {MAX_BATCH:,} is expected")
     return number
