@@ -138,6 +138,11 @@ CODES: dict[str, Code] = {
         F425="a grammar that cannot be compiled",
         F426="no best derivation in rank space",
         F440="a factor that cannot be decomposed",
+        F490="a map that cannot be read",
+        F491="a map that leaves values out",
+        F492="a map to a block that does not exist",
+        F493="a map of another shape",
+        F494="blocks that do not fit",
     ),
     **_warnings(
         F431="a critical recursion",
@@ -146,5 +151,6 @@ CODES: dict[str, Code] = {
         F434="a grammar that runs on the reference engine",
         F441="a decomposition that has not converged",
         F442="a tolerance that no rank reaches",
+        F495="a factor with blocks that nothing ties to one",
     ),
 }

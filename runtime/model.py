@@ -14,7 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from fgg.grammar import Factor
+from fgg.maps import groups
 from fgg.runtime.batching import Lengths
+from fgg.runtime.grouped import group_tensor, softmax_in_groups
 from fgg.runtime.materialise import multiplied
 from fgg.values import Call, Word
 
@@ -79,6 +81,10 @@ class Model(nn.Module):
         if source is not None:
             return stationary(self.weight(source))
         if _key(name) in self.logits:
+            blocks = groups(grammar, grammar.factor[name])
+            if blocks is not None:
+                logits = self.logits[_key(name)]
+                return softmax_in_groups(logits, group_tensor(blocks, logits.device))
             return _normalised(self.logits[_key(name)], grammar.factor[name].given)
         pieces = {piece: self.weight(piece) for piece in self.program.pieces(name)}
         found: Tensor = multiplied(grammar, name, pieces)

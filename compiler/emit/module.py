@@ -21,7 +21,8 @@ from fgg.compiler.emit.peephole import fused, guarded, in_place, without_unused,
 from fgg.compiler.emit.prepare import PrepareWriter
 from fgg.domains import domain_size, size_values
 from fgg.index import Expr
-from fgg.plan import Chart, OneHot, Plan, PlanStage, Step
+from fgg.maps import is_map, map_values
+from fgg.plan import Chart, Gather, Indicator, OneHot, Plan, PlanStage, Step
 from fgg.printer import print_rule
 
 INDENT = "    "
@@ -95,7 +96,26 @@ class _Emitter:
         lines += [f"    {name!r}: {shape!r}," for name, shape in inputs.items()]
         lines += ["}"]
         lines.append(f"TABLES = {tuple(t.name for t in grammar.tables)!r}")
-        return lines
+        return lines + self.maps()
+
+    def maps(self) -> list[str]:
+        """The maps that anything is computed from: a block for each value."""
+        used = {step.name for step in self.plan.preparations if isinstance(step, Indicator)}
+        for step in self.plan.preparations:
+            if isinstance(step, OneHot):
+                used.update(step.path)
+            elif isinstance(step, Gather):
+                used.update(name for token in step.tokens for name in token.path)
+        found = [f for f in self.plan.grammar.factors if f.name in used and is_map(f)]
+        if not found:
+            return []
+        lines = ["", "# The block of each value.", "MAPS = {"]
+        for factor in found:
+            numbers = ", ".join(map(str, map_values(self.plan.grammar, factor.name)))
+            lines.append(f"    {factor.name!r}: torch.tensor([")
+            lines += wrap(numbers, 96, initial_indent=" " * 8, subsequent_indent=" " * 8)
+            lines.append("    ]),")
+        return [*lines, "}"]
 
     def leaf_lines(self) -> Iterator[str]:
         for name, kind in self.context.used_leaves().items():
