@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fgg.diagnostics import Report, did_you_mean
-from fgg.grammar import Attachment, Attribute, Edge, Factor, Grammar, Product, Query
+from fgg.grammar import Attachment, Attribute, Edge, Factor, Fragment, Grammar, Product, Query, Rule
 from fgg.maps import blocks_of, is_map
 from fgg.slices import slice_of
 
@@ -52,10 +52,7 @@ def with_blocks(grammar: Grammar, report: Report) -> Grammar:
         grammar = replace(
             grammar,
             factors=tuple(found[f.name].factor if f.name in found else f for f in grammar.factors),
-            rules=tuple(
-                replace(rule, rhs=replace(rule.rhs, edges=_replaced(rule.rhs.edges, found)))
-                for rule in grammar.rules
-            ),
+            rules=tuple(_rule(rule, found) for rule in grammar.rules),
             queries=tuple(_query(query, found) for query in grammar.queries),
         )
     _check_tied(grammar, report)
@@ -127,6 +124,13 @@ def _attribute(factor: Factor) -> Attribute:
 def _replaced(edges: tuple[Edge, ...], found: dict[str, Blocked]) -> tuple[Edge, ...]:
     """Edges, with those of maps."""
     return tuple(new for edge in edges for new in _edges(edge, found.get(edge.label)))
+
+
+def _rule(rule: Rule, found: dict[str, Blocked]) -> Rule:
+    rhs, edges = rule.rhs, _replaced(rule.rhs.edges, found)
+    if edges == rhs.edges:
+        return rule
+    return replace(rule, rhs=Fragment.make(rhs.nodes, edges, rhs.clamps, rhs.externals))
 
 
 def _query(query: Query, found: dict[str, Blocked]) -> Query:

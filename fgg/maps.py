@@ -28,9 +28,7 @@ def is_map(factor: Factor | None) -> bool:
 def blocks_of(factor: Factor) -> str | None:
     """The name of the map in whose blocks a factor's weights sum to one, or None."""
     value = factor.attribute("blocks")
-    if isinstance(value, Word):
-        return value.name
-    return value if isinstance(value, str) else None
+    return value.name if isinstance(value, Word) else None
 
 
 def groups(grammar: Grammar, factor: Factor) -> tuple[int, ...] | None:

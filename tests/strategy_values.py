@@ -228,7 +228,6 @@ def attributes(draw: DrawFn) -> tuple[Attribute, ...]:
         "prior": positive.map(lambda a: Call("dirichlet", (a,))),
         "net": st.one_of(words, calls),
         "init": st.one_of(words, calls),
-        "blocks": st.one_of(words, constants()),
         "frozen": st.sampled_from((Word("yes"), Word("no"))),
     }
     keys = draw(st.lists(st.sampled_from(sorted(values)), max_size=3, unique=True))
