@@ -43,17 +43,16 @@ def _clamp(grammar: Grammar, fragment: Fragment, edge: Edge) -> Clamp | None:
     return None
 
 
-def separated(grammar: Grammar, rule: Rule) -> Rule:
+def separated(grammar: Grammar, rule: Rule, *, whole: bool = False) -> Rule:
     """The rule with a node of its own for each parameter that touches a node fixed by a map.
 
     What is fixed to one value is equal to its copies, so each parameter is read at its own tokens,
-    as a table over positions, and none meets another in a sum over blocks.
+    as a table over positions, and none meets another in a sum over blocks. Nodes that say nothing
+    are left out, unless the rule is to stay `whole`: then all nodes that it had are there.
     """
-    nodes = list(rule.rhs.nodes)
     for node in rule.rhs.nodes:
-        rule = _separated(grammar, rule, node, {n.name for n in nodes})
-        nodes = list(rule.rhs.nodes)
-    return _without_idle(grammar, rule)
+        rule = _separated(grammar, rule, node)
+    return rule if whole else _without_idle(grammar, rule)
 
 
 def _without_idle(grammar: Grammar, rule: Rule) -> Rule:
@@ -87,18 +86,26 @@ def _without_idle(grammar: Grammar, rule: Rule) -> Rule:
     )
 
 
-def _separated(grammar: Grammar, rule: Rule, node: Node, taken: set[str]) -> Rule:
+def _separated(grammar: Grammar, rule: Rule, node: Node) -> Rule:
     fragment = rule.rhs
     own = [c for c in fragment.clamps if c.attachment.node == node.name]
     first = next((c for c in own if c.path and is_pinned(grammar, c)), None)
     touching = [e for e in fragment.edges if any(a.node == node.name for a in e.attachments)]
-    if first is None or (len(own) == 1 and len(touching) < 2 and _inner(fragment, node)):
+    read = [
+        edge
+        for edge in touching
+        if edge.label in grammar.factor and sum(a.node == node.name for a in edge.attachments) == 1
+    ]
+    if first is None or not read:
         return rule
+    if len(own) == 1 and len(read) == len(touching) and node.name not in fragment.externals:
+        read = read[1:]  # one of them keeps the node
+    taken = {n.name for n in fragment.nodes}
     copies: list[Node] = []
-    clamps: list[Clamp] = []
+    clamps = list(fragment.clamps)
     edges: list[Edge] = []
     for edge in fragment.edges:
-        if edge.label in grammar.factor and sum(a.node == node.name for a in edge.attachments) == 1:
+        if edge in read:
             copy = replace(node, name=fresh(node.name, taken))
             taken.add(copy.name)
             copies.append(copy)
@@ -108,18 +115,6 @@ def _separated(grammar: Grammar, rule: Rule, node: Node, taken: set[str]) -> Rul
             )
             edge = replace(edge, attachments=attachments)
         edges.append(edge)
-    if not copies:
-        return rule
-    rest = [c for c in fragment.clamps]
-    touched = any(a.node == node.name for e in edges for a in e.attachments)
-    kept = list(fragment.nodes)
-    if len(own) == 1 and not touched and _inner(fragment, node):
-        # Its copies say all that it said.
-        kept.remove(node)
-        rest = [c for c in rest if c.attachment.node != node.name]
-    rhs = Fragment.make((*kept, *copies), tuple(edges), (*rest, *clamps), fragment.externals)
+    nodes = (*fragment.nodes, *copies)
+    rhs = Fragment.make(nodes, tuple(edges), tuple(clamps), fragment.externals)
     return replace(rule, rhs=rhs)
-
-
-def _inner(fragment: Fragment, node: Node) -> bool:
-    return node.name not in fragment.externals

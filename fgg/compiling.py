@@ -125,15 +125,20 @@ def compiled(
         strict=space == "rank",
         in_space=partial(compiled, source, None, None, length, batch, pinned=pinned),
         pins=pins,
+        known_trees=partial(tree_plan, source, length, batch, pinned=True),
         unpinned=partial(compiled, source, None, None, length, batch, found, pinned=False),
         emit=emit,
         shapes=partial(shapes, source, length, batch),
     )
 
 
-def tree_plan(grammar: Grammar, length: int, batch: int) -> Plan | None:
-    """The plan that the derivations of a grammar are read from, if they can be told apart."""
+def tree_plan(grammar: Grammar, length: int, batch: int, *, pinned: bool = False) -> Plan | None:
+    """The plan that the derivations of a grammar are read from, if they can be told apart.
+
+    If it is to be `pinned`, it is for batches without missing tokens.
+    """
     from fgg.compiler.passes.close import close
+    from fgg.compiler.passes.pin import pin_with_origin
     from fgg.compiler.passes.split import split
     from fgg.compiler.trees import plan_of_trees
 
@@ -141,6 +146,8 @@ def tree_plan(grammar: Grammar, length: int, batch: int) -> Plan | None:
         closed, summing = close(grammar)
         # Derivations begin with the user's own start symbol, unless its nodes would be split.
         trees = split(closed) if summing is None else unclosed(grammar)
+        if pinned and trees is not None:
+            trees = pin_with_origin(trees, whole=True)[0]
         return None if trees is None else plan_of_trees(trees, length=length, batch=batch)
 
 

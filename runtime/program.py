@@ -69,6 +69,7 @@ class Program(Questions):
     # which it does not: those with missing tokens.
     pins: Pins = field(default_factory=dict, repr=False)
     unpinned: Callable[[], Program] | None = field(default=None, repr=False)
+    known_trees: Callable[[], Plan | None] | None = field(default=None, repr=False)
     # Writes the programs of other plans, when they are first asked for.
     emit: Callable[..., str] | None = field(default=None, repr=False)
     # The plan of the grammar's outline, and where its rules come from.
@@ -103,14 +104,18 @@ class Program(Questions):
 
     @cached_property
     def _modules(self) -> Modules | None:
-        if self.emit is None or self.tree_plan is None:
+        return self._modules_of(self.tree_plan)
+
+    def _modules_of(self, trees: Plan | None) -> Modules | None:
+        """The emitted programs of a plan that derivations are read from."""
+        if self.emit is None or trees is None:
             return None
         from fgg.runtime.emitted import covers
 
         # Messages serve maxima as they serve sums; sums over ranks do not.
         whole = self.decomposed is None or self.space == "dense"
-        same = whole and covers(self.plan, self.tree_plan)
-        plan = self.plan if same else self.tree_plan
+        same = whole and covers(self.plan, trees)
+        plan = self.plan if same else trees
         emit, main = self.emit, self.plan
 
         def load(best: bool) -> ModuleType:
@@ -118,6 +123,20 @@ class Program(Questions):
             return load_module(own)
 
         return Modules(plan, load)
+
+    @cached_property
+    def _known(self) -> tuple[Plan, Modules | None] | None:
+        plan = self.known_trees() if self.pins and self.known_trees is not None else None
+        return None if plan is None else (plan, self._modules_of(plan))
+
+    def _read_from(
+        self, inputs: Mapping[str, Any] | None, lengths: Lengths
+    ) -> tuple[Plan, Modules | None]:
+        if self.pins:
+            collated = self.collate(inputs or {}, lengths)
+            if not (collated.missing and self.needs_tokens(collated)) and self._known is not None:
+                return self._known
+        return super()._read_from(inputs, lengths)
 
     # weights
 

@@ -37,15 +37,19 @@ def pin(grammar: Grammar) -> Grammar:
     return pin_with_origin(grammar)[0]
 
 
-def pin_with_origin(grammar: Grammar) -> tuple[Grammar, Pins]:
-    """The same, and what became of the nodes of each family."""
+def pin_with_origin(grammar: Grammar, *, whole: bool = False) -> tuple[Grammar, Pins]:
+    """The same, and what became of the nodes of each family.
+
+    With `whole`, rules keep all their nodes, so that derivations can be read from them.
+    """
     rules = tuple(local(grammar, rule) for rule in grammar.rules)
     if rules == grammar.rules:
         return grammar, {}
     pinner = _Pinner(replace(grammar, rules=rules))
     pinner.run()
     found = pinner.grammar
-    return replace(found, rules=tuple(separated(found, r) for r in found.rules)), pinner.pins()
+    rules = tuple(separated(found, rule, whole=whole) for rule in found.rules)
+    return replace(found, rules=rules), pinner.pins()
 
 
 class _Pinner:
