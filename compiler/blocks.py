@@ -41,10 +41,12 @@ def with_blocks(grammar: Grammar, report: Report) -> Grammar:
     Guarantees that a factor with `blocks` touches no node of the map's second domain.
     """
     found: dict[str, Blocked] = {}
+    fitting: set[str] = set()
     for factor in grammar.factors:
         if blocks_of(factor) is None or slice_of(factor) is not None:
             continue
         if _fits(grammar, factor, report):
+            fitting.add(factor.name)
             blocked = _blocked(grammar, factor, report)
             if blocked is not None:
                 found[factor.name] = blocked
@@ -55,7 +57,7 @@ def with_blocks(grammar: Grammar, report: Report) -> Grammar:
             rules=tuple(_rule(rule, found) for rule in grammar.rules),
             queries=tuple(_query(query, found) for query in grammar.queries),
         )
-    _check_tied(grammar, report)
+    _check_tied(grammar, fitting, report)
     return grammar
 
 
@@ -110,10 +112,9 @@ def _blocked(grammar: Grammar, factor: Factor, report: Report) -> Blocked | None
             _attribute(factor).span or factor.span,
             help=f"write the edge of `{name}` yourself, and the factor without `{block}`",
         )
-        return None
-    ((place, rest),) = places
+    place, rest = places[0]
     domains = factor.domains[:place] + rest + factor.domains[place + 1 :]
-    compact = replace(factor, domains=domains, given=factor.given - 1 + len(rest))
+    compact = replace(factor, domains=domains, given=factor.given - 1 + len(rest), value=None)
     return Blocked(compact, place, block, rest)
 
 
@@ -157,9 +158,9 @@ def _edges(edge: Edge, blocked: Blocked | None) -> tuple[Edge, ...]:
     return (replace(edge, attachments=attachments), tie)
 
 
-def _check_tied(grammar: Grammar, report: Report) -> None:
+def _check_tied(grammar: Grammar, fitting: set[str], report: Report) -> None:
     """Warn of edges of a factor with blocks whose value no map ties to a block (F495)."""
-    names = {f.name: blocks_of(f) for f in grammar.factors if blocks_of(f) is not None}
+    names = {f.name: blocks_of(f) for f in grammar.factors if f.name in fitting}
     for rule in grammar.rules:
         asked = [r for query in grammar.queries for r in query.rules if r.name == rule.name]
         edges = [*rule.rhs.edges, *(edge for r in asked for edge in r.edges)]
@@ -167,7 +168,7 @@ def _check_tied(grammar: Grammar, report: Report) -> None:
         through = {(c.input, c.indices) for c in clamps if c.path}
         for edge in edges:
             name = names.get(edge.label)
-            if name is None or not edge.attachments or not is_map(grammar.factor.get(name)):
+            if name is None:
                 continue
             place = edge.attachments[-1]
             own = [c for c in clamps if c.attachment.node == place.node]

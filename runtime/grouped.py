@@ -30,7 +30,7 @@ def log_softmax_in_groups(logits: Tensor, groups: Tensor, count: int | None = No
     size = int(groups.max()) + 1 if count is None else count
     with torch.no_grad():
         top = logits.new_full((*logits.shape[:-1], size), -torch.inf)
-        top.index_reduce_(-1, groups, logits.detach(), "amax")
+        top.scatter_reduce_(-1, groups.expand_as(logits), logits.detach(), "amax")
         top = torch.where(torch.isfinite(top), top, 0.0)  # of an empty group, or of weights 0
     moved = logits - top.index_select(-1, groups)
     sums = group_sums(moved.exp(), groups, size)

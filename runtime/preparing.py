@@ -16,7 +16,7 @@ from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.domains import domain_size
 from fgg.grammar import Grammar
 from fgg.maps import map_values
-from fgg.observe import IMPOSSIBLE
+from fgg.observe import IMPOSSIBLE, MISSING
 from fgg.paths import path_steps
 from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, Potential, Preparation
 from fgg.runtime.batch import Batch, Ints
@@ -142,29 +142,38 @@ class Prepared:
     def gathered(self, step: Gather) -> Any:
         """The entries of a parameter at tokens: its sum where one is missing."""
         array = self.arrays[step.source]
-        semiring = self.semiring
         axes = [token.axis for token in step.tokens]
         rest = [i for i in range(len(array.shape)) if i not in axes]
-        array = semiring.permute(array, [*axes, *rest])
-        for place in range(len(axes)):
-            # Two more rows: nothing for impossible (-2) and the sum for missing (-1) tokens.
+        array = self.semiring.permute(array, [*axes, *rest])
+        ranks = {token.group: len(token.shift) for token in step.tokens}
+        rows = []
+        for token in step.tokens:
+            found = tokens(self.plan.grammar, self.scope.batch, token.input, token.path)
+            own = moved_tokens(np.moveaxis(found, 0, -1), token.shift)
+            before = sum(rank for group, rank in ranks.items() if group < token.group)
+            after = sum(rank for group, rank in ranks.items() if group > token.group)
+            rows.append(own.reshape((1,) * before + own.shape[:-1] + (1,) * after + own.shape[-1:]))
+        if any((own == MISSING).any() for own in rows):
+            array = self.extended(array, len(axes))
+            rows = [own % array.shape[number] for number, own in enumerate(rows)]
+        rows = list(np.broadcast_arrays(*rows))
+        possible = np.logical_and.reduce([own >= 0 for own in rows])
+        return self.algebra.take(array, [np.maximum(own, 0) for own in rows], possible)
+
+    def extended(self, array: Any, count: int) -> Any:
+        """An array with two more rows on its first axes.
+
+        Nothing for impossible (-2) and the sum for missing (-1) tokens.
+        """
+        semiring = self.semiring
+        for place in range(count):
             order = [place, *(i for i in range(len(array.shape)) if i != place)]
             moved = semiring.permute(array, order)
             total = semiring.reduce(moved, (0,)).reshape((1, *moved.shape[1:]))
             zero = semiring.full((1, *moved.shape[1:]), one=False)
             moved = semiring.concatenate([moved, zero, total])
             array = semiring.permute(moved, list(np.argsort(order)))
-        ranks = {token.group: len(token.shift) for token in step.tokens}
-        rows = []
-        for number, token in enumerate(step.tokens):
-            found = tokens(self.plan.grammar, self.scope.batch, token.input, token.path)
-            own = moved_tokens(np.moveaxis(found, 0, -1), token.shift)
-            before = sum(rank for group, rank in ranks.items() if group < token.group)
-            after = sum(rank for group, rank in ranks.items() if group > token.group)
-            shape = (1,) * before + own.shape[:-1] + (1,) * after + own.shape[-1:]
-            rows.append(own.reshape(shape) % array.shape[number])
-        rows = list(np.broadcast_arrays(*rows))
-        return self.algebra.take(array, rows, np.ones(rows[0].shape, dtype=bool))
+        return array
 
     def potential(self, step: Potential) -> Any:
         """The weights of an input factor; zero outside its range."""
