@@ -8,7 +8,7 @@ in float32. A cell of zeros has the scale -inf. A chart without states is its sc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -273,24 +273,27 @@ def shifted(tokens: Tensor, shifts: tuple[int, ...]) -> Tensor:
     return tokens
 
 
-def mapped(tokens: Tensor, values: Tensor) -> Tensor:
+def mapped(tokens: Tensor, values: Sequence[int]) -> Tensor:
     """The blocks of tokens; what is missing or impossible stays so."""
-    found = values.to(tokens.device)[tokens.clamp(min=0)]
-    return torch.where(tokens < 0, tokens, found)
+    blocks = torch.tensor(values, device=tokens.device)
+    return torch.where(tokens < 0, tokens, blocks[tokens.clamp(min=0)])
 
 
-def known(name: str, tokens: Tensor) -> None:
+def known(name: str, tokens: Tensor | None) -> None:
     """Refuse missing tokens where the program follows them through a map."""
-    if bool((tokens == -1).any()):
+    if tokens is None or bool((tokens == -1).any()):
         raise ValueError(
             f"tokens of {name!r} are missing, and this program takes their blocks as known; "
             "compile it with `--missing` to sum them out"
         )
 
 
-def indicator(values: Tensor, blocks: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def indicator(
+    values: Sequence[int], blocks: int, dtype: torch.dtype, device: torch.device
+) -> Tensor:
     """A map as a factor: 1 for the block of each value."""
-    return (values.to(device).unsqueeze(-1) == torch.arange(blocks, device=device)).to(dtype)
+    found = torch.tensor(values, device=device).unsqueeze(-1)
+    return (found == torch.arange(blocks, device=device)).to(dtype)
 
 
 def part_of(tokens: Tensor, offset: int, size: int, stride: int, period: int) -> Tensor:

@@ -58,8 +58,9 @@ class Tables:
             elif isinstance(step, Gather):
                 self.values[step.name] = self.gathered(step)
             elif isinstance(step, Indicator):
-                blocks = torch.tensor(map_values(plan.grammar, step.name))
-                self.values[step.name] = indicator(blocks, step.blocks, dtype, blocks.device)
+                blocks = map_values(plan.grammar, step.name)
+                here = torch.device("cpu")
+                self.values[step.name] = indicator(blocks, step.blocks, dtype, here)
             else:
                 assert isinstance(step, OneHot)
                 tokens = self.tokens(step.input, step.path)
@@ -105,7 +106,7 @@ class Tables:
         tokens = torch.where(bad, IMPOSSIBLE, tokens)
         for part in path_steps(grammar, domain, path):
             if isinstance(part, str):
-                tokens = mapped(tokens, torch.tensor(map_values(grammar, part)))
+                tokens = mapped(tokens, map_values(grammar, part))
             else:
                 tokens = part_of(tokens, part.offset, part.size, part.stride, part.period)
         return tokens

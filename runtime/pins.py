@@ -71,7 +71,7 @@ def _values(
     tokens = collated.inputs[pin.input]
     for step in path_steps(grammar, grammar.input[pin.input].domain, pin.path):
         if isinstance(step, str):
-            tokens = mapped(tokens, torch.tensor(map_values(grammar, step)))
+            tokens = mapped(tokens, map_values(grammar, step))
         else:
             tokens = part_of(tokens, step.offset, step.size, step.stride, step.period)
     found = torch.full(tuple(shape), IMPOSSIBLE)

@@ -22,6 +22,7 @@ from fgg.compiler.emit.prepare import PrepareWriter
 from fgg.domains import domain_size, size_values
 from fgg.index import Expr
 from fgg.maps import is_map, map_values
+from fgg.paths import pinned_inputs
 from fgg.plan import Chart, Gather, Indicator, OneHot, Plan, PlanStage, Step
 from fgg.printer import print_rule
 
@@ -96,6 +97,8 @@ class _Emitter:
         lines += [f"    {name!r}: {shape!r}," for name, shape in inputs.items()]
         lines += ["}"]
         lines.append(f"TABLES = {tuple(t.name for t in grammar.tables)!r}")
+        pinned = pinned_inputs(grammar)
+        lines += ["# The inputs of which no token may be missing.", f"KNOWN = {pinned!r}"]
         return lines + self.maps()
 
     def maps(self) -> list[str]:
@@ -112,9 +115,9 @@ class _Emitter:
         lines = ["", "# The block of each value.", "MAPS = {"]
         for factor in found:
             numbers = ", ".join(map(str, map_values(self.plan.grammar, factor.name)))
-            lines.append(f"    {factor.name!r}: torch.tensor([")
+            lines.append(f"    {factor.name!r}: [")
             lines += wrap(numbers, 96, initial_indent=" " * 8, subsequent_indent=" " * 8)
-            lines.append("    ]),")
+            lines.append("    ],")
         return [*lines, "}"]
 
     def leaf_lines(self) -> Iterator[str]:
@@ -411,6 +414,8 @@ def log_z(weights, inputs, lengths=None, missing=None):
     if missing is None:
         tokens = [v for name, v in inputs.items() if name in INPUTS and name not in TABLES]
         missing = any(bool((v == -1).any()) for v in tokens)
+    for name in KNOWN if missing else ():
+        known(name, inputs.get(name))
     leaves, scales = prepare(weights, inputs, batch, missing)
     program = sys.modules[__name__]
     return Inside.apply(program, tuple(leaves), scales, batch, *leaves.values())

@@ -12,7 +12,7 @@ from fgg.compiler.forms import batch_rows, box_rows, row_of, uniform
 from fgg.domains import size_values
 from fgg.grammar import InputTable
 from fgg.linear import implies
-from fgg.paths import path_steps, pinned_inputs
+from fgg.paths import path_steps
 from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Potential, Preparation, Token
 from fgg.slices import Narrow, Unfold
 
@@ -25,6 +25,7 @@ class PrepareWriter:
         self.names = context.names
         self.scope = context.scope
         self.context = context
+        self.known: dict[tuple[str, tuple[str, ...]], str] = {}
 
     def prepare(self) -> list[str]:
         """The lines of the function."""
@@ -41,8 +42,7 @@ class PrepareWriter:
         for item in plan.grammar.inputs:
             if self.is_used(item.name):
                 lines += [f"    {line}" for line in self.tokens(item.name)]
-        for name in pinned_inputs(plan.grammar):
-            lines += ["    if missing:", f"        known({name!r}, inputs[{name!r}])"]
+        lines += [f"    {line}" for line in self.mapped_tokens()]
         for table in plan.grammar.tables:
             lines += [f"    {line}" for line in self.entries(table)]
         for step in plan.preparations:
@@ -64,6 +64,20 @@ class PrepareWriter:
             if isinstance(step, OneHot) and step.input == name:
                 return True
         return False
+
+    def mapped_tokens(self) -> Iterator[str]:
+        """The tokens that go through maps, each once for all that read them."""
+        for step in self.plan.preparations:
+            if isinstance(step, Gather):
+                wanted = [(token.input, token.path) for token in step.tokens]
+            else:
+                wanted = [(step.input, step.path)] if isinstance(step, OneHot) else []
+            for name, path in wanted:
+                code = self.input_tokens(name, path)
+                if "MAPS[" in code:
+                    known = self.names.get("w_", ".".join((name, *path)))
+                    self.known[name, path] = known
+                    yield f"{known} = {code}"
 
     def tokens(self, name: str) -> Iterator[str]:
         """An input as `[*indices, batch]`, impossible beyond an item's own lengths."""
@@ -143,9 +157,9 @@ class PrepareWriter:
 
     def input_tokens(self, name: str, path: tuple[str, ...]) -> str:
         """The tokens of an input, or of the part of it that a path names."""
+        if (name, path) in self.known:
+            return self.known[name, path]
         code = self.names.get("w_", name)
-        if not path:
-            return code
         grammar = self.plan.grammar
         for part in path_steps(grammar, grammar.input[name].domain, path):
             if isinstance(part, str):
