@@ -18,7 +18,7 @@ from benchmarks.measure import OURS, Point, Skipped, Suite, check_equal, interle
 from benchmarks.memory import memory
 from benchmarks.tables import Table, megabytes, milliseconds
 
-COMPARED = ("hmm", "pcfg", "dependency", "rank_hmm", "rank_pcfg", "td_pcfg")
+COMPARED = ("hmm", "pcfg", "dependency", "rank_hmm", "rank_pcfg", "td_pcfg", "blocked_hmm")
 SUITES = (*COMPARED, "overhead")
 
 Records = list[dict[str, Any]]

@@ -257,7 +257,7 @@ def gather(
     states = source.shape[last + 1 :]
     flat = source.reshape(-1, max(states.numel(), 1))
     found = torch.nn.functional.embedding(rows, flat).reshape(rows.shape + states)
-    return found if missing else found.masked_fill(spread(impossible, found), 0.0)
+    return found if missing else found.masked_fill_(spread(impossible, found), 0.0)
 
 
 def shifted(tokens: Tensor, shifts: tuple[int, ...]) -> Tensor:
