@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -223,3 +224,29 @@ def test_an_emitted_module_refuses_missing_tokens() -> None:
     with pytest.raises(ValueError, match="tokens of 'w' are missing"):
         module.log_z(weights, {"w": words})
     assert torch.isfinite(program.log_z(weights, {"w": words})).all()
+
+
+def test_a_wrong_pin_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fgg.compiler.driver import PIPELINES, Pass
+
+    def late(grammar: Grammar) -> Grammar:
+        """The block of a next state is taken for that of the state."""
+        rules = []
+        for rule in grammar.rules:
+            clamps = tuple(
+                replace(c, indices=rule.indices) if c.attachment.node == "u_M" else c
+                for c in rule.rhs.clamps
+            )
+            rules.append(replace(rule, rhs=replace(rule.rhs, clamps=clamps)))
+        return replace(grammar, rules=tuple(rules))
+
+    passes = tuple(
+        Pass("pin", lambda grammar, e, p=item: late(p.run(grammar, e)))  # type: ignore[misc]
+        if item.name == "pin"
+        else item
+        for item in PIPELINES["dense"]
+    )
+    monkeypatch.setitem(PIPELINES, "dense", passes)
+    found = fgg.verify(chain(), space="dense", length=3, trials=1, items=20, floats=False)
+    assert not found.ok and found.counterexample is not None
+    assert found.counterexample.what == "after pin"
