@@ -24,7 +24,7 @@ from benchmarks.pictures import ratios_svg
 from benchmarks.tables import Table, megabytes, milliseconds
 from fgg.files import write_whole
 
-COMPARED = ("hmm", "pcfg", "dependency", "rank_hmm", "rank_pcfg", "td_pcfg")
+COMPARED = ("hmm", "pcfg", "dependency", "rank_hmm", "rank_pcfg", "td_pcfg", "blocked_hmm")
 SUITES = (*COMPARED, "overhead")
 
 Records = list[dict[str, Any]]

@@ -169,6 +169,11 @@ CODES: dict[str, Code] = {
         F486="an unknown data format",
         F488="a word list that cannot be used",
         F489="words that cannot be clustered",
+        F490="a map that cannot be read",
+        F491="a map that leaves values out",
+        F492="a map to a block that does not exist",
+        F493="a map of another shape",
+        F494="blocks that do not fit",
     ),
     **_warnings(
         F431="a critical recursion",
@@ -179,5 +184,6 @@ CODES: dict[str, Code] = {
         F442="a tolerance that no rank reaches",
         F487="items that were skipped",
         F464="an estimate outside the simplex",
+        F495="a factor with blocks that nothing ties to one",
     ),
 }

@@ -101,12 +101,15 @@ def compiled(
     length: int,
     batch: int,
     space: str,
+    *,
+    pinned: bool = True,
 ) -> Program:
     """The compiled program of a grammar. Raises GrammarError (F425) if it has none."""
     from fgg.compiler.driver import Expected, plan_of
     from fgg.compiler.emit import emit
     from fgg.compiler.passes.close import close
     from fgg.compiler.passes.cpd import cpd
+    from fgg.compiler.passes.pin import pin_with_origin
     from fgg.compiler.passes.split import split_with_origin
     from fgg.compiler.spaces import choose
     from fgg.runtime.program import Program
@@ -115,13 +118,14 @@ def compiled(
     expected = Expected(length, batch)
     with compilable(grammar.name):
         closed, summing = close(source)
-        _, origins = split_with_origin(closed)
+        atomic, origins = split_with_origin(closed)
+        pins = pin_with_origin(atomic)[1] if pinned else {}
         origins = {name: rule for name, rule in origins.items() if rule.source != summing}
         if space == "auto":
-            choice = choose(source, expected)
+            choice = choose(source, expected, pinned=pinned)
             found, main = choice.space, choice.plan
         else:
-            found, main = space, plan_of(source, expected, space)
+            found, main = space, plan_of(source, expected, space, pinned=pinned)
     decomposed = cpd(source)
     return Program(
         grammar=source,
@@ -132,15 +136,22 @@ def compiled(
         decomposed=None if decomposed is source else decomposed,
         space=found,
         strict=space == "rank",
-        in_space=partial(compiled, source, None, None, length, batch),
+        in_space=partial(compiled, source, None, None, length, batch, pinned=pinned),
+        pins=pins,
+        known_trees=partial(tree_plan, source, length, batch, pinned=True),
+        unpinned=partial(compiled, source, None, None, length, batch, found, pinned=False),
         emit=emit,
         shapes=partial(shapes, source, length, batch),
     )
 
 
-def tree_plan(grammar: Grammar, length: int, batch: int) -> Plan | None:
-    """The plan that the derivations of a grammar are read from, if they can be told apart."""
+def tree_plan(grammar: Grammar, length: int, batch: int, *, pinned: bool = False) -> Plan | None:
+    """The plan that the derivations of a grammar are read from, if they can be told apart.
+
+    If it is to be `pinned`, it is for batches without missing tokens.
+    """
     from fgg.compiler.passes.close import close
+    from fgg.compiler.passes.pin import pin_with_origin
     from fgg.compiler.passes.split import split
     from fgg.compiler.trees import plan_of_trees
 
@@ -148,6 +159,8 @@ def tree_plan(grammar: Grammar, length: int, batch: int) -> Plan | None:
         closed, summing = close(grammar)
         # Derivations begin with the user's own start symbol, unless its nodes would be split.
         trees = split(closed) if summing is None else unclosed(grammar)
+        if pinned and trees is not None:
+            trees = pin_with_origin(trees, whole=True)[0]
         return None if trees is None else plan_of_trees(trees, length=length, batch=batch)
 
 

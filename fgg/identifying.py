@@ -88,7 +88,8 @@ def model_of(
     decomposed = any(f.rank is not None and f.value is None for f in source.factors)
     with compilable(grammar.name):
         expected = Expected(length=8, batch=EXPECTED_BATCH)
-        plan = plan_of(source, expected, "state" if decomposed else "dense")
+        # Soft words know no single block, so nothing is taken as known.
+        plan = plan_of(source, expected, "state" if decomposed else "dense", pinned=False)
     return Model(grammar.name, query, source, plan, parameters)
 
 
@@ -115,6 +116,14 @@ def unnormalised(grammar: Grammar, name: str) -> Diagnostic:
     """The error (F450) that a factor has neither an arrow nor a value."""
     factor = grammar.factor[name]
     domains = ", ".join(factor.domains)
+    if factor.attribute("blocks") is not None:
+        message = f"factor `{name}({domains})` is normalised within blocks, which is not supported"
+        return Diagnostic(
+            code="F450",
+            message=message,
+            span=factor.span,
+            help="`fggc identify` needs rows that are distributions; leave `blocks` out",
+        )
     *given, last = factor.domains or ("",)
     arrow = f"{', '.join(given)} -> {last}".strip()
     return Diagnostic(

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.grammar import Factor
+from fgg.maps import groups
 from fgg.parameterising import init_of, is_frozen, net_of
+from fgg.runtime.grouped import group_tensor, softmax_in_groups
 from fgg.runtime.materialise import multiplied
 from fgg.runtime.model_questions import ModelQuestions
 from fgg.runtime.nets import FactorNet, Maker, Shared
@@ -169,7 +171,11 @@ class Model(ModelQuestions):
         if source is not None:
             return stationary(self.weight(source))
         if _key(name) in self.logits or _key(name) in self.nets:
-            return _normalised(self.factor_logits(name), grammar.factor[name].given)
+            logits = self.factor_logits(name)
+            blocks = groups(grammar, grammar.factor[name])
+            if blocks is not None:
+                return softmax_in_groups(logits, group_tensor(blocks, logits.device))
+            return _normalised(logits, grammar.factor[name].given)
         pieces = {piece: self.weight(piece) for piece in self.program.pieces(name)}
         found: Tensor = multiplied(grammar, name, pieces)
         return found

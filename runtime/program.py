@@ -21,7 +21,10 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, render_all
 from fgg.domains import domain_size
 from fgg.grammar import Factor, Grammar
+from fgg.observe import MISSING
+from fgg.paths import pinned_inputs
 from fgg.pieces import pieces
+from fgg.pins import Pins
 from fgg.plan import Plan
 from fgg.plan_sizes import chart_bytes, environment, table_bytes
 from fgg.runtime.batching import Collated, Lengths, check_potentials, collate
@@ -30,6 +33,7 @@ from fgg.runtime.families import Refinement, refinements
 from fgg.runtime.log_z import LogZ
 from fgg.runtime.materialise import multiplied
 from fgg.runtime.memory import require
+from fgg.runtime.pins import unpinned
 from fgg.runtime.questions import Questions
 from fgg.runtime.trees import Source
 from fgg.slices import SplitRule
@@ -78,6 +82,11 @@ class Program(Questions):
     space: str = "state"
     strict: bool = False
     in_space: Callable[[str], Program] | None = None
+    # What became of families' nodes whose value the input fixes, and the program for batches in
+    # which it does not: those with missing tokens.
+    pins: Pins = field(default_factory=dict, repr=False)
+    unpinned: Callable[[], Program] | None = field(default=None, repr=False)
+    known_trees: Callable[[], Plan | None] | None = field(default=None, repr=False)
     # Writes the programs of other plans, when they are first asked for.
     emit: Callable[..., str] | None = field(default=None, repr=False)
     # The plan of the grammar's outline, and where its rules come from.
@@ -113,14 +122,18 @@ class Program(Questions):
 
     @cached_property
     def _modules(self) -> Modules | None:
-        if self.emit is None or self.tree_plan is None:
+        return self._modules_of(self.tree_plan)
+
+    def _modules_of(self, trees: Plan | None) -> Modules | None:
+        """The emitted programs of a plan that derivations are read from."""
+        if self.emit is None or trees is None:
             return None
         from fgg.runtime.emitted import covers
 
         # Messages serve maxima as they serve sums; sums over ranks do not.
         whole = self.decomposed is None or self.space == "dense"
-        same = whole and covers(self.plan, self.tree_plan)
-        plan = self.plan if same else self.tree_plan
+        same = whole and covers(self.plan, trees)
+        plan = self.plan if same else trees
         emit, main = self.emit, self.plan
 
         def load(best: bool) -> ModuleType:
@@ -128,6 +141,20 @@ class Program(Questions):
             return load_module(own)
 
         return Modules(plan, load)
+
+    @cached_property
+    def _known(self) -> tuple[Plan, Modules | None] | None:
+        plan = self.known_trees() if self.pins and self.known_trees is not None else None
+        return None if plan is None else (plan, self._modules_of(plan))
+
+    def _read_from(
+        self, inputs: Mapping[str, Any] | None, lengths: Lengths
+    ) -> tuple[Plan, Modules | None]:
+        if self.pins:
+            collated = self.collate(inputs or {}, lengths)
+            if not (collated.missing and self.needs_tokens(collated)) and self._known is not None:
+                return self._known
+        return super()._read_from(inputs, lengths)
 
     # weights
 
@@ -364,7 +391,20 @@ class Program(Questions):
             if floats:
                 dtype, device = floats[0].dtype, floats[0].device
         collated = self.collate(inputs, lengths, dtype=dtype, device=device)
+        if collated.missing and self.needs_tokens(collated):
+            return self.summing.prepared(weights, collated, dtype, device)
         return self.prepared(weights, collated, dtype, device)
+
+    def needs_tokens(self, collated: Collated) -> bool:
+        """Whether tokens are missing that the plan takes as known."""
+        names = pinned_inputs(self.plan.grammar)
+        return any(bool((collated.inputs[name] == MISSING).any()) for name in names)
+
+    @cached_property
+    def summing(self) -> Program:
+        """The program that sums missing tokens out together with their blocks."""
+        assert self.unpinned is not None
+        return self.unpinned()
 
     def prepared(
         self,
@@ -502,7 +542,10 @@ class Run:
         ends = environment(self.collated.lengths)
         result: dict[str, Tensor] = {}
         for part in self.program.refinements:
-            part.add_to(result, found[part.family], plan, ends)
+            chart, pins = found[part.family], self.program.pins.get(part.family)
+            if pins is not None:
+                chart = unpinned(chart, part.family, pins, plan, self.collated, ends)
+            part.add_to(result, chart, plan, ends)
         return result
 
 

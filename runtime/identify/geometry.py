@@ -79,7 +79,8 @@ class Geometry:
             if isinstance(step, OneHot):
                 found[step.name] = self.inputs[step.input]
             elif isinstance(step, Gather):
-                found[step.name] = tuple(n for _, i, _ in step.tokens for n in self.inputs[i])
+                firsts = {token.group: token.input for token in reversed(step.tokens)}
+                found[step.name] = tuple(n for g in sorted(firsts) for n in self.inputs[firsts[g]])
             elif isinstance(step, Contract) and step.tables:
                 sizes = {
                     axis: size

@@ -26,7 +26,7 @@ from fgg.runtime.identify.fields import Field
 from fgg.runtime.identify.jets import Ring
 from fgg.runtime.weights import value_of
 from fgg.slices import slice_of
-from fgg.values import Call, Word
+from fgg.values import Call, Map, Word
 
 
 @dataclass(frozen=True)
@@ -229,6 +229,11 @@ class _Finder:
             self.visit(self.grammar.factor[cut.source])
             return
         tied = factor.attribute("tied")
+        if isinstance(factor.value, Map):
+            return  # the plan makes it
+        if factor.attribute("blocks") is not None:
+            self.bad.append(factor.name)  # its rows are several distributions each
+            return
         if factor.value is not None:
             self.found[factor.name] = Constant(value_of(self.grammar, factor.name, exactly=True))
         elif factor.rank is not None and factor.name in self.pieces:

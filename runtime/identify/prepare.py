@@ -6,7 +6,7 @@ factor summed against the word. What is known of a factor's derivative goes back
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -14,7 +14,8 @@ from torch import Tensor
 
 from fgg.domains import domain_size, parts
 from fgg.grammar import Grammar
-from fgg.plan import Contract, Cut, Gather, OneHot, Pair, Potential
+from fgg.maps import map_values
+from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Pair, Potential
 from fgg.runtime.identify.algebra import BATCH, JET, Algebra, Named, Product
 from fgg.runtime.identify.fit import Adjoints, fit, picked
 from fgg.runtime.identify.geometry import Geometry
@@ -44,6 +45,10 @@ class Prepared:
             elif isinstance(step, OneHot):
                 word = self._word(step.input, step.path)
                 self.arrays[step.name] = word.flatten(0, -4)
+            elif isinstance(step, Indicator):
+                blocks = torch.tensor(map_values(geometry.plan.grammar, step.name))
+                found = blocks[:, None] == torch.arange(step.blocks)
+                self.arrays[step.name] = found.to(torch.float64)
             else:
                 self._product(step)
 
@@ -61,21 +66,25 @@ class Prepared:
         grammar = self.geometry.plan.grammar
         return torch.matmul(word, part_of(grammar, grammar.input[name].domain, path))
 
-    def _product(self, step: Contract | Gather | Potential) -> None:
-        assert not isinstance(step, Potential)
+    def _product(self, step: Contract | Gather | Potential | Indicator) -> None:
+        assert not isinstance(step, Potential | Indicator)
         operands: list[Named] = []
         path: tuple[Pair, ...] = ()
         if isinstance(step, Gather):
             source = self.arrays[step.source]
             axes = [f"x{i}" for i in range(source.dim())]
             operands.append(Named(source, tuple(axes)))
-            indices: list[str] = []
-            for axis, name, inner in step.tokens:
-                own = [f"#{len(indices) + i}" for i in range(len(self.geometry.inputs[name]))]
-                indices += own
-                word = self._word(name, inner)
-                operands.append(Named(word, (*own, BATCH, JET, axes[axis])))
-            gone = {axes[axis] for axis, _, _ in step.tokens}
+            groups: dict[int, list[str]] = {}
+            for token in step.tokens:
+                if token.group not in groups:
+                    before = sum(map(len, groups.values()))
+                    rank = len(self.geometry.inputs[token.input])
+                    groups[token.group] = [f"#{before + i}" for i in range(rank)]
+                word = moved(self._word(token.input, token.path), token.shift)
+                dims = (*groups[token.group], BATCH, JET, axes[token.axis])
+                operands.append(Named(word, dims))
+            gone = {axes[token.axis] for token in step.tokens}
+            indices = [d for own in groups.values() for d in own]
             out = (*indices, *(a for a in axes if a not in gone))
         else:
             for name, dims in step.operands:
@@ -105,7 +114,7 @@ class Prepared:
     def reverse(self, adjoints: Adjoints) -> None:
         """Bring the derivatives by what is prepared back to the parameters."""
         for step in reversed(self.geometry.plan.preparations):
-            if step.name not in adjoints.arrays or isinstance(step, OneHot):
+            if step.name not in adjoints.arrays or isinstance(step, OneHot | Indicator):
                 continue
             own = self.algebra.field.reduce(adjoints.arrays.pop(step.name))
             if isinstance(step, Cut):
@@ -114,7 +123,7 @@ class Prepared:
                 flat = target.reshape(*target.shape[:2], -1)
                 flat.index_add_(2, numbers, own.reshape(*own.shape[:2], -1))
             elif isinstance(step, Gather):
-                count = sum(len(self.geometry.inputs[name]) for _, name, _ in step.tokens)
+                count = len(self.geometry.tables[step.name])
                 self._back(step.name, own, count, ((step.source, 0, None),), adjoints)
             elif isinstance(step, Contract):
                 heads = sum(a.startswith("#") for a in step.axes)
@@ -136,7 +145,7 @@ class Prepared:
             out = step.axes
         else:
             assert isinstance(step, Gather)
-            gone = {axis for axis, _, _ in step.tokens}
+            gone = {token.axis for token in step.tokens}
             rest = [f"x{i}" for i in range(product.values[0].array.dim()) if i not in gone]
             out = (*(f"#{i}" for i in range(heads or 0)), *rest)
         if heads is None:
@@ -157,6 +166,18 @@ class Prepared:
             else:
                 names = axes if axes is not None else value.dims
                 adjoints.add_parameter(source, found[number], names, self.arrays[source].shape)
+
+
+def moved(word: Tensor, shift: Sequence[int]) -> Tensor:
+    """Soft words `[*indices, …]` read so many positions further; nothing beyond the ends."""
+    for axis, by in enumerate(shift):
+        if by:
+            size = word.shape[axis]
+            kept = max(size - abs(by), 0)
+            found = torch.zeros_like(word)
+            found.narrow(axis, max(-by, 0), kept).copy_(word.narrow(axis, max(by, 0), kept))
+            word = found
+    return word
 
 
 def part_of(grammar: Grammar, domain: str, path: tuple[str, ...]) -> Tensor:
