@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fgg.conjoining import conjoin
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, render_all
-from fgg.domains import with_sizes
+from fgg.domains import with_domain_size, with_sizes
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
@@ -53,7 +53,12 @@ def compile(
 
     model = with_sizes(grammar, sizes or {})
     again = partial(compile, model, space=space, length=length, batch=batch, fallback=fallback)
-    asked = Asked(model, query or only_query(model), space, again)
+
+    def resized(domain: str, size: int) -> Program:
+        smaller = with_domain_size(model, domain, size)
+        return compile(smaller, query, space=space, length=length, batch=batch, fallback=fallback)
+
+    asked = Asked(model, query or only_query(model), space, again, resized)
     try:
         return replace(compiled(model, query, None, length, batch, space), asked=asked)
     except GrammarError as error:

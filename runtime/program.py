@@ -52,13 +52,15 @@ MAX_WHOLE = 2**22
 class Asked:
     """What a program was compiled from: the model with its sizes, the query, the space.
 
-    `other` compiles another query of the same model.
+    `other` compiles another query of the same model, `resized` the model with another number of
+    values of a domain.
     """
 
     grammar: Grammar
     query: str | None
     space: str
     other: Callable[[str], Program] | None = None
+    resized: Callable[[str, int], Program] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -132,7 +132,7 @@ class Counter:
             return found
         from fgg.runtime.learn.log_counts import log_counts
 
-        return log_counts(self.program, self.logs, batch)
+        return log_counts(self.suited(batch), self.logs, batch)
 
     def below(self, found: Counted, edge: float) -> bool:
         """Whether derivations of weights up to an edge may be a part of log Z that matters.
@@ -146,12 +146,18 @@ class Counter:
             return False
         return not self.bounded or bool((found.log_z < edge + MARGIN).any())
 
+    def suited(self, batch: Ready) -> Program:
+        """The program, or the one that does not take tokens as known, if some are missing."""
+        missing = batch.collated.missing and self.program.needs_tokens(batch.collated)
+        return self.program.summing if missing else self.program
+
     def emitted(self, batch: Ready, level: Level) -> Counted:
         """By the emitted programs of inside and outside passes."""
-        module = self.program.module
+        program, own = self.suited(batch), batch.collated
+        module = program.module
         with torch.inference_mode(False), torch.enable_grad():
             leaves = {n: w.detach().requires_grad_() for n, w in level.weights.items()}
-            run: Run = self.program.prepared(leaves, batch.collated, self.dtype, self.device)
+            run: Run = program.prepared(leaves, own, self.dtype, self.device)
         run.batch.spare = True  # nobody needs the charts after the outside pass
         with torch.inference_mode():
             values, scales = module.inside(run.leaves, run.scales, run.batch)

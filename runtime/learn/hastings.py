@@ -45,16 +45,11 @@ class Hastings(Collapsed):
         self.accepted = 0
         self.averaged = 0
         self.average = torch.zeros_like(self.store.total)
-        self.row_of = self.layout.flat(
-            {
-                name: torch.arange(g.rows).reshape(-1, 1).expand(g.rows, g.entries)
-                for name, g in self.groups.items()
-            }
-        )
+        self.row_of = self.layout.flat({name: g.places() for name, g in self.groups.items()})
         first = 0
         for name, group in self.groups.items():
             self.layout.tables(self.row_of)[name].add_(first)
-            first += group.rows
+            first += group.rows * group.distributions
         self.drawers: dict[Program, Drawer] = {}
 
     def drawer(self, program: Program) -> Drawer:
@@ -130,9 +125,11 @@ class Hastings(Collapsed):
         return float(gained.sum() - lost.sum())
 
     def row_totals(self) -> Tensor:
-        """Σ_A (f + α) of all rows, numbered through all groups."""
+        """Σ_A (f + α) of all distributions, numbered through all groups."""
         tables = self.layout.tables(self.store.total)
-        return torch.cat([(tables[name] + alpha).sum(-1) for name, alpha in self.alphas.items()])
+        return torch.cat(
+            [self.groups[n].sums(tables[n] + alpha).flatten() for n, alpha in self.alphas.items()]
+        )
 
     def log_proposal(self, found: Sparse, means: Tensor) -> float:
         """Σ f(t) log θ_H, up to log Z."""
