@@ -16,13 +16,15 @@ from fgg.index import Expr
 from fgg.observe import MISSING
 from fgg.plan import Step
 from fgg.runtime.chart import diagonal
-from fgg.runtime.choices import Cell, Choice, Choices, Floats, Part
+from fgg.runtime.choices import Cell, Choice, Choices, Floats, Part, Value
 from fgg.runtime.expand import MAX_CHOICES
 from fgg.runtime.frames import Frame, Scope
 from fgg.runtime.plan_charts import Charts
 from fgg.runtime.preparing import plain, tokens
 from fgg.runtime.step_code import ClampCode, EdgeCode, Looked, Points, StepCode, function_of
 
+Operand = tuple[Floats, tuple[str, ...]]
+"""Log-weights `[points, *nodes]`, and the names of the nodes."""
 CACHED_BYTES = 2**28
 """How much of the choices of cells is remembered for each item."""
 
@@ -118,22 +120,16 @@ class Cells:
     def part(self, code: StepCode, cell: Cell) -> Part | None:
         """What a step offers a cell."""
         step = code.step
-        fixed: dict[str, int] = {}
+        fixed: dict[str, Value] = {}
         for name, value in zip(step.head_axes, cell.values, strict=True):
             if fixed.setdefault(name, value) != value:
                 return None  # a node that is external twice has one value
         points = code.points(self.known, cell.indices) if code.is_fast else self.looked(code, cell)
         if points is None:
             return None
-        operands: list[tuple[Floats, tuple[str, ...]]] = []
-        for clamp in code.clamps:
-            found = self.evidence(clamp, points)
-            name = clamp.clamp.attachment.node
-            first = int(found.flat[0])
-            if first == MISSING or not (found.size == 1 or bool((found == first).all())):
-                operands.append((_indicator(code.sizes[name], found.reshape(-1)), (name,)))
-            elif first < 0 or fixed.setdefault(name, first) != first:
-                return None
+        operands = self.clamped(code, points, fixed)
+        if operands is None:
+            return None
         for edge in code.edges:
             operands.append((self.edge(edge, points, fixed), edge.nodes))
         inner = tuple(name for name in code.sizes if name not in fixed)
@@ -146,16 +142,51 @@ class Cells:
         variables = {name: points.at(index) for name, index in code.variables.items()}
         return Part(step, variables, fixed, inner, total)
 
-    def edge(self, edge: EdgeCode, points: Points, fixed: Mapping[str, int]) -> Floats:
+    def clamped(
+        self, code: StepCode, points: Points, fixed: dict[str, Value]
+    ) -> list[Operand] | None:
+        """What the clamps of a step say, as log-weights; None if they exclude every point.
+
+        A node whose token is known at each point is fixed: no choice ranges over its values.
+        """
+        operands: list[Operand] = []
+        later = []
+        for clamp in code.clamps:
+            found = self.evidence(clamp, points)
+            name = clamp.clamp.attachment.node
+            if bool((found == MISSING).any()):
+                later.append((name, found))
+                continue
+            value: Value = int(found.flat[0])
+            if found.size > 1 and bool((found != value).any()):
+                value = np.maximum(found, 0)
+            good = (found >= 0) & (fixed.setdefault(name, value) == found)
+            if not bool(good.any()):
+                return None
+            if not bool(good.all()):
+                operands.append((np.where(good.reshape(-1), 0.0, -np.inf), ()))
+        for name, found in later:
+            if name in fixed:
+                agrees = (found == fixed[name]) | (found == MISSING)
+                operands.append((np.where(agrees.reshape(-1), 0.0, -np.inf), ()))
+            elif bool((found != MISSING).any()):
+                operands.append((_indicator(code.sizes[name], found.reshape(-1)), (name,)))
+        return operands
+
+    def edge(self, edge: EdgeCode, points: Points, fixed: Mapping[str, Value]) -> Floats:
         """An edge's log-weights `[points, *nodes that are not fixed]`; repeated nodes stay."""
         array = self.array(edge.array)
-        states = tuple(fixed.get(name, slice(None)) for name in edge.nodes)
-        if edge.place is None:
-            return np.asarray(array[states])[None]
-        index = edge.place.index(points)
-        found = array[(*index, self.item, *states)]
+        index = () if edge.place is None else (*edge.place.index(points), self.item)
+        first = len(index)
+        known = [first + i for i, name in enumerate(edge.nodes) if name in fixed]
+        if known != list(range(first, first + len(known))):
+            # All indices stand together at the front, so that what they give does.
+            free = [i for i in range(first, array.ndim) if i not in known]
+            array = array.transpose(*range(first), *known, *free)
+        whole = (*index, *(fixed[edge.nodes[i - first]] for i in known))
+        found = array[whole]
         # Without an array among the indices there is no axis of points.
-        return found if any(isinstance(i, np.ndarray) for i in index) else np.asarray(found)[None]
+        return found if any(isinstance(i, np.ndarray) for i in whole) else np.asarray(found)[None]
 
     def evidence(self, clamp: ClampCode, points: Points) -> NDArray[np.int64]:
         """The token of a clamp at each point, or a single one for all."""
@@ -287,7 +318,7 @@ def _indicator(size: int, found: NDArray[np.int64]) -> Floats:
 
 
 def aligned(
-    array: Floats, names: Sequence[str], fixed: Mapping[str, int], inner: Sequence[str]
+    array: Floats, names: Sequence[str], fixed: Mapping[str, Value], inner: Sequence[str]
 ) -> Any:
     """An array `[points, *nodes that are not fixed]` with an axis for each inner node."""
     left = tuple(name for name in names if name not in fixed)
@@ -296,8 +327,6 @@ def aligned(
         extents = iter(array.shape[1:])
         wide = [next(extents) if name in left else 1 for name in inner]
         return array.reshape((array.shape[0], *wide))
-    if len(array.shape) > 1 + len(left):  # an indicator of a node that was fixed later
-        array = array[(slice(None), *(fixed.get(name, slice(None)) for name in names))]
     numbers = {name: i for i, name in enumerate(dict.fromkeys(left), 1)}
     array, letters = diagonal(array, (0, *(numbers[name] for name in left)))
     present = [name for name in inner if name in numbers]

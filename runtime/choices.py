@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from fgg.plan import Step
 
 Floats = NDArray[np.float64]
+Value = int | NDArray[np.int64]
+"""The value of a node: one for all points, or one for each."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,13 @@ class Choice:
 class Part:
     """What one step offers a cell: log-weights `[points, *inner nodes]`.
 
-    `points` has the rule's variables at each point, or the same number for all.
+    `points` has the rule's variables at each point, or the same number for all; `fixed` the values
+    of the nodes that are known.
     """
 
     step: Step
-    points: Mapping[str, NDArray[np.int64] | int]
-    fixed: Mapping[str, int]
+    points: Mapping[str, Value]
+    fixed: Mapping[str, Value]
     inner: tuple[str, ...]
     scores: Floats
 
@@ -76,10 +79,12 @@ class Choices:
         number = bisect_right(self.offsets, position) - 1
         part = self.parts[number]
         place = np.unravel_index(position - self.offsets[number], part.scores.shape)
-        values = dict(part.fixed)
+        point = int(place[0])
+        values = {name: _at(found, point) for name, found in part.fixed.items()}
         values |= {name: int(v) for name, v in zip(part.inner, place[1:], strict=True)}
-        variables = {
-            name: int(found[place[0]] if isinstance(found, np.ndarray) else found)
-            for name, found in part.points.items()
-        }
+        variables = {name: _at(found, point) for name, found in part.points.items()}
         return Choice(part.step, variables, values)
+
+
+def _at(value: Value, point: int) -> int:
+    return int(value[point]) if isinstance(value, np.ndarray) else int(value)
