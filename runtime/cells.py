@@ -32,12 +32,16 @@ CACHED_BYTES = 2**28
 class Shared:
     """What the items of a batch have in common: logarithms, and the index arithmetic of steps."""
 
-    def __init__(self, charts: Charts) -> None:
+    def __init__(self, charts: Charts, like: Shared | None = None) -> None:
         self.charts = charts
         self.arrays: dict[str, Floats] = {}
         self.codes: dict[str, list[StepCode]] = {}
         self.levels: dict[str, Expr] = {}
         self.code: dict[str, StepCode] = {}
+        if like is not None:
+            # Charts of the same plan and shapes have the same index arithmetic.
+            self.codes, self.levels, self.code = like.codes, like.levels, like.code
+            return
         for stage in charts.plan.stages:
             self.levels.update(stage.level)
             for step in stage.steps:

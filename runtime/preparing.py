@@ -61,6 +61,18 @@ def _is_weight(array: Any) -> bool:
         return False
 
 
+class _Arrays(dict[str, Any]):
+    """Arrays by name, each made when it is first asked for: derivations need few of them."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        super().__init__()
+        self.prepared = prepared
+
+    def __missing__(self, name: str) -> Any:
+        self[name] = self.prepared.array(name)
+        return self[name]
+
+
 class Prepared:
     """The parameters and tables of a plan as arrays of a semiring.
 
@@ -74,11 +86,15 @@ class Prepared:
         self.scope = scope
         self.algebra = algebra
         self.semiring = algebra.semiring
-        self.arrays: dict[str, Any] = {
-            name: self.converted(weight) for name, weight in weights.items()
-        }
-        for step in plan.preparations:
-            self.arrays[step.name] = self.prepare(step)
+        self.weights = weights
+        self.steps = {step.name: step for step in plan.preparations}
+        self.arrays: dict[str, Any] = _Arrays(self)
+
+    def array(self, name: str) -> Any:
+        """A parameter or a table, made now."""
+        if name in self.steps:
+            return self.prepare(self.steps[name])
+        return self.converted(self.weights[name])
 
     def converted(self, weights: Any) -> Any:
         """Real weights as values of the semiring."""
