@@ -171,11 +171,12 @@ def main(arguments: Sequence[str] | None = None) -> Report:
     """Run all methods, and report."""
     options = parser(__doc__)
     options.add_argument("--language", default="isizulu")
-    options.add_argument("--words", type=int, default=200, help="training words (200)")
-    options.add_argument("--held", type=int, default=100, help="held-out words (100)")
+    options.add_argument("--words", type=int, default=400, help="training words (400)")
+    options.add_argument("--held", type=int, default=150, help="held-out words (150)")
     options.add_argument("--seeds", type=int, default=5)
+    options.add_argument("--contrast", type=int, default=1, help="seeds of the other priors (1)")
     options.add_argument("--sweeps", type=int, default=20, help="at most, but of Hastings (20)")
-    options.add_argument("--draws", type=int, default=60, help="sweeps of Hastings (60)")
+    options.add_argument("--draws", type=int, default=25, help="sweeps of Hastings (25)")
     options.add_argument("--prior", type=float, nargs="+", default=[1e-5, 0.1])
     given = options.parse_args(arguments)
     if given.small:
@@ -195,7 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         for method in ORDER:
             sweeps = given.draws if method == "hastings" else given.sweeps
             own = []
-            for seed in range(given.seeds):
+            for seed in range(given.seeds if prior == given.prior[0] else given.contrast):
                 own.append(run(data, method, prior, seed, sweeps))
                 say(method, prior, seed, own[-1].perplexity, own[-1].boundary_f1, own[-1].seconds)
             runs += own
@@ -213,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
     report.add("every letter", "", "", *map(percent, (naive.boundaries.f1, naive.parts.f1)), "", "")
     report.notes = [
         f"{len(data.train)} training types, {len(data.test)} held-out types, {size:,} substrings "
-        f"of both; {given.seeds} seeds, mean ± standard deviation",
+        f"of both; {given.seeds} seeds ({given.contrast} of the other priors), mean ± deviation",
         "perplexity is of held-out words, per character, ends not counted; EM's weights are "
         "smoothed by the prior; sweeps: until perplexity moves by less than 0.5%, or all",
         "the test words' substrings are in the lexicon, as in the paper: a model that learns "
