@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from benchmarks import overhead
+from benchmarks import overhead, train
 from benchmarks.measure import OURS, Point, Skipped, Suite, check_equal, interleaved, made
 from benchmarks.memory import memory
 from benchmarks.tables import Table, megabytes, milliseconds
 
 COMPARED = ("hmm", "pcfg", "dependency", "rank_hmm", "rank_pcfg", "td_pcfg")
-SUITES = (*COMPARED, "overhead")
+SUITES = (*COMPARED, "train", "overhead")
 
 Records = list[dict[str, Any]]
 
@@ -118,6 +118,9 @@ def main() -> None:
     for name in wanted:
         if name == "overhead":
             show(overheads(5 * options.repeats, records))
+            continue
+        if name == "train":
+            show(train.training(options.repeats, records))
             continue
         suite: Suite = import_module(f"benchmarks.{name}").SUITE
         show(compare(suite, options.repeats, records))
