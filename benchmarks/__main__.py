@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import overhead
+from benchmarks import overhead, train
 from benchmarks.growth import growths
 from benchmarks.measure import OURS, Point, Skipped, Suite, check_equal, interleaved, made
 from benchmarks.memory import memory
@@ -25,7 +25,7 @@ from benchmarks.tables import Table, megabytes, milliseconds
 from fgg.files import write_whole
 
 COMPARED = ("hmm", "pcfg", "dependency", "rank_hmm", "rank_pcfg", "td_pcfg", "blocked_hmm")
-SUITES = (*COMPARED, "overhead")
+SUITES = (*COMPARED, "train", "overhead")
 
 Records = list[dict[str, Any]]
 
@@ -168,6 +168,9 @@ def run(options: argparse.Namespace) -> None:
     for name in wanted:
         if name == "overhead":
             show(overheads(5 * options.repeats, records))
+            continue
+        if name == "train":
+            show(train.training(options.repeats, records))
             continue
         suite: Suite = import_module(f"benchmarks.{name}").SUITE
         show(compare(suite, options.repeats, records, options.against))

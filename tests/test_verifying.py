@@ -257,9 +257,7 @@ def test_a_missing_message_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
         return with_edges(
             grammar,
             lambda rule, edge: (
-                None
-                if rule.name == "binary" and edge.label == "X_binary_2"
-                else edge
+                None if rule.name == "binary" and edge.label == "X_binary_2" else edge
             ),
         )
 
