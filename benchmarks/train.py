@@ -92,7 +92,9 @@ def tn_pcfg(point: Point) -> Callable[[], object]:
     return call
 
 
-def training(repeats: int, records: list[dict[str, Any]], points: tuple[Point, ...] = POINTS) -> Table:
+def training(
+    repeats: int, records: list[dict[str, Any]], points: tuple[Point, ...] = POINTS
+) -> Table:
     """Times of a step, and tokens per second."""
     columns = ["", "ms a step", "tokens/s", "time / ours", "quartiles"]
     table = Table(title="A training step of the rank-space PCFG, float32", columns=columns)

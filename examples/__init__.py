@@ -1,1 +1,1 @@
-"""Examples: stories on real data, each with one command, and grammars that are not in the library."""
+"""Examples: stories on real data, one command each; grammars that are not in the library."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ import fgg
 from examples.report import Report, finish, parser, percent, say
 from fgg.data import Example, find, read
 from fgg.draw.plot import Line, Plot
-from fgg.runtime.learn import METHODS
+from fgg.runtime.learn import EM, VB
 from fgg.runtime.learn.fitting import batched
 from fgg.runtime.model import Model
 from fgg.scores import head_score, left_neighbours, right_neighbours
@@ -97,12 +98,15 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         columns=["model", "start", "sweeps", "objective", "dev", "test", "seconds"],
     )
     gold = {name: [e.heads or () for e in own] for name, own in (("dev", dev), ("test", test))}
-    for label, chain in (("left neighbour", left_neighbours), ("right neighbour", right_neighbours)):
+    for label, chain in (
+        ("left neighbour", left_neighbours),
+        ("right neighbour", right_neighbours),
+    ):
         shares = [head_score(g, [chain(len(h)) for h in g]).directed for g in gold.values()]
         report.add(label, "", "", "", *map(percent, shares), "")
     start = harmonic(numbers["train"], len(index))
     lines = []
-    runs: list[tuple[str, str, dict[str, object]]] = [
+    runs: list[tuple[str, str, dict[str, Any]]] = [
         ("em", "random", {"pseudo": PSEUDO}),
         ("em", "harmonic", {"weights": start, "pseudo": PSEUDO}),
         ("vb", "harmonic", {"weights": start, "prior": 1.0}),
@@ -112,7 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         runs = runs[1:3]
     for method, begin, settings in runs:
         model = program.model(seed=0, dtype=torch.float64)
-        fitting = METHODS[method](model, dtype=torch.float32, **settings)
+        kind = EM if method == "em" else VB
+        fitting = kind(model, dtype=torch.float32, **settings)
         label = method + (f", prior {settings['prior']}" if "prior" in settings else "")
         ready = [fitting.ready(b) for b in batched(model, numbers["train"], method, 8192)]
         before = time.process_time()
@@ -130,8 +135,9 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         lines.append(Line(label=f"{label}, {begin}", points=tuple(points)))
         report.numbers[f"{label}, {begin}"] = {"points": points, "test": shares[1]}
     report.notes = [
-        f"{len(train):,} training sentences, {sum(map(len, train)):,} words, {len(index)} universal "
-        f"tags; directed accuracy over all words of the best tree, punctuation left out; EM with pseudo-counts of {PSEUDO}",
+        f"{len(train):,} training sentences, {sum(map(len, train)):,} words, {len(index)} "
+        "universal tags; directed accuracy over all words of the best tree, punctuation left out; "
+        f"EM with pseudo-counts of {PSEUDO}",
         "UD takes content words for heads; scores are not comparable with those of WSJ10",
     ]
     report.plot = Plot(

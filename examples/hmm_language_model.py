@@ -1,8 +1,8 @@
 """HMM language models of WikiText-2: `python -m examples.hmm_language_model`.
 
-A dense HMM in state space beside low-rank ones in rank space, fitted by EM, against a unigram and an
-interpolated Kneser-Ney bigram. Everyone has the same words, the 33,278 of the training data with one
-`<eos>` for each line that is not blank, and every token counts, `<eos>` too.
+A dense HMM in state space beside low-rank ones in rank space, fitted by EM, against a unigram and
+an interpolated Kneser-Ney bigram. Everyone has the same words, the 33,278 of the training data with
+one `<eos>` for each line that is not blank, and every token counts, `<eos>` too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import fgg
 from examples.report import Report, finish, parser, say
 from fgg.data import find, read
 from fgg.draw.plot import Line, Plot
-from fgg.runtime.learn import METHODS, bucketed, in_memory, log_likelihood
+from fgg.runtime.learn import EM, bucketed, in_memory, log_likelihood
 from fgg.scores import perplexity
 
 END = "<eos>"
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
     for name, sizes, space in models:
         program = fgg.compile(fgg.load(name, sizes={**sizes, "d": size}), space=space)
         model = program.model(seed=0)
-        method = METHODS["em"](model, dtype=torch.float32, pseudo=PSEUDO)
+        method = EM(model, dtype=torch.float32, pseudo=PSEUDO)
         batches = bucketed(program, in_memory(program, train), given.batch)
         ready = [method.ready(batch) for batch in batches]
         sample = valid[:: max(len(valid) // 300, 1)]

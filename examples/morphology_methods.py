@@ -1,4 +1,4 @@
-"""EM, VB, CVB and Hastings on the morphology of isiZulu verbs: `python -m examples.morphology_methods`.
+"""EM, VB, CVB and Hastings on isiZulu verbs: `python -m examples.morphology_methods`.
 
 The experiment of Wang and Blunsom 2013, section 4.1, on other verbs. A word is a stem with affixes
 by one of five templates, and a morph may be any substring of the words; a sparse prior makes few of
@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -100,10 +101,12 @@ def start(program: Program, seed: int) -> dict[str, Tensor]:
 def run(data: Words, method: str, prior: float, seed: int, sweeps: int) -> Run:
     """Sweeps of a method, and the scores of the held-out words."""
     model = data.program.model(seed=seed, dtype=torch.float64)
-    given = {} if method == "em" else {"prior": prior}
+    given: dict[str, Any] = {"weights": start(data.program, seed)}
+    if method != "em":
+        given["prior"] = prior
     if method == "hastings":
         given |= {"seed": seed, "burn_in": sweeps // 2}
-    fitting = METHODS[method](model, weights=start(data.program, seed), **given)
+    fitting: Method = METHODS[method](model, **given)
     ready = [fitting.ready(batch) for batch in batched(model, data.inputs, method)]
     characters = sum(map(len, data.test))
     curve: list[float] = []
@@ -132,7 +135,7 @@ def run(data: Words, method: str, prior: float, seed: int, sweeps: int) -> Run:
 
 
 def smooth(model: Model, fitting: Method, prior: float) -> None:
-    """Give a model of EM the prior's mean, as the others have it: else most words are impossible."""
+    """Smooth a model of EM by the prior, as the others are: else most words are impossible."""
     if fitting.name == "em":
         for name, counts in fitting.sums.items():  # type: ignore[attr-defined]
             total = counts + prior
@@ -149,22 +152,25 @@ def verdict(runs: Sequence[Run], prior: float) -> list[str]:
     time_of = {m: sum(r.seconds for r in found) / len(found) for m, found in own.items()}
     most = max(r.settled for r in own["cvb"])
     gap = 100 * abs(mean["cvb"] / mean["hastings"] - 1)
-    says = lambda holds: "holds" if holds else "does not hold"  # noqa: E731
     return [
-        f"prior {prior:g}: \"CVB converges before 10 sweeps\" {says(most < 10)} "
+        f'prior {prior:g}: "CVB converges before 10 sweeps" {_says(most < 10)} '
         f"(the slowest run took {most})",
-        f"prior {prior:g}: \"CVB takes a fraction of the sampler's time\" "
-        f"{says(2 * time_of['cvb'] < time_of['hastings'])} ({time_of['cvb']:.0f} s and "
+        f'prior {prior:g}: "CVB takes a fraction of the sampler\'s time" '
+        f"{_says(2 * time_of['cvb'] < time_of['hastings'])} ({time_of['cvb']:.0f} s and "
         f"{time_of['hastings']:.0f} s for {len(own['hastings'][0].curve)} sweeps, which is not "
         "known to be enough)",
-        f"prior {prior:g}: \"there is little difference in perplexity\" between CVB and Hastings "
-        f"{says(gap < 10)} ({mean['cvb']:.2f} and {mean['hastings']:.2f})",
-        f"prior {prior:g}: \"the difference in F1 is trivial\" "
-        f"{says(abs(f1['cvb'] - f1['hastings']) < 0.03)} "
+        f'prior {prior:g}: "there is little difference in perplexity" between CVB and Hastings '
+        f"{_says(gap < 10)} ({mean['cvb']:.2f} and {mean['hastings']:.2f})",
+        f'prior {prior:g}: "the difference in F1 is trivial" '
+        f"{_says(abs(f1['cvb'] - f1['hastings']) < 0.03)} "
         f"({percent(f1['cvb'])} and {percent(f1['hastings'])})",
-        f"prior {prior:g}: CVB has {'lower' if mean['cvb'] < mean['vb'] else 'no lower'} perplexity "
-        f"and {'higher' if f1['cvb'] > f1['vb'] else 'no higher'} F1 than VB",
+        f"prior {prior:g}: CVB has {'lower' if mean['cvb'] < mean['vb'] else 'no lower'} "
+        f"perplexity and {'higher' if f1['cvb'] > f1['vb'] else 'no higher'} F1 than VB",
     ]
+
+
+def _says(holds: bool) -> str:
+    return "holds" if holds else "does not hold"
 
 
 def main(arguments: Sequence[str] | None = None) -> Report:

@@ -1,8 +1,8 @@
 """Grammar induction on CRAFT trees: `python -m examples.pcfg_induction`.
 
-Trees of sentences of 2 to 10 words from their tags alone, by a PCFG with low-rank rules whose weights
-come from networks (Kim, Dyer and Rush 2019; Yang, Zhao and Tu 2021). Several seeds; the model that is
-used is the one with the best held-out likelihood, for which no tree is looked at.
+Trees of sentences of 2 to 10 words from their tags alone, by a PCFG with low-rank rules whose
+weights come from networks (Kim, Dyer and Rush 2019; Yang, Zhao and Tu 2021). Several seeds; the
+model that is used is the one with the best held-out likelihood, for which no tree is looked at.
 """
 
 from __future__ import annotations
@@ -83,7 +83,6 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         def note(progress: object, model: Model = model, points: list = points) -> None:  # type: ignore[type-arg]
             points.append((len(points) + 1.0, perplexity(model, inputs["dev"])))
 
-        settings = {"rate": 0.003, "betas": (0.75, 0.999), "clip": 3.0}
         fgg.learn(
             model,
             inputs["train"],
@@ -92,7 +91,9 @@ def main(arguments: Sequence[str] | None = None) -> Report:
             budget=given.tokens,
             seed=seed,
             report=note,
-            **settings,
+            rate=0.003,
+            betas=(0.75, 0.999),
+            clip=3.0,
         )
         seconds = time.process_time() - begun
         shares = [score(model, parts[part], inputs[part]) for part in ("dev", "test")]

@@ -1,9 +1,9 @@
 """Secondary structures of tRNA: `python -m examples.rna_folding`.
 
 The grammar of Knudsen and Hein 1999 (`rna` of the library) and one with stacked pairs
-(`rna_folded.fgg`), fitted without structures by EM from weights that know which bases pair, and with
-them: the query `folded` observes a structure by log-weights of 0 and -inf, and as a derivation is a
-structure, one sweep of EM counts. Beside them, what ViennaRNA's minimum free energy scores.
+(`rna_folded.fgg`), fitted without structures by EM from weights that know which bases pair, and
+with them: the query `folded` observes a structure by log-weights of 0 and -inf, and as a derivation
+is a structure, one sweep of EM counts. Beside them, what ViennaRNA's minimum free energy scores.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import fgg
 from examples.report import Report, finish, parser, percent, say
 from fgg.data import Example, find, read
 from fgg.draw.plot import Line, Plot
-from fgg.runtime.learn import METHODS, Items
+from fgg.runtime.learn import EM, Items
 from fgg.runtime.learn.fitting import batched
 from fgg.runtime.model import Model
 from fgg.scores import pair_score
@@ -56,8 +56,8 @@ def structures(examples: Sequence[Example], size: int = 32) -> Iterator[Items]:
 def canonical(stacked: bool) -> dict[str, Tensor]:
     """Weights to start from: six kinds of pairs are likely, and so are stems of several pairs."""
     pair = torch.full((4, 4), 0.001, dtype=torch.float64)
-    for left, right in PAIRS:
-        pair[BASES.index(left), BASES.index(right)] = 1.0
+    for both in PAIRS:
+        pair[BASES.index(both[0]), BASES.index(both[1])] = 1.0
     found = {
         "pair": pair / pair.sum(),
         "base": torch.full((4,), 0.25, dtype=torch.float64),
@@ -102,8 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> Report:
     ) -> None:
         for method in methods:
             # A pair is a cell of F: those are what minimum Bayes risk is to count.
-            settings = {} if method == "viterbi" else {"families": ["F"]}
-            found = model.decode(w=[ids(e) for e in test], method=method, **settings)
+            families = None if method == "viterbi" else ["F"]
+            found = model.decode(w=[ids(e) for e in test], method=method, families=families)
             score = pair_score(gold, [pairs(d, model.program.grammar) for d in found])
             shares = score.mean_f1, score.corpus.precision, score.corpus.recall
             report.add(name, fitted, method, *map(percent, shares), f"{seconds:.0f}")
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
             start = program.model(weights=canonical(stacked))
             add(start, name, "nothing: the start", 0.0, ["mbr"])
         model = program.model(dtype=torch.float64)
-        method = METHODS["em"](model, weights=canonical(stacked), pseudo=PSEUDO)
+        method = EM(model, weights=canonical(stacked), pseudo=PSEUDO)
         before = time.process_time()
         ready = [method.ready(b) for b in batched(model, [ids(e) for e in train], "em", 4096)]
         bases = sum(map(len, train))
@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         add(model, name, "EM, no structures", time.process_time() - before)
     folded = fgg.compile(fgg.load(GRAMMAR), query="folded").model(dtype=torch.float64)
     before = time.process_time()
-    METHODS["em"](folded, pseudo=PSEUDO).sweep(structures(train))
+    EM(folded, pseudo=PSEUDO).sweep(structures(train))
     weights = {name: folded.weight(name).detach() for name in canonical(True)}
     program = fgg.compile(fgg.load(GRAMMAR), query="string")
     fitted = program.model(dtype=torch.float64, weights=weights)

@@ -1,9 +1,9 @@
 """Cantonese words without spaces: `python -m examples.word_segmentation`.
 
 HKCanCor, utterances as characters. A sentence is a chain of words (`words.fgg`), and any part of at
-most four characters that occurs twice may be one. Without words to learn from, priors decide: a flat
-one, or one that makes long words unlikely as a Dirichlet process would (Goldwater, Griffiths and
-Johnson 2009). With gold words (parts that are no words are ruled out) one sweep counts them.
+most four characters that occurs twice may be one. Without words to learn from, priors decide: a
+flat one, or one that makes long words unlikely as a Dirichlet process would (Goldwater, Griffiths
+and Johnson 2009). With gold words (parts that are no words are ruled out) one sweep counts them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import fgg
 from examples.report import Report, finish, parser, percent, say
 from fgg.data import Example, Vocabulary, as_characters, find, read
 from fgg.draw.plot import Line, Plot
-from fgg.runtime.learn import METHODS
+from fgg.runtime.learn import METHODS, Method
 from fgg.runtime.learn.fitting import batched
 from fgg.runtime.train.feeding import part_ids, parts
 from fgg.scores import segment_score
@@ -67,9 +67,7 @@ def base(words: Sequence[str], letters: Counter[str]) -> Tensor:
 def gold_parts(ids: list[list[int]], example: Example) -> list[list[int]]:
     """The parts of an utterance, those that are no words ruled out."""
     known = set(example.segments or ())
-    return [
-        [x if (i, j) in known else -2 for j, x in enumerate(row)] for i, row in enumerate(ids)
-    ]
+    return [[x if (i, j) in known else -2 for j, x in enumerate(row)] for i, row in enumerate(ids)]
 
 
 def main(arguments: Sequence[str] | None = None) -> Report:
@@ -121,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         [[(i, min(i + 2, len(e))) for i in range(0, len(e), 2)] for e in test],
     )
     add("one word", [[(0, len(e))] for e in test])
-    shown = []
+    shown: list[tuple[float, float]] = []
     for way in ways:
         grammar = fgg.load(GRAMMAR, sizes={"lexicon": len(lexicon), "k": way.classes})
         program = fgg.compile(grammar)
@@ -139,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
             prior = STRENGTH * shape.expand(way.classes, -1) if way.shaped else 0.001
             settings["prior"] = {"word": prior, "first": 1.0, "next": 1.0, "more": 1.0}
         before = time.process_time()
-        fitting = METHODS[way.method](model, **settings)
+        fitting: Method = METHODS[way.method](model, **settings)
         own = inputs
         if way.supervised:
             own = [gold_parts(ids, e) for ids, e in zip(inputs, train, strict=True)]

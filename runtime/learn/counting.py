@@ -101,8 +101,10 @@ class Counter:
         found, vanished = self.emitted(batch) if self.plain else self.differentiated(batch)
         # The slope of one of two tiny weights in a rule may be too great for a number.
         wild = not self.modest and not all(bool(x.isfinite().all()) for x in found.counts.values())
-        if wild or self.below(found.log_z, self.lost) or (
-            not self.modest and self.below(found.log_z, FLOOR[self.dtype]) and vanished()
+        if (
+            wild
+            or self.below(found.log_z, self.lost)
+            or (not self.modest and self.below(found.log_z, FLOOR[self.dtype]) and vanished())
         ):
             from fgg.runtime.learn.log_counts import log_counts
 
