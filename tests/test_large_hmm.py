@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,16 +16,7 @@ FOLDER = Path(__file__).parent.parent / "examples" / "large_hmm"
 
 
 def module(name: str) -> Any:
-    sys.path.insert(0, str(FOLDER))
-    try:
-        spec = importlib.util.spec_from_file_location(f"large_hmm_{name}", FOLDER / f"{name}.py")
-        assert spec is not None and spec.loader is not None
-        found: ModuleType = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = found
-        spec.loader.exec_module(found)
-    finally:
-        sys.path.remove(str(FOLDER))
-    return found
+    return importlib.import_module(f"examples.large_hmm.{name}")
 
 
 def chain(many: int, seed: int) -> list[str]:

@@ -1,6 +1,6 @@
 """A large HMM as a language model, its ablations, and what it is compared with [VL §5, §6].
 
-    python examples/large_hmm/language_model.py [FOLDER] [SECONDS]
+    python -m examples.large_hmm.language_model [FOLDER] [SECONDS]
 
 trains each model for so many seconds of CPU time on a part of WikiText-2, and writes a table
 (`table.txt`) and a plot of perplexity by number of states (`states.svg`). A line of the text is
@@ -13,7 +13,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 from math import nan
 from pathlib import Path
 from time import process_time
@@ -21,12 +20,16 @@ from time import process_time
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from baselines import FeedForward, KneserNey, Recurrent, for_seconds, network, unigram
-
 import fgg
 import fgg.data as data
+from examples.large_hmm.baselines import (
+    FeedForward,
+    KneserNey,
+    Recurrent,
+    for_seconds,
+    network,
+    unigram,
+)
 from fgg.clusters import brown, uniform
 from fgg.draw.plot import Plot, lines, to_svg
 from fgg.runtime.carrying import Carried, stream_perplexity
@@ -107,7 +110,7 @@ def upto(examples: Iterable[data.Example], tokens: int) -> Iterator[data.Example
 
 def grammar(setting: Setting, own: Text, folder: Path) -> fgg.Grammar:
     """The grammar of a setting, with its blocks in a file beside it."""
-    partition = {"brown": brown, "uniform": uniform}[setting.partition]
+    partition = brown if setting.partition == "brown" else uniform
     blocks = partition(own.known, setting.blocks).block_of()
     table = [blocks.get(word, 0) for word in own.vocabulary.values]
     np.save(folder / "blocks.npy", np.array(table, np.int64))
@@ -231,4 +234,8 @@ def line(row: Row) -> str:
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    main(Path(given[0] if given else "language_model"), *map(float, islice(given, 1, 2)))
+    place = Path(given[0] if given else "language_model")
+    if len(given) > 1:
+        main(place, float(given[1]))
+    else:
+        main(place)

@@ -1,6 +1,6 @@
 """Tags from a large HMM: states emit a word and a tag [VL, draft §5.2], trained on tagged text.
 
-    python examples/large_hmm/tagging.py [FOLDER]
+    python -m examples.large_hmm.tagging [FOLDER]
 
 trains on the English Web Treebank by EM (states are latent, words and tags are seen), and compares
 the accuracy of the tags with that of each word's most frequent tag, and of an HMM whose states are
