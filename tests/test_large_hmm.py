@@ -68,6 +68,7 @@ def test_networks_read_a_stream_as_if_it_were_not_cut() -> None:
         assert not torch.allclose((net.reset(), net(changed))[1][:, 9], whole[:, 9])
 
 
+@pytest.mark.slow
 def test_the_language_models_learn_and_are_written_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
