@@ -114,6 +114,7 @@ def tsv(sentences: list[list[tuple[str, str]]]) -> str:
     return "\n".join(rows) + "\n"
 
 
+@pytest.mark.slow
 def test_tags_that_depend_on_the_word_before_are_found(tmp_path: Path) -> None:
     """`cut` is a noun after `the` and a verb after `we`, which no table of words can tell."""
     story = module("tagging")

@@ -59,7 +59,7 @@ def stopped_after(batches: int) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("batches", [2, 7])
+@pytest.mark.parametrize("batches", [7])
 def test_a_run_taken_up_again_ends_bit_for_bit_as_one_that_never_stopped(
     tmp_path: Path, corpus: Path, method: str, batches: int
 ) -> None:
@@ -104,7 +104,9 @@ def test_a_run_that_is_killed_can_be_taken_up(tmp_path: Path, corpus: Path) -> N
     assert same(load_file(whole / MODEL), load_file(folder / MODEL))
 
 
-@pytest.mark.parametrize("method", ["em", "vb", "adam"])
+@pytest.mark.parametrize(
+    "method", ["em", *(pytest.param(m, marks=pytest.mark.slow) for m in ("vb", "adam"))]
+)
 def test_two_processes_fit_what_one_does(tmp_path: Path, corpus: Path, method: str) -> None:
     one = tmp_path / "one"
     options = ["hmm", "--set", "k=3", "--data", str(corpus), "--method", method]

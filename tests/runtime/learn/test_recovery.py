@@ -41,6 +41,7 @@ def drawn() -> tuple[Model, Sentences, Sentences]:
     return truth, sentences[:160], sentences[160:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "options"),
     [
