@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fgg.conjoining import conjoin
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, render_all
@@ -53,11 +53,8 @@ def compile(
 
     model = with_sizes(grammar, sizes or {})
     again = partial(compile, model, space=space, length=length, batch=batch, fallback=fallback)
-
-    def resized(domain: str, size: int) -> Program:
-        smaller = with_domain_size(model, domain, size)
-        return compile(smaller, query, space=space, length=length, batch=batch, fallback=fallback)
-
+    options = {"space": space, "length": length, "batch": batch, "fallback": fallback}
+    resized = partial(_resized, model, query, options)
     asked = Asked(model, query or only_query(model), space, again, resized)
     try:
         return replace(compiled(model, query, None, length, batch, space), asked=asked)
@@ -65,6 +62,13 @@ def compile(
         if not fallback or space == "rank" or error.diagnostics[0].code != "F425":
             raise
         return on_reference(selected(model, query), error, asked)
+
+
+def _resized(
+    model: Grammar, query: str | None, options: Mapping[str, Any], domain: str, size: int
+) -> Program:
+    """The program of a grammar in which a domain has another size."""
+    return compile(with_domain_size(model, domain, size), query, **options)
 
 
 def check_sizes(grammar: Grammar, sizes: Mapping[str, int]) -> None:
