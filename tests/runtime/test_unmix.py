@@ -304,7 +304,7 @@ def worst_of_arcs(d: int, number: int) -> tuple[float, int]:
     return worst, principal
 
 
-@pytest.mark.parametrize("d", range(2, 9))
+@pytest.mark.parametrize("d", [2, 3, 5])
 def test_pairs_of_words_give_the_arcs(d: int) -> None:
     worst, principal = worst_of_arcs(d, 20)
     assert worst <= 1e-9
