@@ -182,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
     options.add_argument("--seeds", type=int, default=5)
     options.add_argument("--contrast", type=int, default=1, help="seeds of the other priors (1)")
     options.add_argument("--sweeps", type=int, default=20, help="at most, but of Hastings (20)")
-    options.add_argument("--draws", type=int, default=25, help="sweeps of Hastings (25)")
+    options.add_argument("--draws", type=int, default=15, help="sweeps of Hastings (15)")
     options.add_argument("--prior", type=float, nargs="+", default=[1e-5, 0.1])
     given = options.parse_args(arguments)
     if given.small:

@@ -269,9 +269,17 @@ def inverse(scales: Tensor) -> Tensor:
     return scales.masked_fill(scales == NEGATIVE, float("inf"))
 
 
+LIMIT = {torch.float32: 88.0, torch.float64: 709.0}
+
+
 def ratio(scale: Tensor | None, head: Tensor, dtype: torch.dtype) -> Tensor:
-    """What a term's scale is worth relative to its cell's."""
-    return (-head if scale is None else scale - head).exp_().to(dtype)
+    """What a term's scale is worth relative to its cell's.
+
+    It is great only where the term's own factors are zero or nearly so: a number it must be, or
+    nothing times it is none.
+    """
+    found = -head if scale is None else scale - head
+    return found.clamp_max_(LIMIT[dtype]).exp_().to(dtype)
 
 
 def ratios(scales: Tensor, heads: Tensor, shift: int, dtype: torch.dtype) -> Tensor:
