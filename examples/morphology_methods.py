@@ -177,7 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
     """Run all methods, and report."""
     options = parser(__doc__)
     options.add_argument("--language", default="isizulu")
-    options.add_argument("--words", type=int, default=400, help="training words (400)")
+    options.add_argument("--words", type=int, default=800, help="training words (800)")
     options.add_argument("--held", type=int, default=150, help="held-out words (150)")
     options.add_argument("--seeds", type=int, default=5)
     options.add_argument("--contrast", type=int, default=1, help="seeds of the other priors (1)")
