@@ -148,6 +148,7 @@ def put(values: Tensor, scales: Tensor, new: Tensor, scale: Tensor | None) -> No
     """
     rank = scales.dim()
     top = new.amax(-1) if new.dim() == rank + 1 else new.flatten(rank).amax(-1)
+    torch.threshold_(top, TINY[new.dtype], 0.0)
     if scale is None:
         scales.copy_(top.log())
     else:
@@ -269,7 +270,7 @@ def inverse(scales: Tensor) -> Tensor:
     return scales.masked_fill(scales == NEGATIVE, float("inf"))
 
 
-LIMIT = {torch.float32: 88.0, torch.float64: 709.0}
+LIMIT = {torch.float32: 85.0, torch.float64: 706.0}
 
 
 def ratio(scale: Tensor | None, head: Tensor, dtype: torch.dtype) -> Tensor:

@@ -99,12 +99,16 @@ class Counter:
     def count(self, batch: Ready) -> Counted:
         """log Z and expected counts of a batch, in float64; items without derivations give none."""
         found, vanished = self.emitted(batch) if self.plain else self.differentiated(batch)
-        if self.below(found.log_z, self.lost) or (
-            not self.modest and self.below(found.log_z, FLOOR[self.dtype]) and vanished()
+        # What seems impossible may only be too unlikely for the range of numbers.
+        if (
+            bool((found.log_z == NEGATIVE).any())
+            or self.below(found.log_z, self.lost)
+            or (not self.modest and self.below(found.log_z, FLOOR[self.dtype]) and vanished())
         ):
             from fgg.runtime.learn.log_counts import log_counts
 
-            return log_counts(self.program, self.logs, batch)
+            logs = self.logs or {name: w.cpu().double().log() for name, w in self.weights.items()}
+            return log_counts(self.program, logs, batch)
         return found
 
     def below(self, log_z: Tensor, edge: float) -> bool:
