@@ -1,12 +1,15 @@
-"""`python -m benchmarks [suite …] [--json OUT]`: measure, and print tables."""
+"""`fggc bench`, or `python -m benchmarks`: measure suites, print tables, draw ratios."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
+import subprocess
 import sys
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,19 +17,29 @@ from typing import Any
 import torch
 
 from benchmarks import overhead, train
+from benchmarks.growth import growths
 from benchmarks.measure import OURS, Point, Skipped, Suite, check_equal, interleaved, made
 from benchmarks.memory import memory
+from benchmarks.pictures import ratios_svg
 from benchmarks.tables import Table, megabytes, milliseconds
+from fgg.files import write_whole
 
-COMPARED = ("hmm", "pcfg", "dependency", "rank_hmm", "rank_pcfg", "td_pcfg")
+COMPARED = ("hmm", "pcfg", "dependency", "rank_hmm", "rank_pcfg", "td_pcfg", "blocked_hmm")
 SUITES = (*COMPARED, "train", "overhead")
 
 Records = list[dict[str, Any]]
 
 
-def compare(suite: Suite, repeats: int, records: Records) -> Table:
-    """Times of a suite at its points; results are compared before anything is timed."""
-    columns = ["", "ms", "quartiles", "time / ours", "quartiles"]
+def compare(suite: Suite, repeats: int, records: Records, against: Sequence[str] = ()) -> Table:
+    """Times of a suite at its points; results are compared before anything is timed.
+
+    `against` names the peers that are wanted; without it, all are.
+    """
+    if against:
+        makers = {n: m for n, m in suite.makers.items() if n == OURS or n in against}
+        suite = replace(suite, makers=makers)
+    columns = ["", "ms", "quartiles", "wall, ms", "time / ours", "quartiles"]
+    measured: list[tuple[str, Point, float]] = []
     table = Table(title=suite.title, columns=columns)
     for point in suite.points:
         calls, notes = made(suite, point)
@@ -37,12 +50,17 @@ def compare(suite: Suite, repeats: int, records: Records) -> Table:
         for t in timings:
             ratio = [f"{t.ratio:.2f}", f"{t.ratio_low:.2f} to {t.ratio_high:.2f}"]
             spread = f"{milliseconds(t.low)} to {milliseconds(t.high)}"
-            row = [f"{label}: {t.name}", milliseconds(t.median), spread]
+            row = [f"{label}: {t.name}", milliseconds(t.median), spread, milliseconds(t.wall)]
             table.rows.append(row + (["", ""] if t.name == OURS else ratio))
-            records.append({"suite": suite.name, **point, **asdict(t)})
+            records.append({"suite": suite.name, "at": label, **point, **asdict(t)})
+            measured.append((t.name, point, t.median))
         table.notes += [f"{label}: {note}" for note in notes]
         table.notes.append(f"{label}: values and gradients differ by at most {worst:.0e}")
         print(".", end="", file=sys.stderr, flush=True)
+    for growth in growths(measured):
+        if growth.name == OURS and growth.points > 1:
+            text = f"our time grows as {growth.varied}^{growth.exponent:.2f}"
+            table.notes.append(f"{text} ({growth.points} points)")
     table.notes += [f"goal, {name}: {goal}" for name, goal in suite.goals.items()]
     return table
 
@@ -101,20 +119,52 @@ def text_of(point: Point) -> str:
     return ", ".join(f"{name} {value}" for name, value in point.items())
 
 
-def main() -> None:
+def commit() -> str:
+    """The commit that is measured, if that can be told."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()
+
+
+def machine() -> dict[str, Any]:
+    """What is measured, and on what."""
+    return {
+        "commit": commit(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    found = argparse.ArgumentParser(prog="fggc bench", description=__doc__)
+    add_arguments(found)
+    return found
+
+
+def add_arguments(found: argparse.ArgumentParser) -> None:
+    """Add the options of `fggc bench`."""
+    found.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
+    found.add_argument("--against", nargs="+", metavar="PEER", default=[], help="these peers only")
+    found.add_argument("--repeats", type=int, default=5, help="rounds of calls (5)")
+    found.add_argument("--no-memory", action="store_true", help="times only")
+    found.add_argument("--json", type=Path, metavar="OUT", help="write all numbers to a file")
+    found.add_argument("--plot", type=Path, metavar="OUT", help="draw the ratios (.svg)")
+
+
+def run(options: argparse.Namespace) -> None:
     """Measure the suites that are asked for, and print them as they come."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("suites", nargs="*", metavar="suite", help=", ".join(SUITES))
-    parser.add_argument("--repeats", type=int, default=7, help="rounds of calls (7)")
-    parser.add_argument("--no-memory", action="store_true", help="times only")
-    parser.add_argument("--json", type=Path, metavar="OUT", help="write all numbers to a file")
-    options = parser.parse_args()
     wanted = options.suites or SUITES
-    if unknown := [name for name in wanted if name not in SUITES]:
-        parser.error(f"unknown suite {unknown[0]}; there are {', '.join(SUITES)}")
     torch.set_num_threads(1)
     records: Records = []
-    print(f"torch {torch.__version__}, {platform.machine()}, one thread, CPU time\n")
+    about = machine()
+    print(", ".join(f"{name} {value}" for name, value in about.items()) + "; CPU time\n")
     for name in wanted:
         if name == "overhead":
             show(overheads(5 * options.repeats, records))
@@ -123,11 +173,28 @@ def main() -> None:
             show(train.training(options.repeats, records))
             continue
         suite: Suite = import_module(f"benchmarks.{name}").SUITE
-        show(compare(suite, options.repeats, records))
+        show(compare(suite, options.repeats, records, options.against))
         if not options.no_memory:
             show(remember(suite, records))
+        if options.plot:
+            picture = ratios_svg(suite.title, [r for r in records if r["suite"] == name])
+            if picture:
+                path = options.plot
+                several = len(wanted) > 1
+                target = path.with_name(f"{path.stem}-{name}{path.suffix}") if several else path
+                write_whole(target, picture.encode())
     if options.json:
-        options.json.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
+        data = {"about": about, "records": records}
+        write_whole(options.json, json.dumps(data, indent=1).encode() + b"\n")
+
+
+def main() -> None:
+    """Measure as the command line says."""
+    own = parser()
+    options = own.parse_args()
+    if unknown := [name for name in options.suites if name not in SUITES]:
+        own.error(f"unknown suite {unknown[0]}; there are {', '.join(SUITES)}")
+    run(options)
 
 
 if __name__ == "__main__":

@@ -46,9 +46,13 @@ class Suite:
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """CPU seconds of repeated calls: median and quartiles; the same of the ratio to ours."""
+    """CPU seconds of repeated calls: median and quartiles; the same of the ratio to ours.
+
+    `wall` is the median of the seconds on the clock, which what else the machine does makes longer.
+    """
 
     name: str
+    wall: float
     median: float
     low: float
     high: float
@@ -83,6 +87,7 @@ def interleaved(calls: Mapping[str, Callable[[], object]], repeats: int) -> list
     time to ours *in the same round*: what slows the machine for a while slows both.
     """
     seconds: dict[str, list[float]] = {name: [] for name in calls}
+    walls: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call()
     with quiet():
@@ -92,9 +97,10 @@ def interleaved(calls: Mapping[str, Callable[[], object]], repeats: int) -> list
             for name, call in order:
                 # CPU time is that of all threads: let those of the call before come to rest.
                 time.sleep(SETTLE)
-                start = time.process_time()
+                wall, start = time.perf_counter(), time.process_time()
                 call()
                 seconds[name].append(time.process_time() - start)
+                walls[name].append(time.perf_counter() - wall)
     ours = seconds.get(OURS, next(iter(seconds.values())))
     found = []
     for name, own in seconds.items():
@@ -103,6 +109,7 @@ def interleaved(calls: Mapping[str, Callable[[], object]], repeats: int) -> list
         found.append(
             Timing(
                 name=name,
+                wall=statistics.median(walls[name]),
                 median=median,
                 low=low,
                 high=high,

@@ -171,6 +171,23 @@ def rank_hmm(init: Tensor, step_0: Tensor, step_1: Tensor, step_2: Tensor, words
     return total + (alpha @ step_1.sum(-1)).log()
 
 
+def blocked_hmm(init: Tensor, trans: Tensor, emit: Tensor, words: Tensor, blocks: Tensor) -> Tensor:
+    """log Z of an HMM whose words come from the states of one block each, a scaled loop."""
+    k = emit.shape[0]
+    m = init.shape[0] // k
+    own = blocks[words]
+    pairs = trans.view(m, k, m, k)[own[:, :-1], :, own[:, 1:]]  # [batch, n - 1, k, k]
+    emitted = emit.mT[words]
+    alpha = init.view(m, k)[own[:, 0]] * emitted[:, 0]
+    total = alpha.new_zeros(words.shape[0])
+    for t in range(words.shape[1]):
+        if t:
+            alpha = torch.einsum("bi,bij->bj", alpha, pairs[:, t - 1]) * emitted[:, t]
+        scale = alpha.sum(-1, keepdim=True)
+        alpha, total = alpha / scale, total + scale[:, 0].log()
+    return total
+
+
 def rank_cky(
     root: Tensor,
     binary_0: Tensor,

@@ -18,7 +18,8 @@ from fgg.compiler.polynomial import ZERO, Polynomial, product
 from fgg.compiler.products import StepWork, loop_names, step_work
 from fgg.domains import domain_size, size_values
 from fgg.grammar import Enumerated, Factor, FromFile, Grammar, InputFactor, Sized, Union
-from fgg.plan import Contract, Cut, Gather, OneHot, Plan, PlanStage, Potential, Step
+from fgg.paths import path_end
+from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, PlanStage, Potential, Step
 from fgg.plan_sizes import adjoint_bytes, chart_bytes, environment, extents, table_bytes
 from fgg.printer import print_rule
 
@@ -185,16 +186,17 @@ class _Counter:
             if isinstance(step, Contract):
                 yield self.contract(step)
             elif isinstance(step, Gather):
-                gone = {axis for axis, _, _ in step.tokens}
+                gone = {token.axis for token in step.tokens}
                 axes = self.sizes[step.source]
                 self.sizes[step.name] = tuple(s for i, s in enumerate(axes) if i not in gone)
             elif isinstance(step, OneHot):
-                domain = step.path[-1] if step.path else self.grammar.input[step.input].domain
+                whole = self.grammar.input[step.input].domain
+                domain = path_end(self.grammar, whole, step.path)
                 self.sizes[step.name] = (self.domain(domain),)
             elif isinstance(step, Potential):
                 self.sizes[step.name] = self.sizes[step.factor]
             else:
-                assert isinstance(step, Cut)
+                assert isinstance(step, Cut | Indicator)
 
     def contract(self, step: Contract) -> Item:
         axes: dict[str, tuple[int, Polynomial]] = {}

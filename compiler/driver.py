@@ -11,6 +11,7 @@ from fgg.compiler.passes.cpd import cpd
 from fgg.compiler.passes.fold import fold
 from fgg.compiler.passes.heads import heads
 from fgg.compiler.passes.narrow import narrow
+from fgg.compiler.passes.pin import pin
 from fgg.compiler.passes.rank_space import rank_space
 from fgg.compiler.passes.split import split
 from fgg.grammar import Grammar
@@ -39,6 +40,9 @@ CLOSE = Pass("close", lambda grammar, _: close(grammar)[0])
 CPD = Pass("cpd", lambda grammar, _: cpd(grammar))
 # Charts are dense tensors over atomic domains, so unions and products go first.
 SPLIT = Pass("split", lambda grammar, _: split(grammar))
+# Splitting makes the block of a state a node of its own; what an observed value fixes is then no
+# node of a chart, which all later passes should know.
+PIN = Pass("pin", lambda grammar, _: pin(grammar))
 # Splitting shows which variables are fixed (a preterminal spans one word), and folding counts
 # the variables of a product to find out what is worth a message.
 NARROW = Pass("narrow", lambda grammar, _: narrow(grammar))
@@ -55,9 +59,9 @@ FOLD_RANKS = Pass(
 
 # A factor of low rank is taken as it is, or as its pieces, or its states are summed beforehand.
 PIPELINES: Mapping[str, tuple[Pass, ...]] = {
-    "dense": (CLOSE, SPLIT, NARROW, FOLD),
-    "state": (CLOSE, CPD, SPLIT, NARROW, HEADS, FOLD),
-    "rank": (CLOSE, CPD, SPLIT, NARROW, RANK_SPACE, FOLD_RANKS),
+    "dense": (CLOSE, SPLIT, PIN, NARROW, FOLD),
+    "state": (CLOSE, CPD, SPLIT, PIN, NARROW, HEADS, FOLD),
+    "rank": (CLOSE, CPD, SPLIT, PIN, NARROW, RANK_SPACE, FOLD_RANKS),
 }
 SPACES = tuple(PIPELINES)
 
@@ -85,10 +89,13 @@ def after(grammar: Grammar, name: str, expected: Expected, space: str) -> Gramma
     return next(found for done, found in passed(grammar, expected, space) if done == name)
 
 
-def plan_of(grammar: Grammar, expected: Expected, space: str) -> Plan:
-    """The plan of a grammar without queries, after all passes.
+def plan_of(grammar: Grammar, expected: Expected, space: str, *, pinned: bool = True) -> Plan:
+    """The plan of a grammar without queries, after all passes; without `pin`, if it is so wanted.
 
     Raises CannotCompile, SplitImpossible or NotRankSpace.
     """
-    found = after(grammar, PIPELINES[space][-1].name, expected, space)
+    found = grammar
+    for item in PIPELINES[space]:
+        if pinned or item.name != PIN.name:
+            found = item.run(found, expected)
     return plan(found, length=expected.length, batch=expected.batch, hoist=space == "rank")

@@ -12,7 +12,7 @@ of [RS eqs. 12-15] are the product of two sums). It is as costly as the costlies
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 
@@ -22,8 +22,9 @@ from fgg.compiler.support import support, supported_rows
 from fgg.grammar import Fragment, Grammar, Nonterminal, Rule
 from fgg.index import Condition, Expr
 from fgg.linear import TooManyRows, is_feasible
+from fgg.memo import remember
 from fgg.names import fresh
-from fgg.ranges import regions
+from fgg.ranges import Region, regions
 
 MAX_VARIANTS = 64
 
@@ -36,17 +37,47 @@ def join(grammar: Grammar, messages: Iterable[str]) -> Grammar:
     is the same: a product of sums is the sum of all products.
     """
     left = [name for name in messages if name in grammar.nonterminal]
+    joined = grammar
     done = True
     while done:
         done = False
-        for one, two in combinations(left, 2):
-            found = _joined(grammar, one, two)
+        for one, two in _candidates(joined, left):
+            found = _joined(joined, one, two)
             if found is not None:
-                grammar, name = found
+                joined, name = found
                 left = [*(n for n in left if n not in (one, two)), name]
                 done = True
                 break
-    return grammar
+    # What is known of where families are not zero is exact again for a grammar made anew.
+    return grammar if joined is grammar else replace(joined)
+
+
+def _candidates(grammar: Grammar, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Pairs of messages that are used by the same families beside the same others, or nearly so.
+
+    A twin that could apply nowhere may be missing, so one place more or less is allowed.
+    """
+    uses: dict[str, list[Rule]] = {name: [] for name in names}
+    for rule in grammar.rules:
+        for label in {edge.label for edge in rule.rhs.edges} & uses.keys():
+            uses[label].append(rule)
+
+    def places(name: str, pair: tuple[str, str]) -> set[object]:
+        return {
+            (r.lhs, tuple(sorted("" if e.label in pair else e.label for e in r.rhs.edges)))
+            for r in uses[name]
+        }
+
+    by_kind: dict[object, list[str]] = {}
+    for name in names:
+        item = grammar.nonterminal[name]
+        heads = tuple(sorted({rule.lhs for rule in uses[name]}))
+        by_kind.setdefault((item.domains, len(item.indices), heads[:1]), []).append(name)
+    for members in by_kind.values():
+        for pair in combinations(members, 2):
+            one, two = (places(name, pair) for name in pair)
+            if one & two and len(one ^ two) <= 1:
+                yield pair
 
 
 def _joined(grammar: Grammar, one: str, two: str) -> tuple[Grammar, str] | None:
@@ -170,7 +201,33 @@ def _with_sum(
         elif rule not in using:
             rules.append(rule)
     nonterminals = (family if n is first else n for n in grammar.nonterminals if n is not second)
-    return replace(grammar, nonterminals=tuple(nonterminals), rules=tuple(rules)), name
+    found = replace(grammar, nonterminals=tuple(nonterminals), rules=tuple(rules))
+    for where in (regions, support):
+        remember(where, found, _with_hull(where(grammar), pair, name))
+    return found, name
+
+
+def _with_hull(known: Mapping[str, Region], pair: tuple[str, str], name: str) -> dict[str, Region]:
+    """Regions with that of a sum: what holds of both of its parts."""
+    found = {n: region for n, region in known.items() if n not in pair}
+    parts = [known[n] for n in pair if n in known]
+    if len(parts) < 2:
+        return found | ({name: parts[0]} if parts else {})
+    one, two = parts
+    renamed = {a: Expr.of(b) for a, b in zip(two.indices, one.indices, strict=True)}
+    others = dict(_split(c.substitute(renamed)) for c in two.conditions)
+    both = []
+    for condition in one.conditions:
+        form, constant = _split(condition)
+        if form in others:
+            both.append(condition + max(others[form] - constant, 0))
+    return found | {name: Region(one.indices, tuple(both), declared=False)}
+
+
+def _split(expr: Expr) -> tuple[Expr, int]:
+    """An expression without its constant, and that."""
+    constant = sum(times for monomial, times in expr.terms if not monomial)
+    return expr - constant, constant
 
 
 def _new(conditions: tuple[Condition, ...], more: Iterable[Condition]) -> Iterator[Condition]:

@@ -16,6 +16,7 @@ from fgg.plan import (
     Contract,
     Cut,
     Gather,
+    Indicator,
     Loop,
     OneHot,
     Operand,
@@ -25,6 +26,7 @@ from fgg.plan import (
     Potential,
     Preparation,
     Step,
+    Token,
 )
 from fgg.printer import print_rule
 from fgg.slices import Narrow
@@ -85,8 +87,10 @@ def preparation_text(step: Preparation) -> str:
     if isinstance(step, Cut):
         return f"{name} = {quote_name(step.source)}{_cut(step.steps)}, a view"
     if isinstance(step, Gather):
-        tokens = ", ".join(f"axis {axis} at {_path(i, path)}" for axis, i, path in step.tokens)
+        tokens = ", ".join(f"axis {t.axis} at {_token(t)}" for t in step.tokens)
         return f"{name} = {quote_name(step.source)} with {tokens}, gathered"
+    if isinstance(step, Indicator):
+        return f"{name} = 1 for the block of each value, of {step.blocks}"
     if isinstance(step, OneHot):
         return f"{name} = {_path(step.input, step.path)} as a weight for each of {step.size} values"
     assert isinstance(step, Potential)
@@ -246,6 +250,11 @@ def _plain(name: str) -> str:
         if name.endswith(end):
             return word + name.removesuffix(end)
     return name
+
+
+def _token(token: Token) -> str:
+    moved = f"[{', '.join(f'{s:+}' for s in token.shift)}]" if any(token.shift) else ""
+    return ".".join([quote_name(token.input) + moved, *map(quote_name, token.path)])
 
 
 def _path(name: str, path: Sequence[str]) -> str:

@@ -16,13 +16,16 @@ from fgg.domains import domain_size, size_values
 from fgg.grammar import Clamp, Edge, Grammar, Rule
 from fgg.index import Expr
 from fgg.joints import Joint, joint_of
+from fgg.maps import is_map
 from fgg.names import fresh
+from fgg.paths import clamp_domain
 from fgg.plan import (
     Bound,
     Chart,
     Contract,
     Cut,
     Gather,
+    Indicator,
     Loop,
     OneHot,
     Operand,
@@ -30,6 +33,7 @@ from fgg.plan import (
     Potential,
     Preparation,
     Table,
+    Token,
 )
 from fgg.ranges import condition_rows, length_rows
 from fgg.slices import slice_of, steps
@@ -150,6 +154,9 @@ class Preparer:
             self.done[label] = Cut(name=label, source=cut.source, steps=found)
         elif joint is not None:
             self.joined(label, joint)
+        elif is_map(self.grammar.factor[label]):
+            blocks = domain_size(self.grammar, self.grammar.factor[label].domains[1])
+            self.done[label] = Indicator(name=label, blocks=blocks)
         else:
             self.used[label] = None
 
@@ -232,20 +239,27 @@ class Preparer:
         if any(parts.parts[i].kind == "clamp" for i in child.parts):
             return None
         source, axes = self.parameter(parts, child)
-        tokens = []
+        tokens: list[Token] = []
         index: list[Expr] = []
         table_axes: list[Loop] = []
+        # Tokens a constant distance apart, `w[i]` and `w[i+1]`, have one index in common.
+        firsts: list[Clamp] = []
         for number in sorted(clamps):
             clamp = parts.sources[number]
             assert isinstance(clamp, Clamp)
             axis = axes.index(clamp.attachment.node)
-            tokens.append((axis, clamp.input, clamp.path))
-            index += [place(i) for i in clamp.indices]
-            table_axes += self.input_axes(clamp.input)
+            group, shift = self.group(firsts, clamp)
+            tokens.append(
+                Token(axis=axis, input=clamp.input, path=clamp.path, group=group, shift=shift)
+            )
+            if group == len(firsts):
+                firsts.append(clamp)
+                index += [place(i) for i in clamp.indices]
+                table_axes += self.input_axes(clamp.input)
         key = ("gather", source, tuple(tokens))
         rest = tuple(a for a in axes if a not in {parts.parts[n].tokens for n in clamps})
         if key not in self.done:
-            name = self.name("_".join([source, *(t[1] for t in tokens)]))
+            name = self.name("_".join([source, *(t.input for t in tokens)]))
             self.done[key] = Gather(name=name, source=source, tokens=tuple(tokens))
             self.tables[name] = Table(
                 name=name,
@@ -254,13 +268,27 @@ class Preparer:
             )
         return Operand(kind="table", name=self.done[key].name, index=tuple(index), axes=rest)
 
+    def group(self, firsts: Sequence[Clamp], clamp: Clamp) -> tuple[int, tuple[int, ...]]:
+        """The earlier clamp that another one has its index in common with, and the distance.
+
+        The number of clamps if there is none, and no distance.
+        """
+        shapes = {name: item.shape for name, item in self.grammar.input.items()}
+        for number, first in enumerate(firsts):
+            if shapes[first.input] == shapes[clamp.input]:
+                pairs = zip(clamp.indices, first.indices, strict=True)
+                gaps = [(a - b).constant for a, b in pairs]
+                shift = tuple(gap for gap in gaps if gap is not None)
+                if len(shift) == len(gaps):
+                    return number, shift
+        return len(firsts), (0,) * len(clamp.indices)
+
     def one_hot(self, clamp: Clamp) -> str:
         """The table of an input's evidence."""
         path = clamp.path
         key = ("one-hot", clamp.input, path)
         if key not in self.done:
-            domain = path[-1] if path else self.grammar.input[clamp.input].domain
-            size = domain_size(self.grammar, domain)
+            size = domain_size(self.grammar, clamp_domain(self.grammar, clamp))
             name = self.name(f"{clamp.input}_is")
             self.done[key] = OneHot(name=name, input=clamp.input, size=size, path=path)
             self.tables[name] = Table(

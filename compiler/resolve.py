@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 from fgg.compiler import syntax
+from fgg.compiler.blocks import with_blocks
 from fgg.compiler.declare import (
     declare_input_factor,
     declare_inputs,
@@ -76,7 +77,7 @@ def resolve(
     rules = _rules([s for s in statements if isinstance(s, syntax.RuleDecl)], scope)
     start = _start([s for s in statements if isinstance(s, syntax.StartDecl)], scope)
     queries = _queries([s for s in statements if isinstance(s, syntax.QueryDecl)], scope, start)
-    return Grammar(
+    grammar = Grammar(
         name=name,
         sizes=tuple(scope.sizes.values()),
         domains=tuple(scope.domains.values()),
@@ -89,6 +90,7 @@ def resolve(
         rules=rules,
         queries=queries,
     )
+    return with_blocks(grammar, report)
 
 
 def unique(declarations: Sequence[Declaration], report: Report) -> list[Declaration]:

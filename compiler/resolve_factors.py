@@ -13,12 +13,14 @@ from fgg.diagnostics import GrammarError, Label, did_you_mean
 from fgg.domains import value_index
 from fgg.grammar import Attribute, Factor, Grammar, Reference, Sized
 from fgg.index import Expr
+from fgg.maps import PATTERNS
 from fgg.values import (
     AttributeValue,
     Call,
     Constant,
     Eye,
     Load,
+    Map,
     Nested,
     Number,
     Sparse,
@@ -111,15 +113,41 @@ def _value(node: syntax.ValueSyntax, domains: Sequence[str], scope: Scope) -> Va
         path = node.arguments[0] if len(node.arguments) == 1 and not node.keywords else None
         if isinstance(path, syntax.StringLiteral):
             return Load(path.text, scope.folder)
+    if isinstance(node, syntax.CallLiteral) and node.name.text == "map" and not node.keywords:
+        found = _map(node.arguments, scope)
+        if found is not None:
+            return found
     what = f"`{node.name.text}`" if isinstance(node, _NAMED) else "this"
     scope.report.add(
         "F132",
         f"{what} is not a value for a factor",
         node.span,
-        help="values are numbers, lists, maps by domain values, `uniform`, `eye` "
-        'and `load("file.npy")`',
+        help="values are numbers, lists, maps by domain values, `uniform`, `eye`, "
+        '`load("file.npy")` and `map(0, 1, 1)` or `map("clusters.txt")`',
     )
     return None
+
+
+def _map(arguments: Sequence[syntax.ValueSyntax], scope: Scope) -> Map | None:
+    """A function, by its values, a pattern or a file; None if this is none."""
+    first = arguments[0] if len(arguments) == 1 else None
+    if isinstance(first, syntax.StringLiteral):
+        return Map(path=first.text, folder=scope.folder)
+    if isinstance(first, syntax.WordLiteral) and first.name.text in PATTERNS:
+        return Map(pattern=first.name.text)
+    values: list[int | str] = []
+    for node in arguments:
+        if isinstance(node, syntax.NumberLiteral):
+            if node.negative or node.denominator is not None or not node.digits.isdecimal():
+                return None
+            values.append(int(node.digits))
+        elif isinstance(node, syntax.WordLiteral):
+            values.append(node.name.text)
+        elif isinstance(node, syntax.StringLiteral):
+            values.append(node.text)
+        else:
+            return None
+    return Map(tuple(values)) if values else None
 
 
 def _number(node: syntax.NumberLiteral, scope: Scope) -> Number | None:

@@ -238,7 +238,11 @@ class QueryResolver:
         """Report nodes that the model's rule does not have, and domains that do not fit."""
         nodes = model.rhs.by_name
         uses = [use for edge in edges for use in edge_uses(edge, self.signature(edge))]
-        uses += [clamp_use(clamp, self.scope.inputs[clamp.input].domain) for clamp in clamps]
+        scope = self.scope
+        uses += [
+            clamp_use(clamp, scope.inputs[clamp.input].domain, scope.domains, scope.factors)
+            for clamp in clamps
+        ]
         known = []
         for use in uses:
             if use.attachment.node in nodes:

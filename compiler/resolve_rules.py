@@ -21,6 +21,7 @@ from fgg.grammar import (
     Union,
 )
 from fgg.index import Expr
+from fgg.maps import is_map
 from fgg.node_types import NodeTypes, Use, clamp_use, make_fragment
 from fgg.positions import position_name
 
@@ -292,7 +293,8 @@ class RuleResolver:
             span=item.span,
         )
         self.clamps.append(clamp)
-        self.uses.append(clamp_use(clamp, self.scope.inputs[item.input.text].domain))
+        domain = self.scope.inputs[item.input.text].domain
+        self.uses.append(clamp_use(clamp, domain, self.scope.domains, self.scope.factors))
 
     def has_part(self, item: syntax.ClampSyntax) -> bool:
         """Whether an input's domain has the part `N` of `o = w[i].N`; a report if it has not."""
@@ -300,6 +302,10 @@ class RuleResolver:
         for name in item.part:
             shape = self.scope.domains[domain].shape
             known = shape.parts if isinstance(shape, Union | Product) else ()
+            factor = self.scope.factors.get(name.text)
+            if not known and factor is not None and is_map(factor) and factor.domains[0] == domain:
+                domain = factor.domains[1]
+                continue
             if name.text not in known:
                 self.good = False
                 self.scope.report.add(

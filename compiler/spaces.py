@@ -49,14 +49,14 @@ class Choice:
         )
 
 
-def choose(grammar: Grammar, expected: Expected) -> Choice:
+def choose(grammar: Grammar, expected: Expected, *, pinned: bool = True) -> Choice:
     """The best space of a grammar without queries.
 
     Raises CannotCompile or SplitImpossible if the grammar cannot be compiled in any.
     """
     if cpd(grammar) is grammar and not any(domain.rank for domain in grammar.domains):
         # There are no rank nodes: all spaces are one.
-        found = plan_of(grammar, expected, "state")
+        found = plan_of(grammar, expected, "state", pinned=pinned)
         return Choice("state", found, {}, {})
     plans: dict[str, Plan] = {}
     costs: dict[str, Cost] = {}
@@ -68,7 +68,7 @@ def choose(grammar: Grammar, expected: Expected) -> Choice:
             refused[space] = f"to make the factors alone takes {products:.3g}"
             continue
         try:
-            plans[space] = plan_of(grammar, expected, space)
+            plans[space] = plan_of(grammar, expected, space, pinned=pinned)
         except NotRankSpace as error:
             refused[space] = str(error)
             continue

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fgg.factorising import factorise
     from fgg.grammar import Grammar
     from fgg.grounding import ground
+    from fgg.identifying import identify
     from fgg.json_io import from_json, to_json
     from fgg.library import library_names
     from fgg.lowering import plain
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from fgg.runtime.solve import solve
     from fgg.runtime.viterbi import k_best, viterbi
     from fgg.sum_product import equations
+    from fgg.unmixing import unmix
     from fgg.useful import trim
     from fgg.verifying import verify
 
@@ -56,6 +58,7 @@ __all__ = [
     "from_json",
     "gradients",
     "ground",
+    "identify",
     "is_bfgg",
     "k_best",
     "learn",
@@ -75,6 +78,7 @@ __all__ = [
     "to_json",
     "trim",
     "union",
+    "unmix",
     "verify",
     "viterbi",
 ]
@@ -96,6 +100,7 @@ _HOMES = {
     "from_json": "fgg.json_io",
     "gradients": "fgg.runtime.posterior",
     "ground": "fgg.grounding",
+    "identify": "fgg.identifying",
     "is_bfgg": "fgg.bfgg",
     "k_best": "fgg.runtime.viterbi",
     "learn": "fgg.runtime.learn",
@@ -115,6 +120,7 @@ _HOMES = {
     "to_json": "fgg.json_io",
     "trim": "fgg.useful",
     "union": "fgg.compose",
+    "unmix": "fgg.unmixing",
     "verify": "fgg.verifying",
     "viterbi": "fgg.runtime.viterbi",
 }

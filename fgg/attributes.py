@@ -17,7 +17,7 @@ KNOWN = {
     "net": "a neural parameterisation, `residual(dim=256, layers=2, dropout=0.1)`, "
     "`linear(dim=256)`, one for `each(…)` piece, or `none`",
     "init": "an initialiser, `uniform`, `normal(0.1)` or `dirichlet(1)`",
-    "blocks": "the table or file that maps values to blocks, `clusters`",
+    "blocks": "the map in whose blocks the weights sum to one, `clusters`",
     "frozen": "`yes` or `no`",
     "observed": "what says what the factor is, `w` or `factor(phi)`; grounding writes it",
     "tied": "what the factor follows from, `stationary(trans)`",
@@ -65,7 +65,7 @@ def check_attribute(attribute: Attribute) -> Diagnostic | None:
     elif key == "frozen":
         right = isinstance(value, Word) and value.name in ("yes", "no")
     elif key == "blocks":
-        right = isinstance(value, Word | str)
+        right = isinstance(value, Word)
     else:
         assert key == "observed"
         right = isinstance(value, Word) or (isinstance(value, Call) and value.name == "factor")

@@ -10,6 +10,7 @@ from fgg.conjoining import conjoin
 from fgg.diagnostics import Diagnostic, Label, Report, did_you_mean
 from fgg.grammar import Factor, Grammar, InputFactor
 from fgg.joints import is_joint, joint_of
+from fgg.maps import blocks_of
 from fgg.parameterising import net_of, nets_fit
 from fgg.pieces import is_piece, piece_of
 from fgg.slices import is_slice, slice_of
@@ -88,6 +89,8 @@ def check_useful(grammar: Grammar) -> list[Diagnostic]:
     used |= {piece.source for f in grammar.factors if f.name in used and (piece := piece_of(f))}
     joints = [joint for f in grammar.factors if f.name in used and (joint := joint_of(f))]
     used |= {part.source for joint in joints for part in joint.parts}
+    used |= {blocks_of(f) or "" for f in grammar.factors if f.name in used}
+    used |= {name for rule in grammar.rules for c in rule.rhs.clamps for name in c.path}
     for factor in grammar.factors:
         if factor.name not in used:
             report.add(

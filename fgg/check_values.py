@@ -8,11 +8,12 @@ from math import exp, inf, isfinite, prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fgg.diagnostics import Diagnostic, Report
+from fgg.diagnostics import Diagnostic, GrammarError, Report
 from fgg.domains import domain_size, domain_values
 from fgg.grammar import Factor, Grammar
+from fgg.maps import groups, map_values
 from fgg.spans import Span
-from fgg.values import Constant, Eye, Load, Nested, Number, Sparse, Table, Uniform, exact
+from fgg.values import Constant, Eye, Load, Map, Nested, Number, Sparse, Table, Uniform, exact
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +45,10 @@ class _FactorChecker:
         self.locate = locate
         self.shape = tuple(domain_size(grammar, d) for d in factor.domains)
         self.reports = 0
+        try:
+            self.blocks = groups(grammar, factor)
+        except GrammarError:  # the map's own mistakes are reported with it
+            self.blocks = None
 
     def span(self, position: tuple[int, ...] = ()) -> Span | None:
         place = self.locate(self.factor.name, position) if self.locate is not None else None
@@ -58,7 +63,10 @@ class _FactorChecker:
 
     def check(self) -> None:
         value = self.factor.value
-        if isinstance(value, Constant):
+        if self.blocks is not None and not isinstance(value, Table | Load):
+            # Normalised within blocks: only what says each weight can be.
+            self.add("F494", "a factor with blocks is learned, or has a table of weights")
+        elif isinstance(value, Constant):
             if self.weight(value.number, ()):
                 self.constant(value.number)
         elif isinstance(value, Table):
@@ -75,8 +83,25 @@ class _FactorChecker:
         elif isinstance(value, Eye) and (len(self.shape) != 2 or self.shape[0] != self.shape[1]):
             found = " and ".join(map(str, self.shape)) or "none"
             self.add("F131", f"`eye` takes two domains of one size, but the sizes are {found}")
+        elif isinstance(value, Map):
+            self.map()
         elif isinstance(value, Load):
             self.load(value)
+
+    def map(self) -> None:
+        """Check a function: from one domain to another, with a value for each value."""
+        if len(self.shape) != 2 or self.factor.given != 1:
+            self.add(
+                "F493",
+                "a map goes from one domain to another",
+                help=f"declare it as `factor {self.factor.name}(W -> M) = map(…)`",
+            )
+            return
+        try:
+            map_values(self.grammar, self.factor.name)
+        except GrammarError as error:
+            for found in error.diagnostics:
+                self.report.add(found.code, found.message, self.span(), help=found.help)
 
     def weight(self, number: Number, position: tuple[int, ...]) -> bool:
         """Whether a weight is finite and non-negative."""
@@ -146,10 +171,20 @@ class _FactorChecker:
         if given is None:
             return
         if len(position) == given:
-            yield position, _float(sum(map(exact, _flat(entries)), Fraction(0)))
+            for own in self.blocked(list(_flat(entries))):
+                yield position, _float(sum(map(exact, own), Fraction(0)))
         elif isinstance(entries, tuple):
             for i, entry in enumerate(entries):
                 yield from self.sums(entry, (*position, i))
+
+    def blocked(self, numbers: list[Number]) -> list[list[Number]]:
+        """The numbers that sum to one: all of them, or those of each block."""
+        if self.blocks is None:
+            return [numbers]
+        found: dict[int, list[Number]] = {}
+        for number, block in zip(numbers, self.blocks, strict=True):
+            found.setdefault(block, []).append(number)
+        return list(found.values())
 
     def rows(
         self,
@@ -213,9 +248,13 @@ class _FactorChecker:
             self.add("F126", f"`{value.path}` has negative entries")
         elif self.factor.given is not None:
             axes = tuple(range(self.factor.given, array.ndim))
-            sums = array.sum(axis=axes, dtype="float64")
             tolerance = TOLERANCE if array.dtype.itemsize >= 8 else TOLERANCE_SINGLE
-            self.rows(_indexed(sums), tolerance)
+            if self.blocks is None:
+                self.rows(_indexed(array.sum(axis=axes, dtype="float64")), tolerance)
+                return
+            for block in sorted(set(self.blocks)):
+                own = [place for place, found in enumerate(self.blocks) if found == block]
+                self.rows(_indexed(array[..., own].sum(axis=-1, dtype="float64")), tolerance)
 
 
 def _float(number: Fraction) -> float:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fgg.conjoining import conjoin
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, render_all
-from fgg.domains import with_sizes
+from fgg.domains import with_domain_size, with_sizes
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
@@ -45,19 +45,30 @@ def compile(
     if length < 1 or batch < 1:
         raise ValueError("the length and the batch to expect are at least 1")
     if space not in ("auto", "dense", "state", "rank"):
-        raise ValueError(f"`{space}` is no space: auto, dense, state or rank is")
+        message = f"there is no space `{space}`"
+        help = "spaces are `auto`, `dense`, `state` and `rank`"
+        raise GrammarError([Diagnostic(code="F415", message=message, help=help)])
     check_sizes(grammar, sizes or {})
     from fgg.runtime.program import Asked
 
     model = with_sizes(grammar, sizes or {})
     again = partial(compile, model, space=space, length=length, batch=batch, fallback=fallback)
-    asked = Asked(model, query or only_query(model), space, again)
+    options = {"space": space, "length": length, "batch": batch, "fallback": fallback}
+    resized = partial(_resized, model, query, options)
+    asked = Asked(model, query or only_query(model), space, again, resized)
     try:
         return replace(compiled(model, query, None, length, batch, space), asked=asked)
     except GrammarError as error:
         if not fallback or space == "rank" or error.diagnostics[0].code != "F425":
             raise
         return on_reference(selected(model, query), error, asked)
+
+
+def _resized(
+    model: Grammar, query: str | None, options: Mapping[str, Any], domain: str, size: int
+) -> Program:
+    """The program of a grammar in which a domain has another size."""
+    return compile(with_domain_size(model, domain, size), query, **options)
 
 
 def check_sizes(grammar: Grammar, sizes: Mapping[str, int]) -> None:
@@ -99,12 +110,15 @@ def compiled(
     length: int,
     batch: int,
     space: str,
+    *,
+    pinned: bool = True,
 ) -> Program:
     """The compiled program of a grammar. Raises GrammarError (F425) if it has none."""
     from fgg.compiler.driver import Expected, plan_of
     from fgg.compiler.emit import emit
     from fgg.compiler.passes.close import close
     from fgg.compiler.passes.cpd import cpd
+    from fgg.compiler.passes.pin import pin_with_origin
     from fgg.compiler.passes.split import split_with_origin
     from fgg.compiler.spaces import choose
     from fgg.runtime.program import Program
@@ -113,13 +127,14 @@ def compiled(
     expected = Expected(length, batch)
     with compilable(grammar.name):
         closed, summing = close(source)
-        _, origins = split_with_origin(closed)
+        atomic, origins = split_with_origin(closed)
+        pins = pin_with_origin(atomic)[1] if pinned else {}
         origins = {name: rule for name, rule in origins.items() if rule.source != summing}
         if space == "auto":
-            choice = choose(source, expected)
+            choice = choose(source, expected, pinned=pinned)
             found, main = choice.space, choice.plan
         else:
-            found, main = space, plan_of(source, expected, space)
+            found, main = space, plan_of(source, expected, space, pinned=pinned)
     decomposed = cpd(source)
     return Program(
         grammar=source,
@@ -130,15 +145,22 @@ def compiled(
         decomposed=None if decomposed is source else decomposed,
         space=found,
         strict=space == "rank",
-        in_space=partial(compiled, source, None, None, length, batch),
+        in_space=partial(compiled, source, None, None, length, batch, pinned=pinned),
+        pins=pins,
+        known_trees=partial(tree_plan, source, length, batch, pinned=True),
+        unpinned=partial(compiled, source, None, None, length, batch, found, pinned=False),
         emit=emit,
         shapes=partial(shapes, source, length, batch),
     )
 
 
-def tree_plan(grammar: Grammar, length: int, batch: int) -> Plan | None:
-    """The plan that the derivations of a grammar are read from, if they can be told apart."""
+def tree_plan(grammar: Grammar, length: int, batch: int, *, pinned: bool = False) -> Plan | None:
+    """The plan that the derivations of a grammar are read from, if they can be told apart.
+
+    If it is to be `pinned`, it is for batches without missing tokens.
+    """
     from fgg.compiler.passes.close import close
+    from fgg.compiler.passes.pin import pin_with_origin
     from fgg.compiler.passes.split import split
     from fgg.compiler.trees import plan_of_trees
 
@@ -146,6 +168,8 @@ def tree_plan(grammar: Grammar, length: int, batch: int) -> Plan | None:
         closed, summing = close(grammar)
         # Derivations begin with the user's own start symbol, unless its nodes would be split.
         trees = split(closed) if summing is None else unclosed(grammar)
+        if pinned and trees is not None:
+            trees = pin_with_origin(trees, whole=True)[0]
         return None if trees is None else plan_of_trees(trees, length=length, batch=batch)
 
 

@@ -44,6 +44,12 @@ def with_sizes(grammar: Grammar, sizes: Mapping[str, int]) -> Grammar:
     return replace(grammar, sizes=changed)
 
 
+def with_domain_size(grammar: Grammar, name: str, size: int) -> Grammar:
+    """The grammar with another number of values of a domain, which then have no names."""
+    domain = replace(grammar.domain[name], shape=Sized(Expr.of(size)))
+    return replace(grammar, domains=tuple(domain if d.name == name else d for d in grammar.domains))
+
+
 def domain_size(grammar: Grammar, name: str) -> int:
     """The number of values of a domain."""
     return _sizes(grammar)[name]

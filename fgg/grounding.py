@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from fgg.check_indices import check_indices, rule_variables
 from fgg.conjoining import conjoin
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
-from fgg.domains import path_domain, select, size_values, with_sizes
+from fgg.domains import size_values, with_sizes
 from fgg.grammar import (
     Attribute,
     Clamp,
@@ -33,6 +33,7 @@ from fgg.linear import scan, scan_order
 from fgg.memo import per_grammar
 from fgg.names import fresh
 from fgg.observe import IMPOSSIBLE, MISSING, Nest, Observation, observe
+from fgg.paths import clamp_domain, path_value
 from fgg.ranges import regions, rule_rows
 from fgg.slices import slice_of
 from fgg.useful import trim
@@ -291,9 +292,7 @@ class _Grounder:
         if key not in self.evidences:
             label = self.new_name("_".join((clamp.input, *clamp.path)), position)
             self.evidences[key] = label
-            whole = self.grammar.input[clamp.input].domain
-            domain = path_domain(self.grammar, whole, clamp.path)
-            assert domain is not None
+            domain = clamp_domain(self.grammar, clamp)
             value = self.observed(clamp, position)
             note = Attribute(key="observed", value=Word(clamp.input))
             self.factors[label] = Factor(
@@ -312,7 +311,8 @@ class _Grounder:
         token = tokens[position]
         if token in (MISSING, IMPOSSIBLE):
             return Constant(1.0 if token == MISSING else 0.0)
-        part = select(self.grammar, self.grammar.input[clamp.input].domain, clamp.path, token)
+        whole = self.grammar.input[clamp.input].domain
+        part = path_value(self.grammar, whole, clamp.path, token)
         return Constant(0.0) if part is None else Sparse((((part,), 1.0),))
 
     def new_name(self, name: str, indices: tuple[int, ...]) -> str:

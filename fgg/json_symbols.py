@@ -15,7 +15,7 @@ from fgg.json_attributes import read_attributes
 from fgg.json_paths import Document, join, whole_number
 from fgg.json_tensor import constant_value, read_weight, read_weights
 from fgg.names import fresh
-from fgg.values import Value
+from fgg.values import Map, Value
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,9 @@ def read_factors(
         shape = tuple(sizes[node] for node in label.type)
         place = join(place, key)
         value: Value | None = None
-        if kind == "finite":
+        if "map" in entry:
+            value = _read_map(document, entry["map"], shape, join(path, f"{name}.map"))
+        elif kind == "finite":
             value = read_weights(entry[key], shape, label.given, place, document.fail_weights)
         else:
             number = read_weight(entry[key], place, document.fail_weights)
@@ -184,3 +186,16 @@ def read_factors(
         if value is not None:
             found[name] = value
     return found
+
+
+def _read_map(document: Document, data: object, shape: tuple[int, ...], path: str) -> Map | None:
+    """A function as a list with one number for each value."""
+    if len(shape) != 2 or not isinstance(data, list) or len(data) != shape[0]:
+        document.fail(path, "a list with a number for each value was expected", "F407")
+        return None
+    for number, block in enumerate(data):
+        if not whole_number(block) or not 0 <= block < shape[1]:
+            message = f"a whole number from 0 to {shape[1] - 1} was expected"
+            document.fail(f"{path}[{number}]", message, "F407")
+            return None
+    return Map(tuple(data))

@@ -15,7 +15,8 @@ from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.domains import domain_size
 from fgg.domains import parts as domain_parts
 from fgg.grammar import Factor, Grammar, Union
-from fgg.values import Constant, Eye, Load, Nested, Number, Sparse, Table, Uniform
+from fgg.maps import map_values
+from fgg.values import Constant, Eye, Load, Map, Nested, Number, Sparse, Table, Uniform
 
 MAX_ENTRIES = 2**24
 MAX_WRITTEN_OUT = 64
@@ -35,6 +36,10 @@ def weights_json(grammar: Grammar, factor: Factor) -> object:
         small = prod(shape) <= MAX_WRITTEN_OUT
         rows = [[float(i == j) for j in range(shape[1])] for i in range(shape[0] if small else 0)]
         return rows if small else {"physical": 1.0, "expand": [shape[0]], "vaxes": [0, 0]}
+    if isinstance(value, Map):
+        _guard(factor, prod(shape))
+        blocks = map_values(grammar, factor.name)
+        return [[float(block == j) for j in range(shape[1])] for block in blocks]
     assert isinstance(value, Constant | Uniform)
     if isinstance(value, Constant):
         number = float(value.number)

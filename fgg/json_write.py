@@ -1,7 +1,8 @@
 """A grammar as a JSON object of the `fggs` format.
 
 What the format has no word for is kept under keys that other readers ignore, so that our own reader
-gives it back: `name` of a rule; `given`, `rank` and `with` of a terminal; `rank` of a domain.
+gives it back: `name` of a rule; `given`, `rank` and `with` of a terminal; `rank` of a
+domain; `map` of a factor that is a function.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from fgg.index import Condition
 from fgg.json_attributes import attributes_json
 from fgg.json_weights import MAX_WRITTEN_OUT, selection_json, weights_json
 from fgg.lowering import plain_with_parts
+from fgg.maps import is_map, map_values
 
 Json = dict[str, object]
 
@@ -35,7 +37,10 @@ def grammar_json(grammar: Grammar) -> Json:
             weights = selection_json(grammar, *selections[factor.name])
         else:
             weights = weights_json(simple, factor)
-        factors[factor.name] = {"function": "finite", "weights": weights}
+        entry: Json = {"function": "finite", "weights": weights}
+        if is_map(factor):
+            entry["map"] = list(map_values(simple, factor.name))
+        factors[factor.name] = entry
     rules = [rule for rule in simple.rules if all(_holds(simple, c) for c in rule.conditions)]
     return {
         "grammar": {

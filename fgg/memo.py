@@ -32,3 +32,9 @@ def per_grammar(
         return found
 
     return cast(Callable[Concatenate[Grammar, P], R], remembered)
+
+
+def remember(function: Callable[[Grammar], object], grammar: Grammar, result: object) -> None:
+    """Let a function that is remembered have a result that was found in another way."""
+    key = f"{function.__module__}.{function.__qualname__}"
+    grammar.__dict__.setdefault("_remembered", {})[(key, (), ())] = result

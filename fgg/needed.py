@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fgg.grammar import Factor, Grammar
 from fgg.joints import joint_of
+from fgg.maps import blocks_of
 from fgg.pieces import piece_of
 from fgg.slices import slice_of
 from fgg.values import Call, Word
@@ -21,11 +22,12 @@ def asked_factors(grammar: Grammar) -> set[str]:
 
 
 def sources(factor: Factor) -> set[str]:
-    """The factors that another one follows from: by a slice, a piece, a product, a tie."""
+    """The factors that another one follows from: by a slice, a piece, a product, a tie, blocks."""
     cut, piece, joint = slice_of(factor), piece_of(factor), joint_of(factor)
     found = {item.source for item in (cut, piece) if item is not None}
     found |= {part.source for part in joint.parts} if joint else set()
     tied = factor.attribute("tied")
     if isinstance(tied, Call):
         found |= {item.name for item in tied.arguments if isinstance(item, Word)}
-    return found
+    blocks = blocks_of(factor)
+    return found if blocks is None else found | {blocks}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fgg.diagnostics import Label, Report, did_you_mean
-from fgg.grammar import Attachment, Clamp, Domain, Edge, Fragment, Node, Product, Union
+from fgg.grammar import Attachment, Clamp, Domain, Edge, Factor, Fragment, Node, Product, Union
 
 
 @dataclass(frozen=True)
@@ -139,10 +139,18 @@ def edge_uses(edge: Edge, signature: Sequence[str]) -> Iterable[Use]:
         yield Use(attachment, domain, reason)
 
 
-def clamp_use(clamp: Clamp, domain: str) -> Use:
+def clamp_use(
+    clamp: Clamp,
+    domain: str,
+    domains: Mapping[str, Domain] | None = None,
+    factors: Mapping[str, Factor] | None = None,
+) -> Use:
     """The use of a node that is fixed to an input of the given domain, or to a part of it."""
-    # A path consists of names of domains.
-    domain = clamp.path[-1] if clamp.path else domain
+    # A path consists of names of domains, and of maps from what has no parts.
+    for name in clamp.path:
+        shape = (domains or {})[domain].shape
+        is_part = isinstance(shape, Union | Product) and name in shape.parts
+        domain = name if is_part else (factors or {})[name].domains[1]
     return Use(clamp.attachment, domain, f"input `{clamp.input}`", clamp.input)
 
 

@@ -20,7 +20,8 @@ class Net:
     """A network: embeddings of `dim` numbers, `layers` residual layers over them.
 
     `tied`: the rank node's vectors are shared by the pieces of a factor. `linear` has no layers,
-    and embeddings of its own.
+    and embeddings of its own. `states` transforms both sides if both are states, by one layer;
+    `factored`: the embedding of a state is made of those of its block and of itself.
     """
 
     kind: str = "residual"
@@ -28,6 +29,7 @@ class Net:
     layers: int = 2
     dropout: float = 0.0
     tied: bool = True
+    factored: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,12 @@ class Init:
 def read_net(value: AttributeValue) -> tuple[Net, ...] | None:
     """The networks of a factor's pieces, or one for all; `()` for `none`; None if it is wrong."""
     if isinstance(value, Word):
-        return {"none": (), "residual": (Net(),), "linear": (_linear(),)}.get(value.name)
+        return {
+            "none": (),
+            "residual": (Net(),),
+            "linear": (_linear(),),
+            "states": (Net("states", layers=1),),
+        }.get(value.name)
     if not isinstance(value, Call):
         return None
     if value.name == "each":
@@ -58,11 +65,13 @@ def _linear() -> Net:
 
 
 def _net(value: Call) -> Net | None:
-    if value.name not in ("residual", "linear") or value.arguments:
+    if value.name not in ("residual", "linear", "states") or value.arguments:
         return None
     given = dict(value.keywords)
     if len(given) < len(value.keywords):
         return None
+    if value.name == "states":
+        return _states(given)
     start = Net() if value.name == "residual" else _linear()
     dim = _whole(given.pop("dim", float(start.dim)), 1, MAX_DIM)
     layers = _whole(given.pop("layers", float(start.layers)), 0, 1000)
@@ -75,6 +84,19 @@ def _net(value: Call) -> Net | None:
     if not isinstance(tied, Word) or tied.name not in ("yes", "no"):
         return None
     return Net(value.name, dim, layers, float(dropout), tied.name == "yes")
+
+
+def _states(given: dict[str, AttributeValue]) -> Net | None:
+    dim = _whole(given.pop("dim", 256.0), 2, MAX_DIM)
+    dropout = given.pop("dropout", 0.0)
+    factored = given.pop("factored", Word("no"))
+    if given or dim is None or not isinstance(factored, Word) or factored.name not in ("yes", "no"):
+        return None
+    if not isinstance(dropout, float | Fraction) or not 0 <= dropout < 1:
+        return None
+    if factored.name == "yes" and dim % 2:
+        return None
+    return Net("states", dim, 1, float(dropout), factored=factored.name == "yes")
 
 
 def _whole(value: AttributeValue, low: int, high: int) -> int | None:

@@ -165,16 +165,38 @@ class Cut:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Indicator:
+    """Prepare a factor that is a function: 1 for the block of each value, of `blocks` blocks."""
+
+    name: str
+    blocks: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Token:
+    """The entry of an axis that a table reads: that of an input's token, or what a path leads to.
+
+    Tokens of one `group` have their indices in common: at an index of the table, this one is read
+    `shift` positions further.
+    """
+
+    axis: int
+    input: str
+    path: tuple[str, ...]
+    group: int
+    shift: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Gather:
     """Prepare a table: a parameter's entries at the tokens of some inputs.
 
-    `tokens` are (axis of the source, input, path into the input's domain); the indices of the
-    table are those of the inputs, in order.
+    The indices of the table are those of the groups of tokens, in order.
     """
 
     name: str
     source: str
-    tokens: tuple[tuple[int, str, tuple[str, ...]], ...]
+    tokens: tuple[Token, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +219,7 @@ class Potential:
     steps: tuple[Narrow | Unfold, ...] = ()
 
 
-Preparation = Contract | Cut | Gather | OneHot | Potential
+Preparation = Contract | Cut | Indicator | Gather | OneHot | Potential
 
 
 @dataclass(frozen=True, kw_only=True)

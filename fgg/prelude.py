@@ -8,7 +8,7 @@ in float32. A cell of zeros has the scale -inf. A chart without states is its sc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -212,32 +212,89 @@ def extended(source: Tensor, axis: int) -> Tensor:
     return torch.cat([source, torch.zeros_like(total), total], axis)
 
 
-def gather(source: Tensor, tokens: list[tuple[int, Tensor]], missing: bool) -> Tensor:
-    """The entries of a factor at tokens, `[*indices of all tokens, batch, *other axes]`.
+def gather(
+    source: Tensor,
+    tokens: list[tuple[int, Tensor]],
+    missing: bool,
+    groups: tuple[int, ...] = (),
+) -> Tensor:
+    """The entries of a factor at tokens, `[*indices of all groups, batch, *other axes]`.
 
-    Each token tensor is `[*indices, batch]`; -1 sums over an axis, -2 gives zero.
+    Each token tensor is `[*indices, batch]`; -1 sums over an axis, -2 gives zero. Tokens of one
+    group have their indices in common; without groups, each has its own.
     """
-    axes = [axis for axis, _ in tokens]
+    groups = groups or tuple(range(len(tokens)))
+    ranks = {group: found.dim() - 1 for group, (_, found) in zip(groups, tokens, strict=True)}
+    own: dict[int, Tensor] = {}
     impossible = None
-    rows = None
-    for number, (axis, found) in enumerate(tokens):
-        size = source.shape[axis]
-        before = sum(t.dim() - 1 for _, t in tokens[:number])
-        after = sum(t.dim() - 1 for _, t in tokens[number + 1 :])
+    for group, (axis, found) in zip(groups, tokens, strict=True):
+        before = sum(rank for other, rank in ranks.items() if other < group)
+        after = sum(rank for other, rank in ranks.items() if other > group)
         shape = (1,) * before + tuple(found.shape[:-1]) + (1,) * after + (found.shape[-1],)
-        own = tokens_of(found, size, missing).reshape(shape)
         zero = (found == -2).reshape(shape)
         impossible = zero if impossible is None else impossible | zero
-        rows = own if rows is None else rows * (size + 2 if missing else size) + own
+        own[axis] = tokens_of(found, source.shape[axis], missing).reshape(shape)
     if missing:
-        for axis in axes:
+        for axis in own:
             source = extended(source, axis)
+    last = max(own)
+    if last == source.dim() - 1:
+        # Rows would be single numbers: what is gathered comes first, in a copy.
+        source = source.movedim(list(own), list(range(len(own))))
+        own = dict(enumerate(own.values()))
+        last = len(own) - 1
+    # A row is what lies behind the last gathered axis; axes before it are read value by value.
+    between = [axis for axis in range(last) if axis not in own]
+    rows: Tensor | None = None
+    for axis in range(last + 1):
+        size = source.shape[axis]
+        if axis in own:
+            here = own[axis].reshape(own[axis].shape + (1,) * len(between))
+        else:
+            inner = [size if other == axis else 1 for other in between]
+            here = torch.arange(size, device=source.device).reshape(inner)
+        rows = here if rows is None else rows * size + here
     assert rows is not None and impossible is not None
-    front = source.movedim(axes, list(range(len(axes))))
-    states = front.shape[len(axes) :]
-    flat = front.reshape(-1, max(states.numel(), 1))
+    states = source.shape[last + 1 :]
+    flat = source.reshape(-1, max(states.numel(), 1))
     found = torch.nn.functional.embedding(rows, flat).reshape(rows.shape + states)
-    return found if missing else found.masked_fill(spread(impossible, found), 0.0)
+    return found if missing else found.masked_fill_(spread(impossible, found), 0.0)
+
+
+def shifted(tokens: Tensor, shifts: tuple[int, ...]) -> Tensor:
+    """Tokens some positions further, impossible where there are none."""
+    for axis, shift in enumerate(shifts):
+        if shift:
+            size = tokens.shape[axis]
+            place = torch.arange(size, device=tokens.device) + shift
+            shape = [-1 if other == axis else 1 for other in range(tokens.dim())]
+            beyond = ((place < 0) | (place >= size)).reshape(shape)
+            moved = tokens.index_select(axis, place.clamp(min=0).clamp(max=size - 1))
+            tokens = moved.masked_fill(beyond, -2)
+    return tokens
+
+
+def mapped(tokens: Tensor, values: Sequence[int]) -> Tensor:
+    """The blocks of tokens; what is missing or impossible stays so."""
+    blocks = torch.tensor(values, device=tokens.device)
+    return torch.where(tokens < 0, tokens, blocks[tokens.clamp(min=0)])
+
+
+def known(name: str, tokens: Tensor | None) -> None:
+    """Refuse missing tokens where the program follows them through a map."""
+    if tokens is None or bool((tokens == -1).any()):
+        raise ValueError(
+            f"tokens of {name!r} are missing, and this program takes their blocks as known; "
+            "compile it with `--missing` to sum them out"
+        )
+
+
+def indicator(
+    values: Sequence[int], blocks: int, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """A map as a factor: 1 for the block of each value."""
+    found = torch.tensor(values, device=device).unsqueeze(-1)
+    return (found == torch.arange(blocks, device=device)).to(dtype)
 
 
 def part_of(tokens: Tensor, offset: int, size: int, stride: int, period: int) -> Tensor:

@@ -15,6 +15,7 @@ from fgg.values import (
     Constant,
     Eye,
     Load,
+    Map,
     Nested,
     Number,
     Sparse,
@@ -67,6 +68,22 @@ def value_piece(value: Value, axes: Sequence[Sequence[str]]) -> Piece:
             return "uniform"
         case Eye():
             return "eye"
+        case Map():
+            return map_piece(value)
+
+
+def map_piece(value: Map) -> Piece:
+    """A function as it is written: `map("clusters.txt")`, `map(cycle)`, `map(0, 1, 1)`."""
+    if value.path:
+        return f"map({print_string(value.path)})"
+    if value.pattern:
+        return f"map({value.pattern})"
+    names = (str(x) if isinstance(x, int) else _block_name(x) for x in value.values)
+    return Group("map(", tuple(names), ")")
+
+
+def _block_name(name: str) -> str:
+    return quote_name(name) if is_plain_name(name) else print_string(name)
 
 
 def _nested(entries: Nested) -> Piece:

@@ -130,6 +130,8 @@ class Renaming:
                 if isinstance(item, Call)
             )
             return replace(attribute, value=replace(value, arguments=parts))
+        if attribute.key == "blocks" and isinstance(value, Word):
+            return replace(attribute, value=Word(self.labels.get(value.name, value.name)))
         if attribute.key != "tied" or not isinstance(value, Call):
             return attribute
         arguments = tuple(
@@ -197,7 +199,7 @@ class Renaming:
     def clamp(self, clamp: Clamp) -> Clamp:
         """A clamp with new names."""
         attachment = self.attachment(clamp.attachment)
-        path = self.signature(clamp.path)
+        path = tuple(self.domains.get(n, self.labels.get(n, n)) for n in clamp.path)
         return replace(clamp, attachment=attachment, indices=self.exprs(clamp.indices), path=path)
 
     def rule(self, rule: Rule) -> Rule:

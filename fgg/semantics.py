@@ -18,10 +18,11 @@ from typing import Any
 from fgg.domains import size_values
 from fgg.grammar import Factor, Grammar, Product, Rule, Sized, Union
 from fgg.joints import Joint, joint_of
+from fgg.maps import map_values
 from fgg.memo import per_grammar
 from fgg.pieces import piece_of
 from fgg.slices import Slice, Variant, slice_of
-from fgg.values import Constant, Eye, Load, Sparse, Table, Uniform
+from fgg.values import Constant, Eye, Load, Map, Sparse, Table, Uniform
 
 DomainValue = int | str | tuple["DomainValue", ...]
 """A value of a domain: a number or a name; of a union (part, value); of a product a tuple."""
@@ -296,6 +297,9 @@ def _array(grammar: Grammar, factor: Factor) -> Any:
             return _nested(sizes, lambda index: dict(entries).get(index, 0))
         case Eye():
             return _nested(sizes, lambda index: int(index[0] == index[1]))
+        case Map():
+            blocks = map_values(grammar, factor.name)
+            return _nested(sizes, lambda index: int(blocks[index[0]] == index[1]))
         case Uniform():
             return _nested(sizes, lambda index: 1 / prod(sizes[factor.given or 0 :]))
         case Load(path, folder):

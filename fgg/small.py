@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fgg.check import check_grammar
 from fgg.domains import size_values, with_sizes
 from fgg.grammar import Grammar, Product, Sized, Union
-from fgg.values import Load, Sparse, Table
+from fgg.values import Load, Map, Sparse, Table
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,13 @@ def _structural(source: Grammar) -> set[str]:
 
 def _valued(source: Grammar) -> set[str]:
     """The sizes of domains of factors whose values are listed."""
-    agenda = [
-        d for f in source.factors if isinstance(f.value, Table | Sparse | Load) for d in f.domains
+    listed = [
+        f
+        for f in source.factors
+        if isinstance(f.value, Table | Sparse | Load)
+        or (isinstance(f.value, Map) and not f.value.pattern)
     ]
+    agenda = [d for f in listed for d in f.domains]
     names: set[str] = set()
     while agenda:
         shape = source.domain[agenda.pop()].shape

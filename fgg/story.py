@@ -15,9 +15,10 @@ from fgg.grammar import (
     Sized,
     Union,
 )
+from fgg.maps import blocks_of
 from fgg.sum_product import equations
 from fgg.summary import query_signature
-from fgg.values import Constant, Eye, Load, Sparse, Table, Uniform, Word
+from fgg.values import Constant, Eye, Load, Map, Sparse, Table, Uniform, Word
 
 
 def story(grammar: Grammar) -> str:
@@ -97,6 +98,11 @@ def _factor(factor: Factor) -> str:
     if observed is not None:
         source = observed.name if isinstance(observed, Word) else "factor"
         return f"{name}: what the input `{source}` says here"
+    if isinstance(factor.value, Map):
+        return f"{name}: the {factor.domains[1]} of each {factor.domains[0]}, {_value(factor)}"
+    blocks = blocks_of(factor)
+    if blocks is not None:
+        text += f" within each block of `{blocks}`"
     return f"{name}: {text}, {_value(factor)}"
 
 
@@ -112,5 +118,7 @@ def _value(factor: Factor) -> str:
         return "1 where the two are equal, else 0"
     if isinstance(value, Load):
         return f"read from {value.path}"
+    if isinstance(value, Map):
+        return "1 for one value only" + (f", as {value.path} says" if value.path else "")
     assert isinstance(value, Table | Sparse)
     return "given"

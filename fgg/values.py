@@ -59,7 +59,22 @@ class Eye:
     """The identity matrix, `= eye`."""
 
 
-Value = Constant | Table | Sparse | Load | Uniform | Eye
+@dataclass(frozen=True)
+class Map:
+    """A function: each value of the first domain goes with one of the second, with weight 1.
+
+    Its values are written out, `= map(0, 1, 1)`; or they follow a pattern, `map(cycle)` or
+    `map(runs)`; or they are read from a file, `map("clusters.txt")`. What they are is found by
+    `fgg.maps`.
+    """
+
+    values: tuple[int | str, ...] = ()
+    pattern: str = ""
+    path: str = ""
+    folder: str = "."
+
+
+Value = Constant | Table | Sparse | Load | Uniform | Eye | Map
 
 
 @dataclass(frozen=True)

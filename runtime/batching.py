@@ -222,6 +222,11 @@ class _Collator:
         for axis, expr in enumerate(item.shape):
             self.set_length(expr, [shape[axis] for shape in shapes if shape is not None])
         widest = [max(s[axis] for s in shapes if s is not None) for axis in range(rank)]
+        known = [
+            (axis, self.extents(expr))
+            for axis, expr in enumerate(item.shape)
+            if all(n in self.sizes or n in self.lengths for n in expr.names())
+        ]
         found = torch.full((len(rows), *widest), IMPOSSIBLE)
         for number, (row, shape) in enumerate(zip(rows, shapes, strict=True)):
             assert shape is not None
@@ -230,14 +235,12 @@ class _Collator:
                 for axis, extent in enumerate(shape):
                     place = place.narrow(axis, 0, extent)
                 place.copy_(torch.tensor(row))
-            for axis, expr in enumerate(item.shape):
-                if all(n in self.sizes or n in self.lengths for n in expr.names()):
-                    wanted = self.extents(expr)[number]
-                    if wanted != shape[axis]:
-                        raise self.fail(
-                            f"`{item.name}`: item {number} has {shape[axis]} entries, "
-                            f"{wanted} are expected"
-                        )
+            for axis, wanted in known:
+                if wanted[number] != shape[axis]:
+                    raise self.fail(
+                        f"`{item.name}`: item {number} has {shape[axis]} entries, "
+                        f"{wanted[number]} are expected"
+                    )
         return found
 
     def row(

@@ -16,15 +16,13 @@ from fgg.index import Expr
 from fgg.observe import MISSING
 from fgg.plan import Step
 from fgg.runtime.chart import diagonal
-from fgg.runtime.choices import Cell, Choice, Choices, Floats, Part, Value
+from fgg.runtime.choices import Cell, Choice, Choices, Floats, Part
 from fgg.runtime.expand import MAX_CHOICES
 from fgg.runtime.frames import Frame, Scope
 from fgg.runtime.plan_charts import Charts
 from fgg.runtime.preparing import plain, tokens
 from fgg.runtime.step_code import ClampCode, EdgeCode, Looked, Points, StepCode, function_of
 
-Operand = tuple[Floats, tuple[str, ...]]
-"""Log-weights `[points, *nodes]`, and the names of the nodes."""
 CACHED_BYTES = 2**28
 """How much of the choices of cells is remembered for each item."""
 
@@ -32,16 +30,12 @@ CACHED_BYTES = 2**28
 class Shared:
     """What the items of a batch have in common: logarithms, and the index arithmetic of steps."""
 
-    def __init__(self, charts: Charts, like: Shared | None = None) -> None:
+    def __init__(self, charts: Charts) -> None:
         self.charts = charts
         self.arrays: dict[str, Floats] = {}
         self.codes: dict[str, list[StepCode]] = {}
         self.levels: dict[str, Expr] = {}
         self.code: dict[str, StepCode] = {}
-        if like is not None:
-            # Charts of the same plan and shapes have the same index arithmetic.
-            self.codes, self.levels, self.code = like.codes, like.levels, like.code
-            return
         for stage in charts.plan.stages:
             self.levels.update(stage.level)
             for step in stage.steps:
@@ -124,19 +118,36 @@ class Cells:
     def part(self, code: StepCode, cell: Cell) -> Part | None:
         """What a step offers a cell."""
         step = code.step
-        fixed: dict[str, Value] = {}
+        fixed: dict[str, int] = {}
         for name, value in zip(step.head_axes, cell.values, strict=True):
             if fixed.setdefault(name, value) != value:
                 return None  # a node that is external twice has one value
         points = code.points(self.known, cell.indices) if code.is_fast else self.looked(code, cell)
         if points is None:
             return None
-        operands = self.clamped(code, points, fixed)
-        if operands is None:
-            return None
+        operands: list[tuple[Floats, tuple[str, ...]]] = []
+        seen: dict[str, NDArray[np.int64]] = {}
+        for clamp in code.clamps:
+            found = self.evidence(clamp, points).reshape(-1)
+            name = clamp.clamp.attachment.node
+            first = int(found[0])
+            if name in seen:
+                operands.append((_agreement(found, seen[name]), ()))
+            elif first != MISSING and (found.size == 1 or bool((found == first).all())):
+                if first < 0 or fixed.setdefault(name, first) != first:
+                    return None
+            elif bool((found == MISSING).any()):
+                operands.append((_indicator(code.sizes[name], found), (name,)))
+            elif name in fixed:
+                operands.append((_agreement(found, np.full_like(found, fixed[name])), ()))
+            else:
+                # Its value depends on the point alone: no axis for it.
+                operands.append((np.where(found < 0, -np.inf, 0.0), ()))
+                seen[name] = found.clip(min=0)
         for edge in code.edges:
-            operands.append((self.edge(edge, points, fixed), edge.nodes))
-        inner = tuple(name for name in code.sizes if name not in fixed)
+            nodes = tuple(name for name in edge.nodes if name not in seen)
+            operands.append((self.edge(edge, points, fixed, seen), nodes))
+        inner = tuple(name for name in code.sizes if name not in fixed and name not in seen)
         shape = (points.count, *(code.sizes[name] for name in inner))
         if prod(shape) > MAX_CHOICES:
             raise GrammarError([_too_many(step, prod(shape))])
@@ -144,53 +155,37 @@ class Cells:
         for array, names in operands:
             total += aligned(array, names, fixed, inner)
         variables = {name: points.at(index) for name, index in code.variables.items()}
-        return Part(step, variables, fixed, inner, total)
+        return Part(step, variables, fixed, inner, total, seen)
 
-    def clamped(
-        self, code: StepCode, points: Points, fixed: dict[str, Value]
-    ) -> list[Operand] | None:
-        """What the clamps of a step say, as log-weights; None if they exclude every point.
-
-        A node whose token is known at each point is fixed: no choice ranges over its values.
-        """
-        operands: list[Operand] = []
-        later = []
-        for clamp in code.clamps:
-            found = self.evidence(clamp, points)
-            name = clamp.clamp.attachment.node
-            if bool((found == MISSING).any()):
-                later.append((name, found))
-                continue
-            value: Value = int(found.flat[0])
-            if found.size > 1 and bool((found != value).any()):
-                value = np.maximum(found, 0)
-            good = (found >= 0) & (fixed.setdefault(name, value) == found)
-            if not bool(good.any()):
-                return None
-            if not bool(good.all()):
-                operands.append((np.where(good.reshape(-1), 0.0, -np.inf), ()))
-        for name, found in later:
-            if name in fixed:
-                agrees = (found == fixed[name]) | (found == MISSING)
-                operands.append((np.where(agrees.reshape(-1), 0.0, -np.inf), ()))
-            elif bool((found != MISSING).any()):
-                operands.append((_indicator(code.sizes[name], found.reshape(-1)), (name,)))
-        return operands
-
-    def edge(self, edge: EdgeCode, points: Points, fixed: Mapping[str, Value]) -> Floats:
-        """An edge's log-weights `[points, *nodes that are not fixed]`; repeated nodes stay."""
+    def edge(
+        self,
+        edge: EdgeCode,
+        points: Points,
+        fixed: Mapping[str, int],
+        seen: Mapping[str, NDArray[np.int64]],
+    ) -> Floats:
+        """An edge's log-weights `[points, *nodes that are not known]`; repeated nodes stay."""
         array = self.array(edge.array)
-        index = () if edge.place is None else (*edge.place.index(points), self.item)
-        first = len(index)
-        known = [first + i for i, name in enumerate(edge.nodes) if name in fixed]
-        if known != list(range(first, first + len(known))):
-            # All indices stand together at the front, so that what they give does.
-            free = [i for i in range(first, array.ndim) if i not in known]
-            array = array.transpose(*range(first), *known, *free)
-        whole = (*index, *(fixed[edge.nodes[i - first]] for i in known))
-        found = array[whole]
+        if any(name in seen for name in edge.nodes):
+            return self.edge_seen(edge, points, {**fixed, **seen})
+        states = tuple(fixed.get(name, slice(None)) for name in edge.nodes)
+        if edge.place is None:
+            return np.asarray(array[states])[None]
+        index = edge.place.index(points)
+        found = array[(*index, self.item, *states)]
         # Without an array among the indices there is no axis of points.
-        return found if any(isinstance(i, np.ndarray) for i in whole) else np.asarray(found)[None]
+        return found if any(isinstance(i, np.ndarray) for i in index) else np.asarray(found)[None]
+
+    def edge_seen(self, edge: EdgeCode, points: Points, known: Mapping[str, Any]) -> Floats:
+        """The same for an edge with nodes whose values depend on the point."""
+        array = self.array(edge.array)
+        front = 0 if edge.place is None else len(edge.place.indices) + 1
+        key: list[Any] = [] if edge.place is None else [*edge.place.index(points), self.item]
+        first = [i for i, name in enumerate(edge.nodes, front) if name in known]
+        rest = [i for i, name in enumerate(edge.nodes, front) if name not in known]
+        key += [known[edge.nodes[i - front]] for i in first]
+        found: Floats = array.transpose([*range(front), *first, *rest])[tuple(key)]
+        return found
 
     def evidence(self, clamp: ClampCode, points: Points) -> NDArray[np.int64]:
         """The token of a clamp at each point, or a single one for all."""
@@ -315,6 +310,11 @@ class Cells:
         return total
 
 
+def _agreement(one: NDArray[np.int64], two: NDArray[np.int64]) -> Floats:
+    """Log-weights `[points]` of tokens that agree, or are missing."""
+    return np.where((one == two) | (one == MISSING), 0.0, -np.inf)
+
+
 def _indicator(size: int, found: NDArray[np.int64]) -> Floats:
     """Evidence as log-weights `[points, values of the node]`."""
     agrees = (found[:, None] == np.arange(size)) | (found[:, None] == MISSING)
@@ -322,7 +322,7 @@ def _indicator(size: int, found: NDArray[np.int64]) -> Floats:
 
 
 def aligned(
-    array: Floats, names: Sequence[str], fixed: Mapping[str, Value], inner: Sequence[str]
+    array: Floats, names: Sequence[str], fixed: Mapping[str, int], inner: Sequence[str]
 ) -> Any:
     """An array `[points, *nodes that are not fixed]` with an axis for each inner node."""
     left = tuple(name for name in names if name not in fixed)
@@ -331,6 +331,8 @@ def aligned(
         extents = iter(array.shape[1:])
         wide = [next(extents) if name in left else 1 for name in inner]
         return array.reshape((array.shape[0], *wide))
+    if len(array.shape) > 1 + len(left):  # an indicator of a node that was fixed later
+        array = array[(slice(None), *(fixed.get(name, slice(None)) for name in names))]
     numbers = {name: i for i, name in enumerate(dict.fromkeys(left), 1)}
     array, letters = diagonal(array, (0, *(numbers[name] for name in left)))
     present = [name for name in inner if name in numbers]

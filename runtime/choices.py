@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 
@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from fgg.plan import Step
 
 Floats = NDArray[np.float64]
-Value = int | NDArray[np.int64]
-"""The value of a node: one for all points, or one for each."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +38,16 @@ class Choice:
 class Part:
     """What one step offers a cell: log-weights `[points, *inner nodes]`.
 
-    `points` has the rule's variables at each point, or the same number for all; `fixed` the values
-    of the nodes that are known.
+    `points` has the rule's variables at each point, or the same number for all; `seen` the values
+    of nodes that the point alone decides.
     """
 
     step: Step
-    points: Mapping[str, Value]
-    fixed: Mapping[str, Value]
+    points: Mapping[str, NDArray[np.int64] | int]
+    fixed: Mapping[str, int]
     inner: tuple[str, ...]
     scores: Floats
+    seen: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,12 +78,11 @@ class Choices:
         number = bisect_right(self.offsets, position) - 1
         part = self.parts[number]
         place = np.unravel_index(position - self.offsets[number], part.scores.shape)
-        point = int(place[0])
-        values = {name: _at(found, point) for name, found in part.fixed.items()}
+        values = dict(part.fixed)
         values |= {name: int(v) for name, v in zip(part.inner, place[1:], strict=True)}
-        variables = {name: _at(found, point) for name, found in part.points.items()}
+        values |= {name: int(found[place[0]]) for name, found in part.seen.items()}
+        variables = {
+            name: int(found[place[0]] if isinstance(found, np.ndarray) else found)
+            for name, found in part.points.items()
+        }
         return Choice(part.step, variables, values)
-
-
-def _at(value: Value, point: int) -> int:
-    return int(value[point]) if isinstance(value, np.ndarray) else int(value)

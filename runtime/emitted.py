@@ -192,8 +192,6 @@ class _Run:
         ]
         if all(not x.numel() or float(x.min()) > SAFE for x in (*self.leaves.values(), *safe)):
             return False
-        if not safe and self.all_safe():
-            return False
         found = support(
             modules.sums, self.tensors, self.inputs, modules.sums.Batch(*self.size), self.missing
         )
@@ -205,16 +203,6 @@ class _Run:
             for name, x in values.items()
         ]
         return any(bool((one != two).any()) for one, two in pairs)
-
-    def all_safe(self) -> bool:
-        """Whether every weight is 0, or far from it, and so is every leaf.
-
-        Where all cells are scalars, with a scale each, nothing else can be too small.
-        """
-        if self.own.potentials:
-            return False
-        numbers = [x for x in (*self.tensors.values(), *self.leaves.values()) if x.numel()]
-        return all(bool(((x > SAFE) | (x == 0)).all()) for x in numbers)
 
     def marks(self, chart: Chart, marks: Mapping[str, Any]) -> Tensor:
         """A chart's marks: to be multiplied with values, to be added to scales of scalars."""

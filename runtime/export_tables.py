@@ -7,11 +7,23 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from fgg.domains import domain_size, parts, size_values
+from fgg.domains import domain_size, size_values
 from fgg.index import Expr
+from fgg.maps import map_values
 from fgg.observe import IMPOSSIBLE, MISSING
-from fgg.plan import Contract, Cut, Gather, OneHot, Plan, Potential
-from fgg.prelude import NEGATIVE, gather, one_hot, part_of, potentials, spread
+from fgg.paths import path_steps, pinned_inputs
+from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, Potential
+from fgg.prelude import (
+    NEGATIVE,
+    gather,
+    indicator,
+    mapped,
+    one_hot,
+    part_of,
+    potentials,
+    shifted,
+    spread,
+)
 from fgg.runtime.export_values import BATCH, Named, aligned, once, packed, product
 from fgg.runtime.preparing import moved_steps
 from fgg.slices import Narrow, Unfold, take
@@ -45,6 +57,10 @@ class Tables:
                 self.values[step.name] = packed(cut(self.values[step.source], step.steps, 0))
             elif isinstance(step, Gather):
                 self.values[step.name] = self.gathered(step)
+            elif isinstance(step, Indicator):
+                blocks = map_values(plan.grammar, step.name)
+                here = torch.device("cpu")
+                self.values[step.name] = indicator(blocks, step.blocks, dtype, here)
             else:
                 assert isinstance(step, OneHot)
                 tokens = self.tokens(step.input, step.path)
@@ -77,6 +93,8 @@ class Tables:
         tokens = self.inputs[name].movedim(0, -1)
         size = domain_size(self.plan.grammar, self.plan.grammar.input[name].domain)
         bad = ((tokens < IMPOSSIBLE) | (tokens >= size)) & ~self.beyond(name)
+        if name in pinned_inputs(self.plan.grammar):
+            bad = bad | (tokens == MISSING)
         return bad.flatten(0, -2).any(0) if bad.dim() > 1 else bad
 
     def tokens(self, name: str, path: Sequence[str]) -> Tensor:
@@ -86,18 +104,22 @@ class Tables:
         tokens = self.inputs[name].movedim(0, -1)
         bad = (tokens >= domain_size(grammar, domain)) | self.beyond(name)
         tokens = torch.where(bad, IMPOSSIBLE, tokens)
-        for part_name in path:
-            part = parts(grammar, domain)[part_name]
-            tokens = part_of(tokens, part.offset, part.size, part.stride, part.period)
-            domain = part.domain
+        for part in path_steps(grammar, domain, path):
+            if isinstance(part, str):
+                tokens = mapped(tokens, map_values(grammar, part))
+            else:
+                tokens = part_of(tokens, part.offset, part.size, part.stride, part.period)
         return tokens
 
     def gathered(self, step: Gather) -> Tensor:
         """The entries of a parameter at tokens: its sum where one is missing."""
         source = self.values[step.source]
-        found = [(axis, self.tokens(name, path)) for axis, name, path in step.tokens]
+        found = [(t.axis, shifted(self.tokens(t.input, t.path), t.shift)) for t in step.tokens]
         if len(found) > 1:
-            return gather(source, found, True)
+            # Where a token is followed through a map, none is missing.
+            pinned = set(pinned_inputs(self.plan.grammar))
+            missing = any(t.input not in pinned for t in step.tokens)
+            return gather(source, found, missing, tuple(t.group for t in step.tokens))
         # One axis is read where it lies: no copy of a large vocabulary with two more rows.
         ((axis, tokens),) = found
         front = source.movedim(axis, 0)

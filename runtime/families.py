@@ -7,7 +7,7 @@ fewer stored indices where its support allows. Results are put together again he
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
@@ -29,6 +29,16 @@ class Refinement:
     source: str
     grammar: Grammar
     variants: tuple[Variant, ...]
+
+    def add_sums_to(
+        self, result: dict[str, Tensor], found: Tensor, plan: Plan, ends: Mapping[str, int]
+    ) -> None:
+        """Add the sums over a chart's states to those of the user's family, `[batch, *indices]`."""
+        rank = len(plan.chart[self.family].axes)
+        cells = found.flatten(rank + 1).sum(-1) if found.dim() > rank + 1 else found
+        item = replace(self.grammar.nonterminal[self.source], domains=())
+        plain = replace(self.grammar, nonterminals=(item,))
+        replace(self, grammar=plain, variants=()).add_to(result, cells, plan, ends)
 
     def add_to(
         self, result: dict[str, Tensor], found: Tensor, plan: Plan, ends: Mapping[str, int]

@@ -185,15 +185,14 @@ def _scores(
         return {part.family: plain(found[part.family]) for part in parts}
     whole: dict[str, Tensor] = {}
     for part in parts:
-        part.add_to(whole, found[part.family], charts.plan, _ends(charts))
+        part.add_sums_to(whole, found[part.family], charts.plan, _ends(charts))
     result = {}
     for part in parts:
         array = plain(found[part.family])
         rank = len(charts.plan.chart[part.family].axes)
         low = list(charts.low[part.family])
         places = part.places(charts.plan, low, array.shape[:rank])
-        table = plain(whole[part.source])
-        table = table.sum(axis=tuple(range(1 + len(places), table.ndim)))
+        table: Any = plain(whole[part.source])
         own = table[(slice(None), *(np.array(p, dtype=int) for p in places))]
         cells = np.moveaxis(own, 0, -1).reshape(array.shape[: rank + 1])
         spread = cells.reshape(cells.shape + (1,) * (array.ndim - rank - 1))

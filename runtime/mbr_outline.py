@@ -1,8 +1,9 @@
 """Minimum Bayes risk from marginals alone, for programs whose factors are not there as a whole.
 
 The shape of a derivation is found on the *outline* of a grammar, which has no states: each cell is
-worth its marginal. Then each cell gets its own most probable state. Where no factor is zero, this
-is what `fgg.runtime.mbr` finds with states; it cannot see which states go together.
+worth its marginal. Then each cell gets its own most probable state. Where the states of cells are
+independent (`entangled`) this is what `fgg.runtime.mbr` finds, if no factor is zero: zeros may say
+that states do not go together, and the weight is 0 then.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fgg.grammar import Grammar
 from fgg.plan import Plan
 from fgg.runtime.batch import Batch, batch_of
 from fgg.runtime.batching import Lengths
@@ -79,6 +81,17 @@ def mbr_on_outline(
         full = _with_states(bare, number, tables)
         found.append(replace(full, log_weight=log_weight(full)))
     return found
+
+
+def entangled(grammar: Grammar) -> str | None:
+    """A rule in which a cell's state decides another cell's, or an input decides it, if any."""
+    for rule in grammar.rules:
+        edges = [e for e in rule.rhs.edges if e.label in grammar.nonterminal]
+        touched = [a.node for e in edges for a in e.attachments] + list(rule.rhs.externals)
+        clamped = {clamp.attachment.node for clamp in rule.rhs.clamps}
+        if len(set(touched)) < len(touched) or clamped & set(touched):
+            return rule.name
+    return None
 
 
 @dataclass(frozen=True)

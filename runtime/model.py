@@ -15,11 +15,14 @@ from torch import Tensor, nn
 
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.grammar import Factor
+from fgg.maps import groups
 from fgg.parameterising import init_of, is_frozen, net_of
+from fgg.runtime.grouped import group_tensor, softmax_in_groups
 from fgg.runtime.materialise import multiplied
 from fgg.runtime.model_questions import ModelQuestions
 from fgg.runtime.nets import FactorNet, Maker, Shared
 from fgg.runtime.starting import start_logits
+from fgg.runtime.state_nets import StateNet
 from fgg.values import Call, Word
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fgg.runtime.program import Program
+    from fgg.runtime.thinning import Kept
 
 KINDS = ("value", "tied", "frozen", "network", "scalar")
 
@@ -84,7 +88,8 @@ class Model(ModelQuestions):
         if name in nets:
             self.nets[_key(name)] = nets[name]
         elif net is not None and not is_frozen(factor):
-            self.nets[_key(name)] = FactorNet(maker, self.shared, factor, net)
+            kind = StateNet if net.kind == "states" else FactorNet
+            self.nets[_key(name)] = kind(maker, self.shared, factor, net)
         else:
             shape = self.program.shape(name)
             start = start_logits(init_of(factor), shape, factor.given, maker.generator)
@@ -147,30 +152,38 @@ class Model(ModelQuestions):
         with torch.no_grad():
             self.logits[_key(name)].copy_(logits.reshape(self.logits[_key(name)].shape))
 
-    def factor_logits(self, name: str) -> Tensor:
-        """The logits of a factor that has some: as they are kept, or from its network."""
-        if _key(name) in self.logits:
-            found: Tensor = self.logits[_key(name)]
-            return found
-        net = self.nets[_key(name)]
-        if not isinstance(net, FactorNet):
-            own: Tensor = net()
-            return own
-        made: Tensor = net(self.shared, self.program.weighted)
-        return made
+    def factor_logits(self, name: str, kept: Kept | None = None) -> Tensor:
+        """The logits of a factor that has some: as they are kept, or from its network.
 
-    def weight(self, name: str) -> Tensor:
-        """The weights of a factor."""
+        If only some states are `kept`, theirs.
+        """
+        grammar = self.program.weighted
+        net = None if _key(name) in self.logits else self.nets[_key(name)]
+        if isinstance(net, StateNet):
+            made: Tensor = net(self.shared, grammar, kept)
+            return made
+        if net is None:
+            found: Tensor = self.logits[_key(name)]
+        else:
+            found = net(self.shared, grammar) if isinstance(net, FactorNet) else net()
+        return found if kept is None else kept.select(grammar.factor[name], found)
+
+    def weight(self, name: str, kept: Kept | None = None) -> Tensor:
+        """The weights of a factor; if only some states are `kept`, those of the smaller model."""
         grammar = self.program.weighted
         buffer = self._buffers.get(_buffer(name))
         if buffer is not None:
             return buffer
         source = tied_to(grammar.factor[name])
         if source is not None:
-            return stationary(self.weight(source))
+            return stationary(self.weight(source, kept))
         if _key(name) in self.logits or _key(name) in self.nets:
-            return _normalised(self.factor_logits(name), grammar.factor[name].given)
-        pieces = {piece: self.weight(piece) for piece in self.program.pieces(name)}
+            logits = self.factor_logits(name, kept)
+            blocks = groups(grammar, grammar.factor[name])
+            if blocks is not None:
+                return softmax_in_groups(logits, group_tensor(blocks, logits.device))
+            return _normalised(logits, grammar.factor[name].given)
+        pieces = {piece: self.weight(piece, kept) for piece in self.program.pieces(name)}
         found: Tensor = multiplied(grammar, name, pieces)
         return found
 

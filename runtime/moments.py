@@ -79,6 +79,10 @@ def _positions(plan: Plan, batch: Batch, keep: Keep) -> list[tuple[str, tuple[in
             if not is_there:
                 message = f"`{name}` has no position {', '.join(map(str, place))}"
                 raise GrammarError([Diagnostic(code="F411", message=message)])
+            if (name, place) in found:
+                shown = ", ".join(map(str, place))
+                message = f"position {shown} of `{name}` is kept twice"
+                raise GrammarError([Diagnostic(code="F411", message=message)])
             found.append((name, place))
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import exp
 from typing import Any
@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.domains import domain_size, parts
+from fgg.domains import domain_size
 from fgg.grammar import Grammar
-from fgg.observe import IMPOSSIBLE
-from fgg.plan import Contract, Cut, Gather, OneHot, Plan, Potential
+from fgg.maps import map_values
+from fgg.observe import IMPOSSIBLE, MISSING
+from fgg.paths import path_steps
+from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, Potential, Preparation
 from fgg.runtime.batch import Batch, Ints
 from fgg.runtime.frames import BATCH, Frame, Scope
 from fgg.runtime.named import Algebra
@@ -61,15 +63,15 @@ def _is_weight(array: Any) -> bool:
         return False
 
 
-class _Arrays(dict[str, Any]):
-    """Arrays by name, each made when it is first asked for: derivations need few of them."""
+class _WhenAsked(dict[str, Any]):
+    """Arrays that are made when they are first asked for: readers of derivations need a few."""
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, make: Callable[[str], Any]) -> None:
         super().__init__()
-        self.prepared = prepared
+        self.make = make
 
     def __missing__(self, name: str) -> Any:
-        self[name] = self.prepared.array(name)
+        self[name] = self.make(name)
         return self[name]
 
 
@@ -88,10 +90,10 @@ class Prepared:
         self.semiring = algebra.semiring
         self.weights = weights
         self.steps = {step.name: step for step in plan.preparations}
-        self.arrays: dict[str, Any] = _Arrays(self)
+        self.arrays: dict[str, Any] = _WhenAsked(self.array)
 
     def array(self, name: str) -> Any:
-        """A parameter or a table, made now."""
+        """A parameter or a prepared array."""
         if name in self.steps:
             return self.prepare(self.steps[name])
         return self.converted(self.weights[name])
@@ -122,7 +124,7 @@ class Prepared:
         found = np.frompyfunc(exp, 1, 1)(plain(logs).astype(float))
         return self.converted(np.asarray(found, dtype=float))
 
-    def prepare(self, step: Contract | Cut | Gather | OneHot | Potential) -> Any:
+    def prepare(self, step: Preparation) -> Any:
         """One prepared array."""
         if isinstance(step, Cut):
             return take(self.arrays[step.source], step.steps)
@@ -130,6 +132,9 @@ class Prepared:
             return self.contracted(step)
         if isinstance(step, Gather):
             return self.gathered(step)
+        if isinstance(step, Indicator):
+            blocks = np.asarray(map_values(self.plan.grammar, step.name))[:, None]
+            return self.algebra.ones(blocks == np.arange(step.blocks))
         if isinstance(step, OneHot):
             found = tokens(self.plan.grammar, self.scope.batch, step.input, step.path)
             values = np.moveaxis(found, 0, -1)[..., None]
@@ -153,30 +158,38 @@ class Prepared:
     def gathered(self, step: Gather) -> Any:
         """The entries of a parameter at tokens: its sum where one is missing."""
         array = self.arrays[step.source]
-        semiring = self.semiring
-        axes = [axis for axis, _, _ in step.tokens]
+        axes = [token.axis for token in step.tokens]
         rest = [i for i in range(len(array.shape)) if i not in axes]
-        array = semiring.permute(array, [*axes, *rest])
-        for place in range(len(axes)):
-            # Two more rows: nothing for impossible (-2) and the sum for missing (-1) tokens.
+        array = self.semiring.permute(array, [*axes, *rest])
+        ranks = {token.group: len(token.shift) for token in step.tokens}
+        rows = []
+        for token in step.tokens:
+            found = tokens(self.plan.grammar, self.scope.batch, token.input, token.path)
+            own = moved_tokens(np.moveaxis(found, 0, -1), token.shift)
+            before = sum(rank for group, rank in ranks.items() if group < token.group)
+            after = sum(rank for group, rank in ranks.items() if group > token.group)
+            rows.append(own.reshape((1,) * before + own.shape[:-1] + (1,) * after + own.shape[-1:]))
+        if any((own == MISSING).any() for own in rows):
+            array = self.extended(array, len(axes))
+            rows = [own % array.shape[number] for number, own in enumerate(rows)]
+        rows = list(np.broadcast_arrays(*rows))
+        possible = np.logical_and.reduce([own >= 0 for own in rows])
+        return self.algebra.take(array, [np.maximum(own, 0) for own in rows], possible)
+
+    def extended(self, array: Any, count: int) -> Any:
+        """An array with two more rows on its first axes.
+
+        Nothing for impossible (-2) and the sum for missing (-1) tokens.
+        """
+        semiring = self.semiring
+        for place in range(count):
             order = [place, *(i for i in range(len(array.shape)) if i != place)]
             moved = semiring.permute(array, order)
             total = semiring.reduce(moved, (0,)).reshape((1, *moved.shape[1:]))
             zero = semiring.full((1, *moved.shape[1:]), one=False)
             moved = semiring.concatenate([moved, zero, total])
             array = semiring.permute(moved, list(np.argsort(order)))
-        found = [
-            np.moveaxis(tokens(self.plan.grammar, self.scope.batch, name, path), 0, -1)
-            for _, name, path in step.tokens
-        ]
-        rows = []
-        for number, own in enumerate(found):
-            before = sum(t.ndim - 1 for t in found[:number])
-            after = sum(t.ndim - 1 for t in found[number + 1 :])
-            shape = (1,) * before + own.shape[:-1] + (1,) * after + own.shape[-1:]
-            rows.append(own.reshape(shape) % array.shape[number])
-        rows = list(np.broadcast_arrays(*rows))
-        return self.algebra.take(array, rows, np.ones(rows[0].shape, dtype=bool))
+        return array
 
     def potential(self, step: Potential) -> Any:
         """The weights of an input factor; zero outside its range."""
@@ -204,13 +217,25 @@ def moved_steps(steps: tuple[Narrow | Unfold, ...], before: int) -> list[Narrow 
 def tokens(grammar: Grammar, batch: Batch, name: str, path: tuple[str, ...]) -> Ints:
     """The tokens of an input, or of the part of its domain that a path names."""
     found = batch.tokens[name]
-    domain = grammar.input[name].domain
-    for part_name in path:
-        part = parts(grammar, domain)[part_name]
+    for part in path_steps(grammar, grammar.input[name].domain, path):
+        if isinstance(part, str):
+            blocks = np.asarray(map_values(grammar, part))
+            found = np.where(found < 0, found, blocks[np.maximum(found, 0)])
+            continue
         inner = found // part.stride % part.period - part.offset
         inner = np.where((inner >= 0) & (inner < part.size), inner, IMPOSSIBLE)
         found = np.where(found < 0, found, inner)
-        domain = part.domain
+    return found
+
+
+def moved_tokens(found: Ints, shift: tuple[int, ...]) -> Ints:
+    """Tokens `[*indices, batch]` some positions further, impossible where there are none."""
+    for axis, distance in enumerate(shift):
+        place = np.arange(found.shape[axis]) + distance
+        inside = (place >= 0) & (place < found.shape[axis])
+        moved = np.take(found, np.where(inside, place, 0), axis=axis)
+        shape = [-1 if other == axis else 1 for other in range(found.ndim)]
+        found = np.where(inside.reshape(shape), moved, IMPOSSIBLE)
     return found
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from hashlib import sha256
-from math import inf
+from math import inf, prod
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,10 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, render_all
 from fgg.domains import domain_size
 from fgg.grammar import Factor, Grammar
+from fgg.observe import MISSING
+from fgg.paths import pinned_inputs
 from fgg.pieces import pieces
+from fgg.pins import Pins
 from fgg.plan import Plan
 from fgg.plan_sizes import chart_bytes, environment, table_bytes
 from fgg.runtime.batching import Collated, Lengths, check_potentials, collate
@@ -30,6 +33,7 @@ from fgg.runtime.families import Refinement, refinements
 from fgg.runtime.log_z import LogZ
 from fgg.runtime.materialise import multiplied
 from fgg.runtime.memory import require
+from fgg.runtime.pins import unpinned
 from fgg.runtime.questions import Questions
 from fgg.runtime.trees import Source
 from fgg.slices import SplitRule
@@ -40,17 +44,23 @@ if TYPE_CHECKING:
     from fgg.runtime.model import Model
 
 
+MAX_WHOLE = 2**22
+"""Factors of declared rank with more entries are not multiplied out to find a derivation."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Asked:
     """What a program was compiled from: the model with its sizes, the query, the space.
 
-    `other` compiles another query of the same model.
+    `other` compiles another query of the same model, `resized` the model with another number of
+    values of a domain.
     """
 
     grammar: Grammar
     query: str | None
     space: str
     other: Callable[[str], Program] | None = None
+    resized: Callable[[str, int], Program] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,6 +84,11 @@ class Program(Questions):
     space: str = "state"
     strict: bool = False
     in_space: Callable[[str], Program] | None = None
+    # What became of families' nodes whose value the input fixes, and the program for batches in
+    # which it does not: those with missing tokens.
+    pins: Pins = field(default_factory=dict, repr=False)
+    unpinned: Callable[[], Program] | None = field(default=None, repr=False)
+    known_trees: Callable[[], Plan | None] | None = field(default=None, repr=False)
     # Writes the programs of other plans, when they are first asked for.
     emit: Callable[..., str] | None = field(default=None, repr=False)
     # The plan of the grammar's outline, and where its rules come from.
@@ -109,14 +124,18 @@ class Program(Questions):
 
     @cached_property
     def _modules(self) -> Modules | None:
-        if self.emit is None or self.tree_plan is None:
+        return self._modules_of(self.tree_plan)
+
+    def _modules_of(self, trees: Plan | None) -> Modules | None:
+        """The emitted programs of a plan that derivations are read from."""
+        if self.emit is None or trees is None:
             return None
         from fgg.runtime.emitted import covers
 
         # Messages serve maxima as they serve sums; sums over ranks do not.
         whole = self.decomposed is None or self.space == "dense"
-        same = whole and covers(self.plan, self.tree_plan)
-        plan = self.plan if same else self.tree_plan
+        same = whole and covers(self.plan, trees)
+        plan = self.plan if same else trees
         emit, main = self.emit, self.plan
 
         def load(best: bool) -> ModuleType:
@@ -124,6 +143,20 @@ class Program(Questions):
             return load_module(own)
 
         return Modules(plan, load)
+
+    @cached_property
+    def _known(self) -> tuple[Plan, Modules | None] | None:
+        plan = self.known_trees() if self.pins and self.known_trees is not None else None
+        return None if plan is None else (plan, self._modules_of(plan))
+
+    def _read_from(
+        self, inputs: Mapping[str, Any] | None, lengths: Lengths
+    ) -> tuple[Plan, Modules | None]:
+        if self.pins:
+            collated = self.collate(inputs or {}, lengths)
+            if not (collated.missing and self.needs_tokens(collated)) and self._known is not None:
+                return self._known
+        return super()._read_from(inputs, lengths)
 
     # weights
 
@@ -247,10 +280,17 @@ class Program(Questions):
         families: Sequence[str] | None,
         states: bool,
     ) -> list[Derivation]:
-        if self.outline is None:
+        large = self._too_large()
+        if self.outline is None or large is None:
             return super()._mbr(weights, inputs, lengths, families, states)
-        from fgg.runtime.mbr_outline import mbr_on_outline
+        from fgg.runtime.mbr_outline import entangled, mbr_on_outline
         from fgg.runtime.piece_weights import log_weight
+
+        rule = entangled(self.grammar)
+        if rule is not None:
+            message = f"factor `{large}` is too large to be multiplied out"
+            help = f"rule `{rule}` has states that go together, which marginals alone do not tell"
+            raise GrammarError([Diagnostic(code="F420", message=message, help=help)])
 
         marginals = self.marginals(weights, inputs, lengths)
         return mbr_on_outline(
@@ -263,6 +303,14 @@ class Program(Questions):
             states=states,
             log_weight=lambda found: log_weight(found, self.weighted, weights, self.pieces),
         )
+
+    def _too_large(self) -> str | None:
+        """A factor of declared rank that nobody would want to multiply out, if there is one."""
+        for factor in self.grammar.factors:
+            size = prod(domain_size(self.grammar, domain) for domain in factor.domains)
+            if self.pieces(factor.name) != (factor.name,) and size > MAX_WHOLE:
+                return factor.name
+        return None
 
     @cached_property
     def outline(self) -> Outline | None:
@@ -345,7 +393,20 @@ class Program(Questions):
             if floats:
                 dtype, device = floats[0].dtype, floats[0].device
         collated = self.collate(inputs, lengths, dtype=dtype, device=device)
+        if collated.missing and self.needs_tokens(collated):
+            return self.summing.prepared(weights, collated, dtype, device)
         return self.prepared(weights, collated, dtype, device)
+
+    def needs_tokens(self, collated: Collated) -> bool:
+        """Whether tokens are missing that the plan takes as known."""
+        names = pinned_inputs(self.plan.grammar)
+        return any(bool((collated.inputs[name] == MISSING).any()) for name in names)
+
+    @cached_property
+    def summing(self) -> Program:
+        """The program that sums missing tokens out together with their blocks."""
+        assert self.unpinned is not None
+        return self.unpinned()
 
     def prepared(
         self,
@@ -483,7 +544,10 @@ class Run:
         ends = environment(self.collated.lengths)
         result: dict[str, Tensor] = {}
         for part in self.program.refinements:
-            part.add_to(result, found[part.family], plan, ends)
+            chart, pins = found[part.family], self.program.pins.get(part.family)
+            if pins is not None:
+                chart = unpinned(chart, part.family, pins, plan, self.collated, ends)
+            part.add_to(result, chart, plan, ends)
         return result
 
 

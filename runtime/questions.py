@@ -68,6 +68,10 @@ class Questions:
         """The emitted programs of the plan that derivations are read from, if there are any."""
         return None
 
+    def _read_from(self, inputs: Inputs, lengths: Lengths) -> tuple[Plan, Modules | None]:
+        """The plan that derivations of a batch are read from, and its emitted programs."""
+        return self._trees, self._modules
+
     def decode(
         self,
         weights: Weights,
@@ -94,13 +98,14 @@ class Questions:
             from fgg.runtime.decode import viterbi
 
             self._need_best()
+            plan, modules = self._read_from(inputs, lengths)
             return viterbi(
-                self._trees,
+                plan,
                 _plain(self._weights(weights)),
                 inputs or {},
                 lengths,
                 source=self._source,
-                modules=self._modules,
+                modules=modules,
             )
         if states is None:
             ranks = {len(x.indices) for x in self.grammar.nonterminals if x.indices}
@@ -118,15 +123,16 @@ class Questions:
         """The derivation of each item that agrees best with the marginals."""
         from fgg.runtime.mbr import mbr
 
+        plan, modules = self._read_from(inputs, lengths)
         found = mbr(
-            self._trees,
+            plan,
             _plain(self._weights(weights)),
             inputs or {},
             lengths,
             families=families,
             states=states,
             source=self._source,
-            modules=self._modules,
+            modules=modules,
         )
         return [scored.derivation for scored in found]
 
@@ -136,15 +142,18 @@ class Questions:
         """The derivations of greatest weight of each item, at most so many, best first."""
         from fgg.runtime.decode import k_best
 
+        _check_number(number)
+
         self._need_best()
+        plan, modules = self._read_from(inputs, lengths)
         return k_best(
-            self._trees,
+            plan,
             _plain(self._weights(weights)),
             inputs or {},
             lengths,
             number=number,
             source=self._source,
-            modules=self._modules,
+            modules=modules,
         )
 
     def sample(
@@ -159,15 +168,18 @@ class Questions:
         """Independent draws from the posterior of each item, exact."""
         from fgg.runtime.decode import sample
 
+        _check_number(number)
+
+        plan, modules = self._read_from(inputs, lengths)
         return sample(
-            self._trees,
+            plan,
             _plain(self._weights(weights)),
             inputs or {},
             lengths,
             number=number,
             seed=seed,
             source=self._source,
-            modules=self._modules,
+            modules=modules,
         )
 
     def entropy(self, weights: Weights, inputs: Inputs = None, lengths: Lengths = None) -> Tensor:
@@ -175,14 +187,16 @@ class Questions:
         from fgg.runtime.expectation import entropy
 
         found = self._weights(weights)
-        return entropy(self._trees, found, inputs or {}, lengths, modules=self._modules)
+        plan, modules = self._read_from(inputs, lengths)
+        return entropy(plan, found, inputs or {}, lengths, modules=modules)
 
     def kl(self, p: Weights, q: Weights, inputs: Inputs = None, lengths: Lengths = None) -> Tensor:
         """KL(p || q) of the derivations of each item under two settings of the weights."""
         from fgg.runtime.expectation import kl
 
         one, two = self._weights(p), self._weights(q)
-        return kl(self._trees, one, two, inputs or {}, lengths, modules=self._modules)
+        plan, modules = self._read_from(inputs, lengths)
+        return kl(plan, one, two, inputs or {}, lengths, modules=modules)
 
     def moments(
         self,
@@ -253,6 +267,12 @@ class Questions:
         if semiring == "max":
             self._need_best()
         return interpret(self._trees, self._weights(weights), inputs or {}, lengths, semiring)
+
+
+def _check_number(number: int) -> None:
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        message = f"`number` is a whole number from 1 up, not {number!r}"
+        raise GrammarError([Diagnostic(code="F411", message=message)])
 
 
 def _plain(weights: Weights) -> dict[str, Any]:

@@ -41,6 +41,7 @@ class ReferenceProgram(Program):
         object.__setattr__(self, "grammar", grammar)
         object.__setattr__(self, "notes", notes)
         object.__setattr__(self, "asked", asked)
+        object.__setattr__(self, "pins", {})
 
     def __getattr__(self, name: str) -> Any:
         if name in ("plan", "tree_plan", "origins", "source", "module"):

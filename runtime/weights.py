@@ -19,11 +19,12 @@ from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.domains import domain_size, size_values
 from fgg.grammar import Factor, Grammar
 from fgg.joints import joint_of, multiplied
+from fgg.maps import groups, map_values
 from fgg.memo import per_grammar
 from fgg.pieces import given_pieces, piece_of, pieces, signatures
 from fgg.runtime.exact_linear import Singular, solve_fractions
 from fgg.slices import slice_of, steps, take
-from fgg.values import Call, Constant, Eye, Load, Sparse, Table, Uniform, Word, exact
+from fgg.values import Call, Constant, Eye, Load, Map, Sparse, Table, Uniform, Word, exact
 
 Array = NDArray[Any]
 
@@ -44,6 +45,17 @@ def bind(
     is missing or does not fit.
     """
     return _Binder(grammar, dict(supplied or {}), seed, exactly).run()
+
+
+def value_of(grammar: Grammar, name: str, *, exactly: bool = False) -> Array:
+    """The value that a grammar gives for a factor. Requires that it has one."""
+    binder = _Binder(grammar, {}, None, exactly)
+    factor = grammar.factor[name]
+    shape = binder.shape(factor)
+    if prod(shape) > MAX_ENTRIES:
+        message = f"factor `{name}` has {prod(shape):,} entries"
+        raise GrammarError([Diagnostic(code="F420", message=message)])
+    return binder.value(factor, shape)
 
 
 class _Binder:
@@ -287,6 +299,9 @@ class _Binder:
         elif isinstance(value, Uniform):
             size = prod(shape[factor.given or 0 :])
             array[...] = Fraction(1, size) if self.exactly else 1.0 / size
+        elif isinstance(value, Map):
+            for i, block in enumerate(map_values(self.grammar, factor.name)):
+                array[i, block] = number(1.0)
         elif isinstance(value, Eye):
             for i in range(shape[0]):
                 array[i, i] = number(1.0)
@@ -299,7 +314,7 @@ class _Binder:
     def random(self, factor: Factor, shape: tuple[int, ...]) -> Array:
         """Random parameters: a distribution where an arrow says so, of the declared rank."""
         if factor.rank is None:
-            return self.draw(shape, factor.given)
+            return self.draw(shape, factor.given, groups(self.grammar, factor))
         return product_of(self.random_pieces(factor), factor.given or 0)
 
     def random_pieces(self, factor: Factor) -> list[Array]:
@@ -325,7 +340,10 @@ class _Binder:
             for signature in signatures(factor, "")
         ]
 
-    def draw(self, shape: tuple[int, ...], given: int | None) -> Array:
+    def draw(
+        self, shape: tuple[int, ...], given: int | None, blocks: Sequence[int] | None = None
+    ) -> Array:
+        """Random weights, normalised over the axes from `given` on; within blocks of the last."""
         assert self.generator is not None
         numbers: Array = self.generator.integers(1, 1000, size=shape).astype(object)
         if self.exactly:
@@ -335,6 +353,8 @@ class _Binder:
             numbers = numbers.astype(float)
         if given is None:
             return numbers / (Fraction(1000) if self.exactly else 1000.0)
+        if blocks is not None:
+            return within_blocks(numbers, blocks)
         axes = tuple(range(given, len(shape)))
         return np.asarray(numbers / numbers.sum(axis=axes, keepdims=True))
 
@@ -363,6 +383,19 @@ def _sources(factor: Factor) -> tuple[str, ...]:
         return ()
     assert isinstance(value, Call) and isinstance(value.arguments[0], Word)
     return (value.arguments[0].name,)
+
+
+def within_blocks(numbers: Array, blocks: Sequence[int]) -> Array:
+    """Weights such that those of each block of the last axis sum to one."""
+    flat = numbers.reshape(-1, numbers.shape[-1])
+    found = np.empty_like(flat)
+    members: dict[int, list[int]] = {}
+    for place, block in enumerate(blocks):
+        members.setdefault(block, []).append(place)
+    for places in members.values():
+        own = flat[:, places]
+        found[:, places] = own / own.sum(axis=1, keepdims=True)
+    return found.reshape(numbers.shape)
 
 
 def product_of(arrays: Sequence[Array], given: int) -> Array:

@@ -84,6 +84,8 @@ class Case:
         if isinstance(values, int | float):
             return dict.fromkeys(self.places, float(values))
         assert values is not None
+        if isinstance(values, dict):
+            return {rule: float(values[rule]) for rule in self.places if rule in values}
         return dict(zip(self.places, values, strict=True))
 
     def read(self, tables: Mapping[str, Tensor]) -> dict[str, float]:
@@ -156,7 +158,8 @@ def templates(data: Mapping[str, Any]) -> Case:
     lines = [f"domain M = {len(substrings)}", f"domain Template = {len(shapes)}"]
     lines += ["factor word(-> Template)", *(f"factor m_{kind}(-> M)" for kind in kinds)]
     lines += [f"factor is{t}(Template) = {{{t}: 1}}" for t in range(len(shapes))]
-    model, query = ["nonterminal Word()", "start Word"], []
+    model = ["nonterminal Word()", "start Word"]
+    query: list[str] = []
     for suffix in dict.fromkeys(tuple(shape[i:]) for shape in shapes for i in range(1, len(shape))):
         model.append(f"nonterminal {_rest(suffix)}()")
         _template_rule(suffix, _rest(suffix), "[i]", "", model, query)

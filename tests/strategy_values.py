@@ -217,7 +217,6 @@ NETS = ("residual", "linear")
 
 def attributes(draw: DrawFn) -> tuple[Attribute, ...]:
     """Attributes of different keys with values they can have."""
-    words = st.builds(Word, names())
     settings: dict[str, SearchStrategy[AttributeValue]] = {
         "dim": st.integers(1, 300).map(float),
         "dropout": st.one_of(st.floats(0, 0.9), st.fractions(0, Fraction(8, 9), max_denominator=9)),
@@ -238,7 +237,6 @@ def attributes(draw: DrawFn) -> tuple[Attribute, ...]:
                 lambda n, a: Call(n, (a,)), st.sampled_from(("normal", "dirichlet")), positive
             ),
         ),
-        "blocks": st.one_of(words, constants()),
         "frozen": st.sampled_from((Word("yes"), Word("no"))),
     }
     keys = draw(st.lists(st.sampled_from(sorted(values)), max_size=3, unique=True))

@@ -25,14 +25,16 @@ domain P = m
 domain C = N + P
 input table left[k]
 factor trans(N -> N)
-factor first(-> N) with tied = stationary(trans), blocks = trans
+factor first(-> N) with tied = stationary(trans)
+factor group(N -> P) = map(runs)
+factor spread(-> N) with blocks = group
 factor pair(N, C) rank k
 nonterminal S()
 nonterminal X[i](C) for 0 <= i < k
 start S
 rule begin: S       -> first(a.N) X[k-1](a)
 rule step:  X[i](a) -> pair(a.N, b) X[left[i]](b)   for i < k
-rule end:   X[i](a) -> trans(a.N, d.N) (d: C)
+rule end:   X[i](a) -> trans(a.N, d.N) spread(d.N) group(d.N, e.P) (d: C) (e: C)
 query ask(w: N[n], v: P[k]) {
   input factor phi[j](N) for 0 <= j < k
   nonterminal S[l] for 0 <= l < k
@@ -49,7 +51,7 @@ def test_names_change_everywhere(golden: Golden) -> None:
         loads(EVERYTHING),
         sizes={"k": "m", "m": "size"},
         domains={"N": "Noun", "C": "a b"},
-        factors={"trans": "pair", "pair": "trans", "phi": "psi"},
+        factors={"trans": "pair", "pair": "trans", "phi": "psi", "group": "part"},
         nonterminals={"X": "Y"},
         rules={"step": "end", "end": "step"},
     )
@@ -61,7 +63,7 @@ def test_a_prefix_goes_everywhere_but_to_what_is_given_at_run_time() -> None:
     result = rename(loads(EVERYTHING), prefix="my_", factors={"pair": "pair"})
     assert set(result.size) == {"my_k", "my_m"}
     assert set(result.domain) == {"my_N", "my_P", "my_C"}
-    assert set(result.factor) == {"my_trans", "my_first", "pair"}
+    assert set(result.factor) == {"my_trans", "my_first", "my_group", "my_spread", "pair"}
     assert set(result.nonterminal) == {"my_S", "my_X"}
     assert [rule.name for rule in result.rules] == ["my_begin", "my_step", "my_end"]
     assert set(result.table) == {"left"}

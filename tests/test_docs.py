@@ -168,3 +168,17 @@ def test_the_counterexample_in_the_documentation_is_what_is_printed(
     assert capsys.readouterr().out == shown
     assert main(commands(page)[0]) == 0
     assert capsys.readouterr().out.startswith(verdict)
+
+
+def test_what_identifying_prints_is_as_documented(
+    readme_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = ROOT / "docs" / "identifiability.md"
+    good, bad, table, _ = blocks(page, "text")
+    assert main(commands(page)[0]) == 0
+    assert capsys.readouterr().out.startswith(good)
+    exec(compile(blocks(page, "python")[0], "identifiability", "exec"), {})
+    assert bad in capsys.readouterr().out
+    sweep = next(line for line in commands(page) if "--sweep" in line)
+    assert main(sweep) == 0
+    assert capsys.readouterr().out.startswith(table)

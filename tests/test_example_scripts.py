@@ -27,6 +27,7 @@ SCRIPTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_an_example_runs_small(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -42,7 +43,10 @@ def test_an_example_runs_small(
     assert not any(cell in ("nan", "inf") for row in report.rows for cell in row)
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+RESULTS = Path(__file__).parent.parent / "examples" / "results"
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(RESULTS.glob("*.json"))])
 def test_results_that_are_kept_are_those_of_the_command(name: str) -> None:
     folder = Path(__file__).parent.parent / "examples" / "results"
     saved = json.loads((folder / f"{name}.json").read_text("utf-8"))

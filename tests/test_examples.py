@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -53,3 +54,22 @@ def test_compiled_is_reference(path: Path) -> None:
     found = program.log_z(weights, inputs, {n: [item[n] for item in items] for n in names})
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
     assert torch.isfinite(found).any()
+
+
+def test_the_story_of_unmixing_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A PCFG is not identifiable, PCFG-IE is, and its parameters come out of sentences."""
+    if not hasattr(fgg, "identify"):
+        pytest.skip("the story begins with fgg.identify")
+    path = FILES[0].parent / "unmixing.py"
+    names: dict[str, Any] = {"__name__": "story"}
+    exec(compile(path.read_text("utf-8"), str(path), "exec"), names)
+    names["main"](tmp_path, (10_000, 1_000_000), 3)
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("cnf") and shown[0].endswith("identifiable: no")
+    assert "deficiency 2" in shown[0]  # k(k - 1)
+    assert shown[1].startswith("pcfg_ie") and shown[1].endswith("identifiable: yes")
+    few, many = (line for line in shown if " sentences: error" in line)
+    errors = [float(line.split("error ")[1].split(",")[0]) for line in (few, many)]
+    assert errors[1] < errors[0]
+    for name in ("samples.svg", "spectrum.svg"):
+        assert (tmp_path / name).read_text("utf-8").startswith("<svg")

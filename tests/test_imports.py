@@ -19,6 +19,12 @@ LAYERS = {
 }
 
 
+DOORS = (
+    *("__init__", "compiling", "decomposing", "identifying", "models", "sweeping"),
+    *("training", "unmixing", "verifying"),
+)
+
+
 def layer_of(path: str) -> str:
     """Return the layer of a source file, given its path from the root of the checkout."""
     parts = path.split("/")
@@ -26,8 +32,7 @@ def layer_of(path: str) -> str:
         return parts[0]
     if parts[:2] == ["fgg", "cli"] or path == "fgg/__main__.py":
         return "command line"
-    doors = ("__init__", "compiling", "decomposing", "models", "verifying")
-    return "door" if path in [f"fgg/{name}.py" for name in doors] else "core"
+    return "door" if path in [f"fgg/{name}.py" for name in DOORS] else "core"
 
 
 def package_of(path: str) -> list[str]:

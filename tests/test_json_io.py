@@ -57,7 +57,9 @@ def test_a_grammar_becomes_a_document(golden: Golden) -> None:
     golden(json.dumps(to_json(grammar), indent=1) + "\n", "json")
 
 
-@pytest.mark.parametrize("name", ["hmm", "pcfg", "lexpcfg", "dyck", "branching", "hmm_rank"])
+@pytest.mark.parametrize(
+    "name", ["hmm", "pcfg", "lexpcfg", "dyck", "branching", "hmm_rank", "hmm_blocks"]
+)
 def test_library_models_come_back(name: str) -> None:
     grammar = load(name)
     result = read(json.loads(json.dumps(to_json(grammar))))

@@ -164,7 +164,9 @@ factor h(T, Tag) = [[1000000, 2000000, 3000000, 4000000, 5000000], [0.00001, 0.0
 factor hh(T, Tag) = [[10000000, 20000000, 30000000, 40000000, 50000000],
   [0.0000100001, 0.00002, 0.5, 0.25, 100000000]]
 factor i(T -> Tag) rank k with prior = dirichlet(0.1), net = residual(dim=256, layers=2),
-  blocks = "a file", init = normal
+  init = normal
+factor j(Tag -> T) = map(0, 1, 0, 1, 0) factor k(T -> Tag) with blocks = j
+factor kk(Long -> T) = map(runs)
 factor `the rule`(T) = 0.5
 nonterminal S() nonterminal X[i, j](T) for 0 <= i < j <= n nonterminal Y(T, T)
 start S
@@ -173,7 +175,7 @@ rule word: X[i, i+1](t) -> i(t, w[i]) phi[i](t, t) for i < n - 1
 rule binary: X[i, j](t) -> c(t, u) d(t, v) Y(u, v) X[i, k2](u) X[k2, j](v) c(u, v) c(v, u)
   d(u, v) d(v, u) (x: Long) (y: L) e(y.T, y.Tag) for i < k2 < j, 2*i - n <= j
 rule same: Y(t, t) -> `the rule`(t) (`a b`: L)
-rule S -> a
+rule S -> a k(t, u) kk(x, t)
 """
 
 

@@ -59,7 +59,7 @@ def stopped_after(batches: int) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("batches", [2, 7])
+@pytest.mark.parametrize("batches", [7])
 def test_a_run_taken_up_again_ends_bit_for_bit_as_one_that_never_stopped(
     tmp_path: Path, corpus: Path, method: str, batches: int
 ) -> None:
@@ -104,7 +104,9 @@ def test_a_run_that_is_killed_can_be_taken_up(tmp_path: Path, corpus: Path) -> N
     assert same(load_file(whole / MODEL), load_file(folder / MODEL))
 
 
-@pytest.mark.parametrize("method", ["em", "vb", "adam"])
+@pytest.mark.parametrize(
+    "method", ["em", *(pytest.param(m, marks=pytest.mark.slow) for m in ("vb", "adam"))]
+)
 def test_two_processes_fit_what_one_does(tmp_path: Path, corpus: Path, method: str) -> None:
     one = tmp_path / "one"
     options = ["hmm", "--set", "k=3", "--data", str(corpus), "--method", method]
@@ -170,6 +172,25 @@ def test_evaluation_agrees_with_the_metrics(
     assert scores["tokens"] == trained["metrics"][-1]["tokens"]
 
 
+def test_state_dropout_is_an_option_and_goes_on_as_it_would_have(
+    tmp_path: Path, corpus: Path
+) -> None:
+    ends = []
+    for name, epochs in (("whole", ["4"]), ("parts", ["2", "4"])):
+        out = tmp_path / name
+        begin = ["train", "hmm_blocks", "--set", "m=2", "k=4", "--data", str(corpus)]
+        begin += ["--method", "adam", "--option", "state_dropout=K:0.5", "--rate", "0.05"]
+        assert main([*begin, "--epochs", epochs[0], "--out", str(out)]) == 0
+        for more in epochs[1:]:
+            assert main(["train", "--resume", "--epochs", more, "--out", str(out)]) == 0
+        assert (
+            json.loads((out / "settings.json").read_text())["options"]["state_dropout"]["K"] == 0.5
+        )
+        ends.append(load_file(out / MODEL))
+    assert ends[0]["logits.trans"].shape == (8, 8)
+    assert all(torch.equal(ends[0][key], ends[1][key]) for key in ends[0])
+
+
 @pytest.mark.parametrize(
     ("options", "code"),
     [
@@ -179,6 +200,13 @@ def test_evaluation_agrees_with_the_metrics(
         (["train", "hmm", "--data", "nothing.txt", "--out", "x"], "F401"),
         (["train", "hmm", "--data", "DATA", "--out", "x", "--option", "rat=1"], "F476"),
         (["train", "hmm", "--data", "DATA", "--out", "x", "--field", "v=words"], "F478"),
+        (
+            [
+                *("train", "hmm", "--data", "DATA", "--out", "x", "--method", "adam"),
+                *("--option", "state_dropout=T:0.5"),
+            ],
+            "F476",
+        ),
         (["train", "hmm", "--data", "DATA", "--out", "x", "--set", "d=2"], "F478"),
         (["train", "hmm", "--data", "DATA", "--out", "x", "--epochs", "-1"], "F415"),
         (["eval", "nothing", "--data", "DATA"], "F479"),

@@ -21,7 +21,9 @@ from fgg.compiler.emit.peephole import fused, guarded, in_place, without_unused,
 from fgg.compiler.emit.prepare import PrepareWriter
 from fgg.domains import domain_size, size_values
 from fgg.index import Expr
-from fgg.plan import Chart, OneHot, Plan, PlanStage, Step
+from fgg.maps import is_map, map_values
+from fgg.paths import pinned_inputs
+from fgg.plan import Chart, Gather, Indicator, OneHot, Plan, PlanStage, Step
 from fgg.printer import print_rule
 
 INDENT = "    "
@@ -95,7 +97,28 @@ class _Emitter:
         lines += [f"    {name!r}: {shape!r}," for name, shape in inputs.items()]
         lines += ["}"]
         lines.append(f"TABLES = {tuple(t.name for t in grammar.tables)!r}")
-        return lines
+        pinned = pinned_inputs(grammar)
+        lines += ["# The inputs of which no token may be missing.", f"KNOWN = {pinned!r}"]
+        return lines + self.maps()
+
+    def maps(self) -> list[str]:
+        """The maps that anything is computed from: a block for each value."""
+        used = {step.name for step in self.plan.preparations if isinstance(step, Indicator)}
+        for step in self.plan.preparations:
+            if isinstance(step, OneHot):
+                used.update(step.path)
+            elif isinstance(step, Gather):
+                used.update(name for token in step.tokens for name in token.path)
+        found = [f for f in self.plan.grammar.factors if f.name in used and is_map(f)]
+        if not found:
+            return []
+        lines = ["", "# The block of each value.", "MAPS = {"]
+        for factor in found:
+            numbers = ", ".join(map(str, map_values(self.plan.grammar, factor.name)))
+            lines.append(f"    {factor.name!r}: [")
+            lines += wrap(numbers, 96, initial_indent=" " * 8, subsequent_indent=" " * 8)
+            lines.append("    ],")
+        return [*lines, "}"]
 
     def leaf_lines(self) -> Iterator[str]:
         for name, kind in self.context.used_leaves().items():
@@ -313,16 +336,15 @@ class _Emitter:
             )
         stages = reversed(plan.stages)
         body = [line for stage in stages for line in self.stage(stage, reverse=True)]
-        lines += [f"    {line}" for line in (*self.stride_lines(body), *body)]
-        self.strided.clear()
         for stage in plan.stages:
             for step in stage.steps:
                 if self.at_once(step):
                     writer = OutsideWriter(*self.shared(step), whole=True)
-                    body = without_unused(writer.outside(charts=False, parameters=True))
                     rule = _plain(print_rule(self.plan.grammar, step.rule))
-                    lines.append(f"    # {rule}: all cells at once")
-                    lines += [f"    {line}" for line in body]
+                    body.append(f"# {rule}: all cells at once")
+                    body += without_unused(writer.outside(charts=False, parameters=True))
+        lines += [f"    {line}" for line in (*self.stride_lines(body), *body)]
+        self.strided.clear()
         grads = ", ".join(
             f"{name!r}: {names.get('g_', name)}"
             for name in self.context.used_leaves()
@@ -391,6 +413,8 @@ def log_z(weights, inputs, lengths=None, missing=None):
     if missing is None:
         tokens = [v for name, v in inputs.items() if name in INPUTS and name not in TABLES]
         missing = any(bool((v == -1).any()) for v in tokens)
+    for name in KNOWN if missing else ():
+        known(name, inputs.get(name))
     leaves, scales = prepare(weights, inputs, batch, missing)
     program = sys.modules[__name__]
     return Inside.apply(program, tuple(leaves), scales, batch, *leaves.values())

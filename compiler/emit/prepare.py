@@ -9,10 +9,11 @@ from fgg.compiler.emit.context import Context
 from fgg.compiler.emit.names import BATCH, affine_code, lookups_in
 from fgg.compiler.emit.values import LETTERS, Value, product_code
 from fgg.compiler.forms import batch_rows, box_rows, row_of, uniform
-from fgg.domains import parts, size_values
+from fgg.domains import size_values
 from fgg.grammar import InputTable
 from fgg.linear import implies
-from fgg.plan import Contract, Cut, Gather, OneHot, Potential, Preparation
+from fgg.paths import path_steps
+from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Potential, Preparation, Token
 from fgg.slices import Narrow, Unfold
 
 
@@ -24,6 +25,7 @@ class PrepareWriter:
         self.names = context.names
         self.scope = context.scope
         self.context = context
+        self.known: dict[tuple[str, tuple[str, ...]], str] = {}
 
     def prepare(self) -> list[str]:
         """The lines of the function."""
@@ -40,6 +42,7 @@ class PrepareWriter:
         for item in plan.grammar.inputs:
             if self.is_used(item.name):
                 lines += [f"    {line}" for line in self.tokens(item.name)]
+        lines += [f"    {line}" for line in self.mapped_tokens()]
         for table in plan.grammar.tables:
             lines += [f"    {line}" for line in self.entries(table)]
         for step in plan.preparations:
@@ -56,11 +59,25 @@ class PrepareWriter:
     def is_used(self, name: str) -> bool:
         """Whether anything reads the tokens of an input."""
         for step in self.plan.preparations:
-            if isinstance(step, Gather) and any(t[1] == name for t in step.tokens):
+            if isinstance(step, Gather) and any(t.input == name for t in step.tokens):
                 return True
             if isinstance(step, OneHot) and step.input == name:
                 return True
         return False
+
+    def mapped_tokens(self) -> Iterator[str]:
+        """The tokens that go through maps, each once for all that read them."""
+        for step in self.plan.preparations:
+            if isinstance(step, Gather):
+                wanted = [(token.input, token.path) for token in step.tokens]
+            else:
+                wanted = [(step.input, step.path)] if isinstance(step, OneHot) else []
+            for name, path in wanted:
+                code = self.input_tokens(name, path)
+                if "MAPS[" in code:
+                    known = self.names.get("w_", ".".join((name, *path)))
+                    self.known[name, path] = known
+                    yield f"{known} = {code}"
 
     def tokens(self, name: str) -> Iterator[str]:
         """An input as `[*indices, batch]`, impossible beyond an item's own lengths."""
@@ -103,10 +120,14 @@ class PrepareWriter:
             yield f"{names.get('p_', step.name)} = {code}{'.contiguous()' if often else ''}"
         elif isinstance(step, Gather):
             target = names.get("t_", step.name)
-            tokens = ", ".join(
-                f"({axis}, {self.input_tokens(name, path)})" for axis, name, path in step.tokens
-            )
-            yield f"{target} = gather({names.get('p_', step.source)}, [{tokens}], missing)"
+            tokens = ", ".join(f"({t.axis}, {self.token(t)})" for t in step.tokens)
+            groups = tuple(t.group for t in step.tokens)
+            more = f", {groups!r}" if len(set(groups)) < len(groups) else ""
+            yield f"{target} = gather({names.get('p_', step.source)}, [{tokens}], missing{more})"
+        elif isinstance(step, Indicator):
+            target = names.get("p_", step.name)
+            values = f"MAPS[{step.name!r}]"
+            yield f"{target} = indicator({values}, {step.blocks}, batch.dtype, batch.device)"
         elif isinstance(step, OneHot):
             target = names.get("t_", step.name)
             tokens = self.input_tokens(step.input, step.path)
@@ -136,16 +157,21 @@ class PrepareWriter:
 
     def input_tokens(self, name: str, path: tuple[str, ...]) -> str:
         """The tokens of an input, or of the part of it that a path names."""
+        if (name, path) in self.known:
+            return self.known[name, path]
         code = self.names.get("w_", name)
-        if not path:
-            return code
         grammar = self.plan.grammar
-        domain = grammar.input[name].domain
-        for part_name in path:
-            part = parts(grammar, domain)[part_name]
-            code = f"part_of({code}, {part.offset}, {part.size}, {part.stride}, {part.period})"
-            domain = part.domain
+        for part in path_steps(grammar, grammar.input[name].domain, path):
+            if isinstance(part, str):
+                code = f"mapped({code}, MAPS[{part!r}])"
+            else:
+                code = f"part_of({code}, {part.offset}, {part.size}, {part.stride}, {part.period})"
         return code
+
+    def token(self, token: Token) -> str:
+        """The tokens of an axis, in the places of its group."""
+        code = self.input_tokens(token.input, token.path)
+        return f"shifted({code}, {token.shift!r})" if any(token.shift) else code
 
     def potential(self, step: Potential) -> Iterator[str]:
         """Log-potentials as weights with scales, zero outside the factor's range."""

@@ -23,9 +23,12 @@ COMMANDS = {
     "sample": "draw derivations, from the posterior of each item or from the model",
     "train": "fit a model to data, in a run that can be stopped and taken up again",
     "eval": "score a trained model on data",
+    "unmix": "find the parameters of a latent tree model from moments of sentences",
     "verify": "prove that what the compiler makes of a grammar means what the grammar means",
+    "identify": "find out whether moments of strings determine a model's parameters",
     "run": "compute a grammar's value, marginals, best derivations, samples",
     "cluster": "put the words of a text into blocks",
+    "bench": "measure compiled programs beside peers",
     "explain": "explain an error code, or a grammar in equations",
 }
 

@@ -49,12 +49,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--batch", type=_batch, default=16, help="items to expect (default: 16)")
     parser.add_argument(
+        "--missing",
+        action="store_true",
+        help="also for missing tokens where blocks follow from tokens: without the pass `pin`",
+    )
+    parser.add_argument(
         "--dtype", choices=tuple(WIDTHS), default="float32", help="numbers to count the bytes of"
     )
 
 
 def _batch(text: str) -> int:
-    number = int(text)
+    number = int(text) if text.isdecimal() else 0
     if not 1 <= number <= MAX_BATCH:
         raise argparse.ArgumentTypeError(f"a number from 1 to {MAX_BATCH:,} is expected")
     return number
@@ -125,6 +130,7 @@ def _export(grammar: Grammar, query: str | None, arguments: argparse.Namespace) 
     if not sys.stderr.closed and sys.stderr.isatty():
         print("compiling with a C++ compiler: this takes a minute", file=sys.stderr)
     program = compile(grammar, query, space=arguments.space or "auto", fallback=False)
+    program = program.summing if arguments.missing else program
     export_program(program, Path(arguments.output), dtype=getattr(torch, arguments.dtype))
 
 
@@ -149,7 +155,8 @@ def _emitted(
         if arguments.emit in ("grammar", "schedule"):
             found = after(source, arguments.after or pass_names(space)[-1], expected, space)
             return _grammar_text(found, arguments.emit, chosen)
-        plan = replace(plan_of(source, expected, space), notes=(reason,) if reason else ())
+        plan = plan_of(source, expected, space, pinned=not arguments.missing)
+        plan = replace(plan, notes=(reason,) if reason else ())
     if arguments.emit == "plan":
         from fgg.compiler.plan_text import plan_json, plan_lines
 

@@ -91,6 +91,10 @@ def run(arguments: argparse.Namespace) -> int:
     ranks = assignments(arguments.rank, "--rank")
     if not ranks and arguments.rank_tol is None:
         raise Usage("say what to decompose", "`--rank trans=4`, or `--rank-tol 1e-3`")
+    if arguments.rank_tol is not None and ranks and not arguments.factor:
+        raise Usage(
+            "`--rank` and `--rank-tol` together", "add `--factor` for what the tolerance is for"
+        )
     if arguments.factor and arguments.rank_tol is None:
         raise Usage("`--factor` needs `--rank-tol`", "or give its rank: `--rank trans=4`")
     if arguments.signed and arguments.output is not None and arguments.weights_out is None:
@@ -167,6 +171,11 @@ def _write(done: Decomposed, arguments: argparse.Namespace) -> None:
     if arguments.output is not None:
         whole = done.grammar if arguments.weights_out is not None else done.explicit()
         text = print_grammar(whole)
+    for path in (arguments.output, arguments.weights_out):
+        folder = None if path in (None, "-") else Path(path).resolve().parent
+        if folder is not None and not folder.is_dir():
+            message = f"`{path}` cannot be written: there is no folder `{Path(path).parent}`"
+            raise GrammarError([Diagnostic(code="F413", message=message)])
     if arguments.weights_out is not None:
         data = _safetensors(done)
         write_whole(Path(arguments.weights_out), data)

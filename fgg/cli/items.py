@@ -97,10 +97,10 @@ def read_items(grammar: Grammar, arguments: argparse.Namespace) -> Items:
         )
     if given or lengths:
         raise Usage("`--data` gives the items; `--input` and `--length` cannot be used with it")
-    return Items(_columns(grammar, arguments.data), None)
+    return Items(columns(grammar, arguments.data), None)
 
 
-def _columns(grammar: Grammar, path: str) -> dict[str, list[Any]]:
+def columns(grammar: Grammar, path: str) -> dict[str, list[Any]]:
     """The inputs in a file: an item a line, a column for each input."""
     wanted = grammar.inputs
     if not wanted or any(len(item.shape) != 1 for item in wanted) or grammar.input_factors:

@@ -13,7 +13,7 @@ from fgg.files import write_whole as write_whole
 from fgg.spans import Source
 
 MAX_SHOWN = 100
-WRONG_GRAMMAR = ("F0", "F1", "F2", "F405", "F406", "F407", "F425")
+WRONG_GRAMMAR = ("F0", "F1", "F2", "F405", "F406", "F407", "F425", "F46")
 
 
 def exit_code(diagnostics: Iterable[Diagnostic]) -> int:

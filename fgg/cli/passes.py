@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fgg.cli import Usage
@@ -29,11 +30,25 @@ def add_space(parser: argparse.ArgumentParser) -> None:
 
 def add_after(parser: argparse.ArgumentParser, use: str) -> None:
     """Add `--after PASS` and `--space SPACE`; `use` says what the pass is for."""
-    from fgg.compiler.driver import pass_names
+    from fgg.compiler.driver import SPACES
 
-    names = ", ".join(pass_names("rank"))
+    names = ", ".join(_in_order(SPACES))
     parser.add_argument("--after", metavar="PASS", help=f"{use}: {names}")
     add_space(parser)
+
+
+def _in_order(spaces: Sequence[str]) -> tuple[str, ...]:
+    """The passes of some spaces, each after those that come before it in any of them."""
+    from fgg.compiler.driver import pass_names
+
+    ways = [list(pass_names(space)) for space in spaces]
+    found: list[str] = []
+    while any(ways):
+        ahead = {name for way in ways for name in way[1:]}
+        first = next(way[0] for way in ways if way and way[0] not in ahead)
+        found.append(first)
+        ways = [way[1:] if way and way[0] == first else way for way in ways]
+    return tuple(found)
 
 
 def check_pass(name: str | None, space: str | None) -> None:
@@ -41,7 +56,7 @@ def check_pass(name: str | None, space: str | None) -> None:
     from fgg.compiler.driver import SPACES, pass_names
 
     spaces = SPACES if space in (None, AUTO) else (space,)
-    known = tuple(dict.fromkeys(n for s in reversed(spaces) for n in pass_names(s)))
+    known = _in_order(spaces)
     if name is None or name in known:
         return
     if name in pass_names("rank"):

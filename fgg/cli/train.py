@@ -126,12 +126,18 @@ def settings_of(arguments: argparse.Namespace, world: int) -> Any:
 
 
 def pair(text: str) -> tuple[str, Any]:
-    """A method's option as it is written."""
+    """A method's option as it is written: a number, a word, or numbers by name, `K:0.5`."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise Usage(f"`--option {text}`", "write NAME=VALUE")
     if value in ("yes", "no"):
         return name, value == "yes"
+    key, colon, number = value.partition(":")
+    if colon and key.isidentifier():
+        try:
+            return name, {key: float(number)}
+        except ValueError:
+            return name, value
     for kind in (int, float):
         try:
             return name, kind(value)

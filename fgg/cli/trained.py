@@ -15,7 +15,7 @@ MODEL = "model.safetensors"
 
 def is_run(file: str | None) -> bool:
     """Whether what a command is given is the folder of a training run."""
-    return file is not None and file != "-" and Path(file).is_dir()
+    return bool(file) and file != "-" and (Path(str(file)) / "settings.json").is_file()
 
 
 def load_run_grammar(folder: str, sizes: dict[str, int]) -> Loaded:

@@ -13,6 +13,8 @@ from fgg.runtime.learn.items import tokens
 from fgg.runtime.learn.method import Batch, Method, Reduce, alone
 from fgg.runtime.learn.progress import Progress
 from fgg.runtime.model import Model
+from fgg.runtime.program import Program
+from fgg.runtime.thinning import StateDropout
 
 
 class Adam(Method):
@@ -22,6 +24,8 @@ class Adam(Method):
     gradient (0: any). `plateau(value)` halves the rate (or multiplies it by `factor`) if the
     value, greater is better, has not improved for `patience` calls more. Dropout follows a
     generator of its own, `seed`. `per` says what the mean is over: `item` or `token`.
+    `state_dropout={"K": 0.5}` leaves out that share of the states of each block, others in each
+    batch (`runtime/thinning.py`).
     """
 
     name = "adam"
@@ -37,6 +41,7 @@ class Adam(Method):
         patience: int = 2,
         factor: float = 0.5,
         per: str = "item",
+        state_dropout: Mapping[str, float] | None = None,
         seed: int = 0,
         skip: bool = False,
         reduce: Reduce = alone,
@@ -54,6 +59,13 @@ class Adam(Method):
             self.named.values(), lr=rate, betas=betas, weight_decay=decay
         )
         self.clip, self.patience, self.factor, self.per = clip, patience, factor, per
+        self.dropout: StateDropout | None = None
+        if state_dropout:
+            if not isinstance(state_dropout, Mapping) or len(state_dropout) != 1:
+                message = '`state_dropout` names one domain and a share, `{"K": 0.5}`'
+                raise GrammarError([Diagnostic(code="F476", message=message)])
+            ((domain, share),) = state_dropout.items()
+            self.dropout = StateDropout(model, domain, share)
         self.skip = skip
         self.skipped = 0
         self.best = -torch.inf
@@ -97,10 +109,10 @@ class Adam(Method):
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self.noise)
             self.model.train()
-            weights = self.model.weights()
+            program, weights = self.drawn(own.program)
             self.noise = torch.get_rng_state()
         inputs, lengths = own.collated.inputs, dict(own.collated.lengths) or None
-        log_z = own.program.log_z(weights, inputs, lengths)
+        log_z = program.log_z(weights, inputs, lengths)
         good = torch.isfinite(log_z)
         if not bool(good.all()):
             self.refuse([i for i, fine in zip(own.ids, good.tolist(), strict=True) if not fine])
@@ -110,6 +122,12 @@ class Adam(Method):
         items = int(good.sum())
         weight = float(items if self.per == "item" else tokens(self.model.program, own))
         return float(total.detach()), weight, items
+
+    def drawn(self, program: Program) -> tuple[Program, dict[str, Tensor]]:
+        """The program and the weights of a step: those of a batch's states, if some are dropped."""
+        if self.dropout is None:
+            return program, self.model.weights()
+        return self.dropout.of(program), self.dropout.weights(self.dropout.draw())
 
     def refuse(self, ids: list[int]) -> None:
         """Raise GrammarError (F474) for items without derivations, unless they are skipped."""

@@ -42,8 +42,8 @@ class Collapsed(CountingMethod):
         found = total + self.alpha
         if self.impossible is not None:
             found[self.impossible] = 0.0
-        for table in self.layout.tables(found).values():
-            table /= table.sum(-1, keepdim=True)
+        for name, table in self.layout.tables(found).items():
+            table /= self.groups[name].totals(table)
         return found
 
     def weights(self, means: Tensor) -> dict[str, Tensor]:
@@ -55,14 +55,19 @@ class Collapsed(CountingMethod):
     def log_marginal(self) -> float:
         """Σ_A log B(f + α) - log B(α)."""
         tables = self.layout.tables(self.store.total)
-        return float(
-            sum((log_beta(tables[n] + a, a) - log_beta(a, a)).sum() for n, a in self.alphas.items())
-        )
+        total = 0.0
+        for name, group in self.groups.items():
+            alpha, blocks = self.alphas[name], group.blocks
+            gained = log_beta(tables[name] + alpha, alpha, blocks) - log_beta(alpha, alpha, blocks)
+            total += float(gained.sum())
+        return total
 
     def publish_means(self, total: Tensor) -> None:
         """Give the model the posterior means."""
         tables = self.layout.tables(total)
-        self.publish({n: log_mean(tables[n], a) for n, a in self.alphas.items()})
+        self.publish(
+            {n: log_mean(tables[n], a, self.groups[n].blocks) for n, a in self.alphas.items()}
+        )
 
     def state_dict(self) -> dict[str, Tensor]:
         """All state besides the model's parameters."""

@@ -20,10 +20,12 @@ from fgg.runtime.program import Program, Run
 from fgg.runtime.reference_program import ReferenceProgram
 from fgg.runtime.support import support
 
-FLOOR = {torch.float64: -700.0, torch.float32: -80.0}
-"""What is less, in nats, is no number of this type."""
+FLOORS = {torch.float64: (-700.0, -150.0), torch.float32: (-80.0, -18.0)}
+"""What is less, in nats, is left out: no number of this type; or products of a few are none."""
 MODEST = {torch.float64: -115.0, torch.float32: -15.0}
 """If no weight is less, states of one cell differ by less than the range of numbers."""
+SMALL = {torch.float64: 1e-80, torch.float32: 1e-10}
+"""A state that is less, relative to the greatest of its cell, may be lost in later products."""
 MARGIN = 60.0
 """What is so much less, in nats, does not change a sum."""
 
@@ -34,6 +36,16 @@ class Counted:
 
     log_z: Tensor
     counts: Mapping[str, Tensor]
+    # Whether numbers vanished that are not zero in truth; if nobody can say, they may have.
+    vanished: Callable[[], bool] = lambda: True
+
+
+@dataclass(frozen=True)
+class Level:
+    """Weights as numbers, and the greatest logarithm of those that were left out."""
+
+    weights: Mapping[str, Tensor]
+    lost: float
 
 
 class Counter:
@@ -72,61 +84,88 @@ class Counter:
 
     def set(self, logs: Mapping[str, Tensor]) -> None:
         """Take log-weights by name; those that the program does not need are passed over."""
-        floor = FLOOR[self.dtype]
         self.logs = {name: logs[name] for name in self.needed(logs)}
         ends = [_ends(x) for x in self.logs.values()]
-        least = min((low for low, _ in ends), default=0.0)
-        self.modest = least >= MODEST[self.dtype]
+        self.least = min((low for low, _ in ends), default=0.0)
         high = max((high for _, high in ends), default=0.0)
         self.bounded = high < 1e-6 and not self.program.grammar.input_factors
-        self.lost = NEGATIVE
-        if least < floor:
-            # The greatest of those that are too small to be numbers.
-            self.lost = max(_greatest(x, floor) for x in self.logs.values())
-        self.weights = {
-            name: torch.where(x < floor, NEGATIVE, x).exp().to(self.dtype).to(self.device)
-            for name, x in self.logs.items()
-        }
+        self.levels: dict[float, Level] = {}
+
+    def level(self, floor: float) -> Level:
+        """The weights without those below a floor."""
+        if floor not in self.levels:
+            lost = NEGATIVE
+            if self.least < floor:
+                lost = max(_greatest(x, floor) for x in self.logs.values())
+            weights = {
+                name: torch.where(x < floor, NEGATIVE, x).exp().to(self.dtype).to(self.device)
+                for name, x in self.logs.items()
+            }
+            self.levels[floor] = Level(weights, lost)
+        return self.levels[floor]
 
     def set_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Take weights, in float64, that are known to be at most 1 and not extremely small."""
-        self.logs = {}
-        self.weights = {
-            name: weights[name].to(self.dtype).to(self.device) for name in self.needed(weights)
-        }
-        self.modest, self.bounded, self.lost = True, True, NEGATIVE
+        own = {name: weights[name].to(self.dtype).to(self.device) for name in self.needed(weights)}
+        self.logs, self.least, self.bounded = {}, 0.0, True
+        self.levels = {FLOORS[self.dtype][0]: Level(own, NEGATIVE)}
 
     def count(self, batch: Ready) -> Counted:
-        """log Z and expected counts of a batch, in float64; items without derivations give none."""
-        found, vanished = self.emitted(batch) if self.plain else self.differentiated(batch)
-        # What seems impossible may only be too unlikely for the range of numbers.
-        if (
-            bool((found.log_z == NEGATIVE).any())
-            or self.below(found.log_z, self.lost)
-            or (not self.modest and self.below(found.log_z, FLOOR[self.dtype]) and vanished())
-        ):
-            from fgg.runtime.learn.log_counts import log_counts
+        """log Z and expected counts of a batch, in float64; items without derivations give none.
 
-            logs = self.logs or {name: w.cpu().double().log() for name, w in self.weights.items()}
-            return log_counts(self.program, logs, batch)
-        return found
+        With extreme weights it is done with those that are numbers; again, if what was left out
+        may matter, with those whose products are numbers; and if still so, in logarithms.
+        """
+        if isinstance(self.program, ReferenceProgram):
+            return self.differentiated(batch, self.level(FLOORS[self.dtype][0]))
+        run = self.emitted if self.plain else self.differentiated
+        floor, higher = FLOORS[self.dtype]
+        level = self.level(floor)
+        found = run(batch, level)
+        if bool((found.log_z == NEGATIVE).any()):
+            # What seems impossible may only be too unlikely for the range of numbers.
+            return self.in_logarithms(batch, level)
+        if self.least >= MODEST[self.dtype]:
+            return found
+        if not self.below(found, max(level.lost, floor)):
+            return found
+        level = self.level(higher)
+        found = run(batch, level)
+        if not self.below(found, level.lost) and not found.vanished():
+            return found
+        return self.in_logarithms(batch, level)
 
-    def below(self, log_z: Tensor, edge: float) -> bool:
+    def in_logarithms(self, batch: Ready, level: Level) -> Counted:
+        """The same in logarithms throughout, which have no range."""
+        from fgg.runtime.learn.log_counts import log_counts
+
+        logs = self.logs or {n: w.cpu().double().log() for n, w in level.weights.items()}
+        return log_counts(self.suited(batch), logs, batch)
+
+    def below(self, found: Counted, edge: float) -> bool:
         """Whether derivations of weights up to an edge may be a part of log Z that matters.
 
         If weights are at most 1, a derivation that was lost weighs at most as much as what lost
         it: an entry below the floor, or a state at the end of a cell's range.
         """
+        if any(not bool(torch.isfinite(counts).all()) for counts in found.counts.values()):
+            return True
         if edge == NEGATIVE:
             return False
-        return not self.bounded or bool((log_z < edge + MARGIN).any())
+        return not self.bounded or bool((found.log_z < edge + MARGIN).any())
 
-    def emitted(self, batch: Ready) -> tuple[Counted, Callable[[], bool]]:
-        """By the emitted programs; and whether numbers vanished that are not zero in truth."""
-        module = self.program.module
+    def suited(self, batch: Ready) -> Program:
+        """The program, or the one that does not take tokens as known, if some are missing."""
+        missing = batch.collated.missing and self.program.needs_tokens(batch.collated)
+        return self.program.summing if missing else self.program
+
+    def emitted(self, batch: Ready, level: Level) -> Counted:
+        """By the emitted programs of inside and outside passes."""
+        program, own = self.suited(batch), batch.collated
+        module = program.module
         with torch.inference_mode(False), torch.enable_grad():
-            leaves = {n: w.detach().requires_grad_() for n, w in self.weights.items()}
-            run: Run = self.program.prepared(leaves, batch.collated, self.dtype, self.device)
+            leaves = {n: w.detach().requires_grad_() for n, w in level.weights.items()}
+            run: Run = program.prepared(leaves, own, self.dtype, self.device)
         run.batch.spare = True  # nobody needs the charts after the outside pass
         with torch.inference_mode():
             values, scales = module.inside(run.leaves, run.scales, run.batch)
@@ -134,7 +173,7 @@ class Counter:
             ones = torch.isfinite(log_z).to(log_z.dtype)
             slopes, _ = module.outside(run.leaves, run.scales, values, scales, run.batch, ones)
         names = [n for n in slopes if run.leaves[n].requires_grad]
-        sources = list(self.weights)
+        sources = list(level.weights)
         grads = torch.autograd.grad(
             [run.leaves[n] for n in names],
             [run.tensors[n] for n in sources],
@@ -145,16 +184,17 @@ class Counter:
             name: torch.zeros(w.shape, dtype=torch.float64)
             if grad is None
             else (grad * w).cpu().to(torch.float64)
-            for (name, w), grad in zip(self.weights.items(), grads, strict=True)
+            for (name, w), grad in zip(level.weights.items(), grads, strict=True)
         }
-        found = Counted(log_z.clone().cpu().to(torch.float64), counts)
-        return found, lambda: vanished(run, values, scales)
+        return Counted(
+            log_z.clone().cpu().to(torch.float64), counts, lambda: vanished(run, values, scales)
+        )
 
-    def differentiated(self, batch: Ready) -> tuple[Counted, Callable[[], bool]]:
+    def differentiated(self, batch: Ready, level: Level) -> Counted:
         """By automatic differentiation around the program: products of pieces, references."""
         own = batch.collated
         with torch.inference_mode(False), torch.enable_grad():
-            leaves = {n: w.detach().clone().requires_grad_() for n, w in self.weights.items()}
+            leaves = {n: w.detach().clone().requires_grad_() for n, w in level.weights.items()}
             log_z = self.program.log_z(leaves, own.inputs, dict(own.lengths) or None)
             torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
         counts = {
@@ -163,14 +203,14 @@ class Counter:
             else (w.grad * w.detach()).cpu().to(torch.float64)
             for name, w in leaves.items()
         }
-        return Counted(log_z.detach().cpu().to(torch.float64), counts), lambda: self.plain
+        return Counted(log_z.detach().cpu().to(torch.float64), counts)
 
 
 def vanished(run: Run, values: Mapping[str, Tensor], scales: Mapping[str, Tensor]) -> bool:
     """Whether a cell or a state is zero, or nearly, that is not zero in truth."""
     own = run.collated
     found = support(run.program.module, run.weights, own.inputs, run.batch, own.missing)
-    tiny = torch.finfo(run.batch.dtype).tiny * 1e16
+    tiny = SMALL[run.batch.dtype]
     return any(
         bool(
             (

@@ -16,12 +16,10 @@ from torch import Tensor
 from fgg.domains import select
 from fgg.grammar import Edge, Rule
 from fgg.runtime.batch import Batch, batch_of
-from fgg.runtime.cells import Cells, Shared
-from fgg.runtime.decode import start_of
+from fgg.runtime.decode import items, start_of
 from fgg.runtime.derivation import Derivation
 from fgg.runtime.emitted import log_charts
 from fgg.runtime.learn.items import Ready
-from fgg.runtime.plan_charts import Charts
 from fgg.runtime.preparing import plain
 from fgg.runtime.program import Program
 from fgg.runtime.reference_program import ReferenceProgram
@@ -47,7 +45,6 @@ class Drawer:
         self.generator = generator
         self.used: dict[str, tuple[Used, ...]] = {}
         self.ready: dict[tuple[int, ...], Batch] = {}
-        self.shared: dict[tuple[tuple[str, int], ...], Shared] = {}
 
     @cached_property
     def source(self) -> Any:
@@ -82,7 +79,7 @@ class Drawer:
             self.ready[item.ids] = batch
         whole = program.whole(weights, plan)
         charts = log_charts(plan, program._modules, whole, batch)
-        cells = self.cells(charts)
+        (cells,) = items(charts)
         start_of(cells)
         values = np.array([cells.inside(cell) for cell in cells.start])
         first = cells.start[self.place(np.cumsum(np.exp(values - values.max())))]
@@ -91,15 +88,6 @@ class Drawer:
             values_of = self.source.values(choice)
             for used in self.uses(rule):
                 yield used.label, self.index(used, values_of)
-
-    def cells(self, charts: Charts) -> Cells:
-        """The cells of an item; those of items of the same lengths share what they can."""
-        if charts.batch.tables or charts.batch.potentials:
-            return Cells(Shared(charts), 0)
-        key = tuple((name, int(values[0])) for name, values in charts.batch.lengths.items())
-        if key not in self.shared:
-            self.shared[key] = Shared(charts)
-        return Cells(Shared(charts, self.shared[key]), 0)
 
     def place(self, sums: NDArray[np.float64]) -> int:
         """A place drawn in proportion to the weights that running sums are of."""

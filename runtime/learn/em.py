@@ -67,8 +67,8 @@ class EM(Accumulating):
     """Expectation maximisation [CVB §2.2]; the log-likelihood never goes down.
 
     `pseudo` counts are added to each entry: the maximum is then that of the posterior under a
-    Dirichlet(1 + pseudo) prior. A row without counts stays as it was. Factors that are tied to
-    stationary distributions take part in a numerical M step.
+    Dirichlet(1 + pseudo) prior. A distribution without counts stays as it was. Factors that are
+    tied to stationary distributions take part in a numerical M step.
     """
 
     name = "em"
@@ -104,7 +104,7 @@ class EM(Accumulating):
             counts = self.sums[name]
             if self.pseudo:
                 counts = counts + self.pseudo * (old > -torch.inf)
-            tables[name] = log_ratio(counts, old)
+            tables[name] = log_ratio(counts, old, group.blocks)
         tables.update(self.ties.maximise(self.sums, self.logs, tables, self.pseudo))
         self.logs.update(self.ties.follow(tables))
         self.set_logs(tables)

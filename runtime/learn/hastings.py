@@ -12,7 +12,7 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.runtime.learn.collapsed import Collapsed
 from fgg.runtime.learn.draws import Drawer
-from fgg.runtime.learn.items import Ready
+from fgg.runtime.learn.items import Items, Ready, ready
 from fgg.runtime.learn.method import Batch, alone
 from fgg.runtime.learn.progress import Progress
 from fgg.runtime.learn.store import Sparse
@@ -45,16 +45,11 @@ class Hastings(Collapsed):
         self.accepted = 0
         self.averaged = 0
         self.average = torch.zeros_like(self.store.total)
-        self.row_of = self.layout.flat(
-            {
-                name: torch.arange(g.rows).reshape(-1, 1).expand(g.rows, g.entries)
-                for name, g in self.groups.items()
-            }
-        )
+        self.row_of = self.layout.flat({name: g.places() for name, g in self.groups.items()})
         first = 0
         for name, group in self.groups.items():
             self.layout.tables(self.row_of)[name].add_(first)
-            first += group.rows
+            first += group.rows * group.distributions
         self.drawers: dict[Program, Drawer] = {}
 
     def drawer(self, program: Program) -> Drawer:
@@ -130,9 +125,11 @@ class Hastings(Collapsed):
         return float(gained.sum() - lost.sum())
 
     def row_totals(self) -> Tensor:
-        """Σ_A (f + α) of all rows, numbered through all groups."""
+        """Σ_A (f + α) of all distributions, numbered through all groups."""
         tables = self.layout.tables(self.store.total)
-        return torch.cat([(tables[name] + alpha).sum(-1) for name, alpha in self.alphas.items()])
+        return torch.cat(
+            [self.groups[n].sums(tables[n] + alpha).flatten() for n, alpha in self.alphas.items()]
+        )
 
     def log_proposal(self, found: Sparse, means: Tensor) -> float:
         """Σ f(t) log θ_H, up to log Z."""
@@ -176,5 +173,4 @@ def item_of(batch: Ready, place: int) -> Ready:
     own = batch.collated
     lengths = {name: [values[place]] for name, values in own.lengths.items()}
     inputs = {name: tensor[place : place + 1] for name, tensor in own.inputs.items()}
-    collated = batch.program.collate(inputs, lengths or None, dtype=torch.float64)
-    return Ready(batch.program, collated, (batch.ids[place],))
+    return ready(batch.program, Items(inputs, lengths or None, (batch.ids[place],)))

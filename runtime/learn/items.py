@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.runtime.batching import Collated
+from fgg.runtime.batching import Collated, check_potentials, collate
 from fgg.runtime.program import Program
+from fgg.runtime.reference_program import ReferenceProgram
 
 BUDGET = 2048
 """How many tokens, padding included, go into a batch."""
@@ -49,7 +50,9 @@ def ready(program: Program, items: Items | Ready, device: torch.device | None = 
     if isinstance(items, Ready):
         return items
     own = program if items.query is None else program.asking(items.query)
-    collated = own.collate(items.inputs, items.lengths, dtype=torch.float64, device=device)
+    collated = collate(own.grammar, items.inputs, items.lengths, dtype=torch.float64, device=device)
+    if not isinstance(own, ReferenceProgram):
+        check_potentials(own.plan, collated)
     ids = items.ids or tuple(range(collated.size))
     if len(ids) != collated.size:
         message = f"a batch has {collated.size} items, and numbers for {len(ids)}"

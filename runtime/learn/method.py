@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.maps import groups
 from fgg.runtime.learn.counting import Counted, Counter
-from fgg.runtime.learn.groups import Group, Prior, groups_of
+from fgg.runtime.learn.groups import Group, Prior, block_numbers, groups_of, log_normalised
 from fgg.runtime.learn.items import Items, Ready, ready
 from fgg.runtime.learn.progress import Progress
 from fgg.runtime.model import Model
@@ -216,5 +217,8 @@ def _logs(model: Model, name: str) -> Tensor:
             logits = model.factor_logits(name).cpu().to(torch.float64)
             if factor.given is None:
                 return logits.clone()
-            return logits.flatten(factor.given).log_softmax(-1).reshape(logits.shape)
+            blocks = block_numbers(groups(model.program.weighted, factor))
+            if blocks is not None:
+                return log_normalised(logits, blocks)
+            return log_normalised(logits.flatten(factor.given)).reshape(logits.shape)
         return model.weight(name).cpu().to(torch.float64).log()

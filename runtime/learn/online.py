@@ -58,10 +58,10 @@ class OnlineEM(CountingMethod):
             old = group.table(self.logs[name])
             new = self.reduce(tables[name]) / count
             if not self.steps:
-                self.means[name] = new.sum(-1, keepdim=True) * old.exp()
+                self.means[name] = group.totals(new) * old.exp()
             self.means[name] = (1 - rate) * self.means[name] + rate * new
             counts = self.means[name] + self.pseudo / count * (old > -torch.inf)
-            logs[name] = log_ratio(counts, old)
+            logs[name] = log_ratio(counts, old, group.blocks)
         self.set_logs(logs)
         self.publish(logs)
         self.steps += 1

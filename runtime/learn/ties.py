@@ -130,7 +130,8 @@ class Ties:
 
             def tables() -> dict[str, Tensor]:
                 return {
-                    n: x.masked_fill(~live[n], -torch.inf).log_softmax(-1) for n, x in free.items()
+                    n: self.groups[n].log_softmax(x.masked_fill(~live[n], -torch.inf))
+                    for n, x in free.items()
                 }
 
             def closure() -> Tensor:

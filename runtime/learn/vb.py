@@ -38,15 +38,17 @@ class VB(Accumulating):
         self.gather()
         kind, objective, kl = "log-likelihood", self.total, 0.0
         if self.sweeps:
-            kl = float(sum(divergence(self.counts[n], g.prior) for n, g in self.groups.items()))
+            kl = float(
+                sum(divergence(self.counts[n], g.prior, g.blocks) for n, g in self.groups.items())
+            )
             kind, objective = "free energy", self.total - kl
             never_down(self.name, self.before, objective, self.dtype)
             self.before = objective
         self.counts = self.sums
         self.sums = self.empty()
-        alpha = {name: group.prior for name, group in self.groups.items()}
-        self.set_logs({n: log_geometric(self.counts[n], a) for n, a in alpha.items()})
-        self.publish({n: log_mean(self.counts[n], a) for n, a in alpha.items()})
+        own = {n: (self.counts[n], g.prior, g.blocks) for n, g in self.groups.items()}
+        self.set_logs({name: log_geometric(*tables) for name, tables in own.items()})
+        self.publish({name: log_mean(*tables) for name, tables in own.items()})
         self.sweeps += 1
         return Progress(self.sweeps - 1, kind, objective, self.items, self.total, {"kl": kl})
 

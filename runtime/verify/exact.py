@@ -11,7 +11,7 @@ import numpy as np
 from fgg.diagnostics import GrammarError
 from fgg.runtime.semirings.modular import Modular
 from fgg.runtime.verify.bounds import Bound, Size, random_prime, size_of
-from fgg.runtime.verify.items import Item, missing_item
+from fgg.runtime.verify.items import Item, is_answered, missing_item
 from fgg.runtime.verify.points import Leaves, Point
 from fgg.runtime.verify.sides import GroundSide, Side
 
@@ -118,11 +118,17 @@ class Exactly:
 
     def first(self, side: Side, trial: Trial, wanted: Sequence[Any]) -> Difference | None:
         """The first item at which a side's value differs, in one trial."""
+        pairs = [
+            (item, want)
+            for item, want in zip(self.items, wanted, strict=True)
+            if is_answered(side.grammar, item)
+        ]
+        items = [item for item, _ in pairs]
         try:
-            values = side.values(self.items, trial.point.weights, trial.ring)
+            values = side.values(items, trial.point.weights, trial.ring) if items else []
         except FAILURES as error:
-            return Difference(self.items[0], trial, wanted[0], None, said(error))
-        for item, want, value in zip(self.items, wanted, values, strict=True):
+            return Difference(items[0], trial, pairs[0][1], None, said(error))
+        for (item, want), value in zip(pairs, values, strict=True):
             if want != value:
                 return Difference(item, trial, want, value)
         return None

@@ -21,6 +21,7 @@ from fgg.grounding import ground
 from fgg.index import Expr
 from fgg.linear import Row, project
 from fgg.observe import IMPOSSIBLE, MISSING
+from fgg.paths import pinned_inputs
 from fgg.ranges import condition_rows, length_rows
 
 Array = NDArray[Any]
@@ -78,12 +79,17 @@ def flat_of(grammar: Grammar, item: Item) -> Grammar | None:
 
 
 def items_of(
-    grammar: Grammar, length: int, number: int, rng: np.random.Generator
+    grammar: Grammar,
+    length: int,
+    number: int,
+    rng: np.random.Generator,
+    *,
+    known: bool = False,
 ) -> tuple[Item, ...]:
     """Items of all lengths up to `length`, the shortest first; about `number` of them.
 
     Where there are few inputs of given lengths, all are there; else the one in which everything is
-    missing, and random ones.
+    missing, and random ones; with `known`, about as many more in which nothing is.
     """
     names = sorted(length_names(grammar))
     combinations = sorted(product(range(length + 1), repeat=len(names)), key=lambda x: (sum(x), x))
@@ -95,8 +101,13 @@ def items_of(
     found: list[Item] = []
     for values in combinations:
         own = dict(zip(names, values, strict=True))
-        found += _inputs_of(grammar, own, each, number, rng)
+        found += _inputs_of(grammar, own, each, number, rng, each if known else 0)
     return tuple(found)
+
+
+def is_answered(grammar: Grammar, item: Item) -> bool:
+    """Whether a grammar speaks of an item: not if tokens are missing that it takes as known."""
+    return not any((item.inputs[name] == MISSING).any() for name in pinned_inputs(grammar))
 
 
 def missing_item(grammar: Grammar, item: Item) -> Item:
@@ -114,6 +125,7 @@ def _inputs_of(
     number: int,
     total: int,
     rng: np.random.Generator,
+    whole: int,
 ) -> list[Item]:
     """Items of given lengths: `number` of the `total`, or all if these are not many more."""
     shapes = {i.name: _extents(grammar, i.shape, lengths) for i in grammar.inputs}
@@ -121,7 +133,7 @@ def _inputs_of(
     count = prod((sizes[n] + 1) ** prod(shape) for n, shape in shapes.items())
     few = min(FEW, max(number, total // 4))
     if grammar.tables or grammar.input_factors or count > few:
-        draws = [1.0, 0.0, *([0.2] * (number - 2))]
+        draws = [1.0, 0.0, *([0.2] * (number - 2)), *([0.0] * whole)]
         tokens = [_draw(shapes, sizes, chance, rng) for chance in draws]
     else:
         tokens = list(_all(shapes, sizes))

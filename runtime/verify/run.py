@@ -10,11 +10,12 @@ import numpy as np
 from fgg.diagnostics import GrammarError
 from fgg.domains import size_values, with_sizes
 from fgg.grammar import Grammar
+from fgg.paths import pinned_inputs
 from fgg.runtime.program import Program
 from fgg.runtime.verify.bounds import Bound
 from fgg.runtime.verify.exact import FAILURES, Difference, Exactly, Tick, said
 from fgg.runtime.verify.floats import QUANTITIES, TOLERANCE, Answer, Floats, Gap, answer, gap
-from fgg.runtime.verify.items import Item, items_of
+from fgg.runtime.verify.items import Item, is_answered, items_of
 from fgg.runtime.verify.points import KINDS, Leaves, leaves
 from fgg.runtime.verify.result import Counterexample, LeftOut, Row, Verification
 from fgg.runtime.verify.shrink import counterexample
@@ -103,7 +104,8 @@ class _Run:
         grammar = self.source.grammar
         self.free: Leaves = leaves(grammar, *(side.grammar for *_, side in self.sides))
         rng = np.random.default_rng(seed)
-        items = items_of(grammar, length, number, rng)
+        pinned = any(pinned_inputs(side.grammar) for *_, side in self.sides)
+        items = items_of(grammar, length, number, rng, known=pinned)
         self.exact = Exactly(self.source, items, self.free, trials, rng)
         self.rows: list[Row] = []
         self.left_out: list[LeftOut] = []
@@ -127,23 +129,25 @@ class _Run:
         self.alive = self.exact.alive
         for what, space, make, side in self.sides:
             found = self.exact.compare(side, self.tick)
-            self.rows.append(self.row(what, space, found))
+            self.rows.append(self.row(what, space, found, side.grammar))
             if isinstance(found, Difference) and self.example is None:
                 self.example = self.shrunk(found, what, space, make)
 
-    def row(self, what: str, space: str, found: Bound | Difference) -> Row:
+    def row(self, what: str, space: str, found: Bound | Difference, grammar: Grammar) -> Row:
         """The row of an exact comparison."""
         holds = isinstance(found, Bound)
+        names = " and ".join(f"`{name}`" for name in pinned_inputs(grammar))
+        note = f"where no token of {names} is missing" if names else ""
         return Row(
             what=what,
             space=space,
             quantity="Z",
             numbers="GF(p)",
             holds=holds,
-            items=len(self.exact.items),
+            items=sum(is_answered(grammar, item) for item in self.exact.items),
             trials=self.trials,
             bound=found if isinstance(found, Bound) else None,
-            note="" if isinstance(found, Bound) else found.failure,
+            note=note if isinstance(found, Bound) else found.failure,
         )
 
     def shrunk(self, found: Difference, what: str, space: str, make: Sized) -> Counterexample:
@@ -191,12 +195,14 @@ class _Run:
         for kind in KINDS:
             self.tick()
             weigh = self.points[kind].weights
+            items = [item for item in self.exact.items if is_answered(side.grammar, item)]
+            wanted = self.wanted(kind, items)
             try:
-                values = side.values(self.exact.items, weigh, "log")
+                values = side.values(items, weigh, "log")
             except FAILURES as error:
                 failure = said(error)
                 break
-            for number, (want, value) in enumerate(zip(self.reference(kind), values, strict=True)):
+            for number, (want, value) in enumerate(zip(wanted, values, strict=True)):
                 gaps.append(gap("log Z", "log Z", number, want.log_z, float(value)))
         self.floating(what, space, "log Z", gaps, TOLERANCE, failure, bool(failure))
 
@@ -217,17 +223,30 @@ class _Run:
         failure, tolerance, note = "", TOLERANCE, ""
         for kind in KINDS:
             point = self.points[kind]
-            asked = Floats(program, self.exact.items, self.reference(kind), point, self.free)
-            tolerance = asked.tolerance
             try:
-                gaps += asked.gaps(quantity)
+                for items in self.batches(program):
+                    answers = self.wanted(kind, items)
+                    asked = Floats(program, items, answers, point, self.free)
+                    tolerance = asked.tolerance
+                    gaps += asked.gaps(quantity)
+                    note = asked.note
             except FAILURES as error:
                 failure = said(error)
                 break
-            note = asked.note
         self.floating("program", space, quantity, gaps, tolerance, failure or note, bool(failure))
         if not self.rows[-1].holds and self.example is None:
             self.example = self.alone(program, space, quantity, tolerance)
+
+    def batches(self, program: Program) -> list[Sequence[Item]]:
+        """All items, and before them those that a pinned plan answers by itself."""
+        items = self.exact.items
+        known = [item for item in items if is_answered(program.plan.grammar, item)]
+        return [items] if len(known) in (0, len(items)) else [known, items]
+
+    def wanted(self, kind: str, items: Sequence[Item]) -> list[Answer]:
+        """What the reference engine says of some items."""
+        found = dict(zip(map(id, self.exact.items), self.reference(kind), strict=True))
+        return [found[id(item)] for item in items]
 
     def floating(
         self,
@@ -281,10 +300,9 @@ class _Run:
     ) -> Iterator[tuple[Sequence[Item], str, Gap]]:
         """Single items, and then all, whose numbers differ or cannot be had."""
         items = self.exact.items
-        for batch in (*([item] for item in items), items):
+        for batch in (*([item] for item in items), *self.batches(program)):
             for kind in KINDS:
-                known = dict(zip(map(id, items), self.reference(kind), strict=True))
-                answers = [known[id(item)] for item in batch]
+                answers = self.wanted(kind, batch)
                 asked = Floats(program, batch, answers, self.points[kind], self.free)
                 try:
                     gaps = list(asked.gaps(quantity))

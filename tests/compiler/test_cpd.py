@@ -119,8 +119,7 @@ def test_attributes_go_to_the_pieces() -> None:
         "factor f(A -> B, B) rank 2 with prior = dirichlet(0.5), net = residual(dim=8)\n"
         "factor g(A, B) rank 2 with frozen = yes\n"
         "factor h(A, B) = 1 rank 2\n"
-        "factor b(A, B) rank 2 with blocks = clusters\n"
-        "nonterminal S()\nstart S\nrule S -> f(a, b, b) g(a, b) h(a, b) b(a, b)\n"
+        "nonterminal S()\nstart S\nrule S -> f(a, b, b) g(a, b) h(a, b)\n"
     )
     result = cpd(grammar)
     assert_well_formed(result)
@@ -132,7 +131,7 @@ def test_attributes_go_to_the_pieces() -> None:
                 ["prior", "net", "piece"] if piece.source == "f" else ["frozen", "piece"]
             )
     (rule,) = result.rules
-    assert [e.label for e in rule.rhs.edges][-2:] == ["h", "b"]
+    assert [e.label for e in rule.rhs.edges][-1] == "h"
     assert result.factor["g_0"].domains == ("R_g",) and result.factor["g_0"].given is None
     assert result.factor["f_0"].given == result.factor["f_1"].given == 1
 

@@ -1,9 +1,10 @@
 """Every code has a page, and its examples do what they say.
 
 A page has a section `Wrong` and a section `Right`. Each holds a grammar (```` ```fgg ````), or
-commands (```` ```console ````) and the files that they need (```` ```file NAME ````), which may be
-written in another way than as they stand: `in latin-1`, `as an array`, `N times`. The files of the
-wrong example are there for the right one too.
+commands (```` ```console ````, or ```` ```python ```` where there is none) and the files
+(```` ```file NAME ````) that they need, which may be written in another way than as they stand:
+`in latin-1`, `as an array`, `N times`. The files of the wrong example are there for the right one
+too.
 """
 
 import json
@@ -20,7 +21,7 @@ from fgg.cli import main
 from fgg.cli.explain import page
 from fgg.codes import CODES
 from fgg.compiler import load_text
-from fgg.diagnostics import Diagnostic, render
+from fgg.diagnostics import Diagnostic, GrammarError, render
 from tests.conftest import Golden
 
 PAGES = Path(__file__).resolve().parents[2] / "fgg" / "explain"
@@ -67,6 +68,16 @@ def write(block: Block) -> None:
         Path(name).write_text(block.text, how.removeprefix("in ") or "utf-8")
 
 
+def run_python(text: str) -> Outcome:
+    """What a script that uses the package reports."""
+    try:
+        exec(compile(text, "<example>", "exec"), {})
+    except GrammarError as error:
+        found = error.diagnostics
+        return Outcome(tuple(d.code for d in found), str(error), False)
+    return Outcome((), "", True)
+
+
 @pytest.fixture
 def run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
@@ -80,9 +91,12 @@ def run(
             text = "\n\n".join(render(d, source) for d in found)
             return Outcome(tuple(d.code for d in found), text, grammar is not None, found)
         *files, commands = section
-        assert {block.kind for block in files} <= {"file"} and commands.kind == "console"
+        assert {block.kind for block in files} <= {"file"}
+        assert commands.kind in ("console", "python")
         for block in files:
             write(block)
+        if commands.kind == "python":
+            return run_python(commands.text)
         text, good = "", True
         for line in commands.text.splitlines():
             assert line.startswith("$ fggc "), line

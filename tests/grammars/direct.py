@@ -23,6 +23,16 @@ def hmm(weights: Weights, w: Sequence[int]) -> float:
     return float(forward.sum())
 
 
+def hmm_blocks(weights: Weights, w: Sequence[int]) -> float:
+    """The same where words are dealt out to blocks, and a state emits words of its block only."""
+    places, words = weights["emit"].shape
+    blocks = len(weights["init"]) // places
+    emit = np.zeros((blocks, places, words))
+    for word in range(words):
+        emit[word % blocks, :, word] = weights["emit"][:, word]
+    return hmm({**weights, "emit": emit.reshape(-1, words)}, w)
+
+
 def hmm_rank(weights: Weights, w: Sequence[int]) -> float:
     """The same where a step leads from a state to the next one and a word."""
     forward = weights["init"]

@@ -16,6 +16,8 @@ from fgg.domains import domain_size
 from fgg.grammar import Grammar
 from fgg.grounding import ground
 from fgg.library import library_names, library_text, library_title
+from fgg.maps import groups
+from fgg.runtime.weights import within_blocks
 from fgg.semantics import brute_force, derivations
 from tests.grammars import direct
 from tests.grammars.direct import Floats, Weights
@@ -24,7 +26,7 @@ Sizes = dict[str, int]
 
 NAMES = (
     *("branching", "cnf", "crf", "ctc", "dep_i", "dep_ie", "dep_ies", "dmv", "dyck", "eisner"),
-    *("hmm", "hmm_rank", "hsmm", "lcm", "lexpcfg", "lexpcfg_rank", "lhmm", "lpcfg"),
+    *("hmm", "hmm_blocks", "hmm_rank", "hsmm", "lcm", "lexpcfg", "lexpcfg_rank", "lhmm", "lpcfg"),
     *("morphology", "pair_hmm", "pcfg", "pcfg_dense", "pcfg_i", "pcfg_ie", "pcfg_la", "qcfg"),
     *("rna", "semicrf", "tagger"),
 )
@@ -62,7 +64,10 @@ def parameters(name: str, sizes: Sizes, seed: int = 0) -> dict[str, Floats]:
     for factor in grammar.factors:
         if factor.value is None:
             array = rng.random([domain_size(grammar, domain) for domain in factor.domains]) + 0.1
-            if factor.given is not None:
+            blocks = groups(grammar, factor)
+            if blocks is not None:
+                array = within_blocks(array, blocks)
+            elif factor.given is not None:
                 array /= array.sum(tuple(range(factor.given, array.ndim)), keepdims=True)
             weights[factor.name] = array
     if name == "dep_ies":
@@ -114,7 +119,7 @@ def test_parameters_are_normalised_except_in_random_fields(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        *((name, [0, 1, 1, 1, 1]) for name in ("hmm", "lhmm")),
+        *((name, [0, 1, 1, 1, 1]) for name in ("hmm", "hmm_blocks", "lhmm")),
         *((name, [1, 1, 1, 1, 1]) for name in ("hmm_rank", "lcm")),
         ("hsmm", [0, 1, 2, 4, 8]),
         *((name, CATALAN) for name in ("cnf", "pcfg_i", "pcfg_ie")),
@@ -198,6 +203,19 @@ def test_strings_of_a_chain_have_their_probability_and_sum_to_one(name: str, n: 
         total += found
     assert total == pytest.approx(1)
     assert ask(name, "string", weights, sizes, w=[-1] * n) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_strings_of_a_blocked_chain_have_their_probability_and_sum_to_one(n: int) -> None:
+    sizes = {"m": 2, "k": 2, "d": 4}
+    weights = parameters("hmm_blocks", sizes)
+    total = 0.0
+    for w in strings(4, n):
+        found = ask("hmm_blocks", "string", weights, sizes, w=w)
+        assert found == pytest.approx(direct.hmm_blocks(weights, w))
+        total += found
+    assert total == pytest.approx(1)
+    assert ask("hmm_blocks", "string", weights, sizes, w=[-1] * n) == pytest.approx(1)
 
 
 def test_segments_are_at_most_as_long_as_the_longest_duration() -> None:

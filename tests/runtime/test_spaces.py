@@ -198,7 +198,7 @@ def test_gradients_can_be_asked_for_twice() -> None:
 
 
 def test_spaces_that_are_none() -> None:
-    with pytest.raises(ValueError, match="no space"):
+    with pytest.raises(GrammarError, match="no space"):
         fgg.compile(fgg.load("hmm"), space="ranks")
     with pytest.raises(GrammarError, match="cannot go to rank space"):
         fgg.compile(fgg.load("hmm"), space="rank")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from fgg.runtime.learn import CVB, VB, Counter, Hastings, Items, learn
 from fgg.runtime.learn.draws import Drawer, entries_of
 from fgg.runtime.learn.groups import divergence, log_beta, log_geometric
 from fgg.runtime.learn.log_counts import log_counts
-from fgg.runtime.learn.store import Layout, Sparse, Store
+from fgg.runtime.learn.store import Sparse, Store
 from fgg.runtime.program import Program
 from tests.learning_cases import cnf
 
@@ -32,7 +32,7 @@ def test_the_free_energy_of_vb_never_falls(prior: float) -> None:
     assert found.history[0].kind == "log-likelihood"
     values = [p.objective for p in found.history[1:]]
     assert {p.kind for p in found.history[1:]} == {"free energy"}
-    assert all(b >= a - 1e-9 * (1 + abs(a)) for a, b in zip(values, values[1:], strict=False))
+    assert all(b >= a - 1e-9 * (1 + abs(a)) for a, b in pairwise(values))
     assert values[-1] > values[0] + 0.1
 
 
@@ -92,7 +92,6 @@ def test_long_items_with_extreme_weights_are_right() -> None:
     logs = {n: 40 * x for n, x in extreme(program, 1, 10.0).items()}
     counter = Counter(program)
     counter.set(logs)
-    assert not counter.modest
     sentence = [i % 4 for i in range(40)]
     batch = VB(program.model(dtype=torch.float64)).ready(Items({"w": [sentence]}))
     found, exact = counter.count(batch), log_counts(program, logs, batch)
@@ -219,12 +218,12 @@ def test_the_sampler_visits_derivations_as_often_as_it_should() -> None:
     sampler = Hastings(case.model(), prior=case.prior(), weights=case.start(), seed=1, burn_in=20)
     items = case.ready(sampler)
     rates = []
-    for _ in range(700):
+    for _ in range(300):
         found = sampler.sweep(items)
         rates.append(found.details["acceptance"])
     assert found.kind == "log-joint"
     assert 0.5 < np.mean(rates) < 1
-    np.testing.assert_allclose(sampler.average.numpy(), wanted.numpy(), atol=0.15)
+    np.testing.assert_allclose(sampler.average.numpy(), wanted.numpy(), atol=0.25)
 
 
 def test_draws_of_pieces_have_the_expected_counts() -> None:
@@ -234,19 +233,41 @@ def test_draws_of_pieces_have_the_expected_counts() -> None:
     generator = torch.Generator().manual_seed(0)
     drawer = Drawer(program, generator)
     batch = VB(model).ready(Items({"w": [words]}))
-    number = 1500
+    number = 500
     found = {n: torch.zeros_like(w) for n, w in weights.items()}
     for _ in range(number):
         for (name, place), count in drawer.draw(weights, batch).items():
             found[name][place] += count / number
     wanted = program.expected_counts(weights, {"w": [words]})
     for name, counts in wanted.items():
-        torch.testing.assert_close(found[name], counts, atol=0.06, rtol=0)
+        torch.testing.assert_close(found[name], counts, atol=0.1, rtol=0)
 
 
-def test_the_reference_engine_draws_too() -> None:
+LOOPING = """
+domain T = 2 domain W = 2 domain G = {stay, go, stop}
+factor init(-> T)
+factor what(T -> G)
+factor emit(T -> W)
+factor move(T -> T)
+factor is_stay(G) = {stay: 1} factor is_go(G) = {go: 1} factor is_stop(G) = {stop: 1}
+nonterminal S() nonterminal X(T) start S
+rule begin: S    -> init(t) X(t)
+rule stay:  X(t) -> what(t, g) is_stay(g) move(t, u) X(u)
+rule go:    X(t) -> what(t, g) is_go(g) emit(t, o) move(t, u) X(u)
+rule stop:  X(t) -> what(t, g) is_stop(g) emit(t, o)
+query string(w: W[n]) {
+  rule begin: S      -> X[0]
+  rule stay:  X[i]   -> X[i]                for 0 <= i < n
+  rule go:    X[i]   -> o = w[i] X[i+1]     for 0 <= i < n-1
+  rule stop:  X[n-1] -> o = w[n-1]
+}"""
+
+
+def test_a_grammar_without_a_schedule_is_learned_too() -> None:
     with pytest.warns(UserWarning, match="F434"):
-        program = fgg.compile(fgg.load("branching"))
-    assert not program.grammar.inputs
-    layout = Layout({})
-    assert layout.size == 0
+        program = fgg.compile(fgg.loads(LOOPING))
+    for method in ("em", "vb", "cvb", "hastings", "adam"):
+        found = learn(program, [[0, 1], [1], [0, 0]], method=method, epochs=3)
+        assert found.history[-1].items == 3
+    values = [p.objective for p in learn(program, [[0, 1], [1]], epochs=5).history]
+    assert values == sorted(values) and values[-1] > values[0]

@@ -1,0 +1,198 @@
+"""Pin: where an observed value fixes the block of a state, the block is no node of a chart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from fgg.compiler.options import matching
+from fgg.compiler.pinned_nodes import local, separated
+from fgg.conjoining import lengths
+from fgg.domains import size_values
+from fgg.grammar import Clamp, Edge, Fragment, Grammar, Rule
+from fgg.index import Expr
+from fgg.linear import Row, implies
+from fgg.paths import is_pinned
+from fgg.pins import Pin, Pins
+from fgg.ranges import condition_rows, length_rows, row
+
+
+def pin(grammar: Grammar) -> Grammar:
+    """The grammar without the nodes that maps of observed values fix.
+
+    Where a node is clamped and a map touches it, `o = w[i]` and `clusters(o, m)`, the value of m is
+    known: the edge becomes the clamp `m = w[i].clusters`. If in all rules of a family, or at all of
+    its uses, an external node is known so, at one place in terms of the family's indices,
+
+        X[i](m, k) -> …  m = w[i].clusters,
+
+    it leaves the family: each rule sums over it as over an internal node, which its clamp fixes,
+    and each use `X[j](u, v)` becomes `X[j](v)` with the clamp `u = w[j].clusters`. A cell of X then
+    holds what it did at the one block where it was not zero, or where it was used.
+
+    Requires a grammar without queries whose nodes are atomic. Guarantees the same value Z for
+    inputs without missing tokens (of those that maps follow): a missing token's block is not known,
+    and it and the token are summed together. A grammar without such nodes is returned as it is.
+    """
+    return pin_with_origin(grammar)[0]
+
+
+def pin_with_origin(grammar: Grammar, *, whole: bool = False) -> tuple[Grammar, Pins]:
+    """The same, and what became of the nodes of each family.
+
+    With `whole`, rules keep all their nodes, so that derivations can be read from them.
+    """
+    rules = tuple(local(grammar, rule) for rule in grammar.rules)
+    if rules == grammar.rules:
+        return grammar, {}
+    pinner = _Pinner(replace(grammar, rules=rules))
+    pinner.run()
+    found = pinner.grammar
+    rules = tuple(separated(found, rule, whole=whole) for rule in found.rules)
+    return replace(found, rules=rules), pinner.pins()
+
+
+class _Pinner:
+    """Takes nodes out of families, one after the other, until none is left that is known."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        # The places of each family's nodes among those that it had, and what is known of these.
+        self.left = {n.name: list(range(len(n.domains))) for n in grammar.nonterminals}
+        self.known: dict[str, dict[int, Pin]] = {}
+
+    def pins(self) -> Pins:
+        """What is known of the nodes of families that have lost some."""
+        return {
+            name: tuple(found.get(i) for i in range(len(found) + len(self.left[name])))
+            for name, found in self.known.items()
+        }
+
+    def run(self) -> None:
+        while self.step():
+            pass
+
+    def step(self) -> bool:
+        """Take one node out of a family; False if none can be."""
+        for family in self.grammar.nonterminals:
+            if family.name == self.grammar.start.label:
+                continue
+            for place in range(len(family.domains)):
+                heads = [(r, r.indices, r.rhs.externals[place]) for r in self.rules(family.name)]
+                uses = [
+                    (r, e.indices, e.attachments[place].node) for r, e in self.uses(family.name)
+                ]
+                for occurrences in (heads, uses):
+                    found = self.common(family.indices, occurrences)
+                    if found is not None:
+                        self.remove(family.name, place, found)
+                        return True
+        return False
+
+    def rules(self, name: str) -> tuple[Rule, ...]:
+        return self.grammar.rules_of.get(name, ())
+
+    def uses(self, name: str) -> Iterator[tuple[Rule, Edge]]:
+        for rule in self.grammar.rules:
+            for edge in rule.rhs.edges:
+                if edge.label == name:
+                    yield rule, edge
+
+    def common(
+        self, names: Sequence[str], occurrences: Sequence[tuple[Rule, tuple[Expr, ...], str]]
+    ) -> Pin | None:
+        """What is known of a node in all places where it occurs, in terms of a family's indices."""
+        clamps = [self.clamps(rule, node) for rule, _, node in occurrences]
+        if not clamps or not all(clamps):
+            return None
+        for (_, indices, _), own in zip(occurrences, clamps, strict=True):
+            for clamp in own:
+                found = self.inverse(names, indices, clamp)
+                if found is not None and all(
+                    self.holds(found, names, rule, at, other)
+                    for (rule, at, _), other in zip(occurrences, clamps, strict=True)
+                ):
+                    return found
+        return None
+
+    def clamps(self, rule: Rule, node: str) -> list[Clamp]:
+        """The clamps of a node that go through a map."""
+        return [
+            c
+            for c in rule.rhs.clamps
+            if c.attachment.node == node and c.path and is_pinned(self.grammar, c)
+        ]
+
+    def inverse(self, names: Sequence[str], indices: Sequence[Expr], clamp: Clamp) -> Pin | None:
+        """A clamp's position in terms of a family's indices, from one place where it occurs."""
+        fixed = {*lengths(self.grammar), *self.grammar.size}
+        free = {n for index in (*indices, *clamp.indices) for n in index.names()} - fixed
+        marks = [Expr.of(f"@{i}") for i in range(len(names))]
+        matched = matching(indices, marks, free)
+        if matched is None:
+            return None
+        back: dict[str, int | Expr] = {f"@{i}": Expr.of(name) for i, name in enumerate(names)}
+        found = tuple(index.substitute(matched[0]) for index in clamp.indices)
+        if any(list(index.lookups()) for index in found):
+            return None
+        if any(n not in back and n not in fixed for index in found for n in index.names()):
+            return None
+        return Pin(clamp.input, clamp.path, tuple(index.substitute(back) for index in found))
+
+    def holds(
+        self,
+        pin: Pin,
+        names: Sequence[str],
+        rule: Rule,
+        at: Sequence[Expr],
+        clamps: Sequence[Clamp],
+    ) -> bool:
+        """Whether one of a node's clamps is where the pin says, wherever the rule holds."""
+        wanted = pin.clamp("", names, at)
+        rows: list[Row] | None = None
+        for clamp in clamps:
+            if (clamp.input, clamp.path) != (pin.input, pin.path):
+                continue
+            gaps = [a - b for a, b in zip(wanted.indices, clamp.indices, strict=True)]
+            gaps = [gap for gap in gaps if gap.constant != 0]
+            if any(gap.constant is not None or list(gap.lookups()) for gap in gaps):
+                continue
+            if gaps and rows is None:
+                sizes = size_values(self.grammar)
+                rows = condition_rows(rule.conditions, sizes) + length_rows(self.grammar)
+            known = rows or []
+            if all(
+                implies(known, row(e, size_values(self.grammar))) for g in gaps for e in (g, -g)
+            ):
+                return True
+        return False
+
+    def remove(self, name: str, place: int, pin: Pin) -> None:
+        """The grammar with a family that has one node less."""
+        family = self.grammar.nonterminal[name]
+        self.known.setdefault(name, {})[self.left[name].pop(place)] = pin
+
+        rules = []
+        for rule in self.grammar.rules:
+            rhs, clamps = rule.rhs, list(rule.rhs.clamps)
+            externals, edges = rhs.externals, []
+            if rule.lhs == name:
+                clamps.append(pin.clamp(externals[place], family.indices, rule.indices))
+                externals = externals[:place] + externals[place + 1 :]
+            for edge in rhs.edges:
+                if edge.label == name:
+                    node = edge.attachments[place].node
+                    clamps.append(pin.clamp(node, family.indices, edge.indices))
+                    rest = edge.attachments[:place] + edge.attachments[place + 1 :]
+                    edge = replace(edge, attachments=rest)
+                edges.append(edge)
+            own = tuple(dict.fromkeys(clamps))
+            rhs = Fragment.make(rhs.nodes, tuple(edges), own, externals)
+            rules.append(rule if rhs == rule.rhs else replace(rule, rhs=rhs))
+        domains = family.domains[:place] + family.domains[place + 1 :]
+        smaller = replace(family, domains=domains)
+        self.grammar = replace(
+            self.grammar,
+            nonterminals=tuple(smaller if x is family else x for x in self.grammar.nonterminals),
+            rules=tuple(rules),
+        )

@@ -1,0 +1,1 @@
+"""Very large HMMs: a language model and a tagger."""

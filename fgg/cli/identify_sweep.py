@@ -1,0 +1,124 @@
+"""Sweeps of `fggc identify`: tables over ranges of sizes and lengths."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fgg.cli import Usage
+from fgg.cli.declaring import with_declarations
+from fgg.cli.identify_options import read_direction, read_length
+from fgg.cli.output import print_json, write_whole
+from fgg.cli.target import load_target, need_grammar
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.grammar import Grammar
+
+if TYPE_CHECKING:
+    from fgg.compiler.loading import Loaded
+    from fgg.spans import Source
+    from fgg.sweep_table import Entry
+
+SUFFIXES = (".txt", ".csv", ".json", ".tex", ".svg")
+
+
+def loaded_grammar(arguments: argparse.Namespace, file: str) -> tuple[Grammar, Loaded]:
+    """A file of the command line, and the grammar with what options declare."""
+    arguments.file = file
+    loaded = load_target(arguments)
+    return with_declarations(need_grammar(loaded, quiet=arguments.json), arguments), loaded
+
+
+@contextmanager
+def placed(source: Source | None) -> Iterator[None]:
+    """Errors in this context show their places in the source."""
+    try:
+        yield
+    except GrammarError as error:
+        raise GrammarError(error.diagnostics, error.source or source) from None
+
+
+def run_sweep(arguments: argparse.Namespace, words: Sequence[str], moments: Sequence[str]) -> int:
+    """Compute a sweep, print and write its table; the exit code."""
+    if arguments.positions or arguments.plot:
+        raise Usage("`--positions` and `--plot` are not for sweeps")
+    for path in arguments.output:
+        if not path.endswith(SUFFIXES):
+            raise Usage(f"`{path}`: tables are written as {', '.join(SUFFIXES)}")
+    length = read_length(arguments.length)
+    if isinstance(length, dict):
+        raise Usage("a sweep has one length", "`--length 4`, or a range, `L=2..9`")
+    from fgg.sweep_ranges import read_ranges
+    from fgg.sweeping import FIGURE, sweep
+
+    ranges = read_ranges(words)
+    loaded = [loaded_grammar(arguments, file) for file in arguments.files]
+    grammars, sources = [own for own, _ in loaded], [own.source for _, own in loaded]
+    with placed(sources[0] if len(sources) == 1 else None), _shown(arguments.json) as progress:
+        entries = sweep(
+            grammars,
+            ranges,
+            moments=tuple(dict.fromkeys(moments)) or FIGURE,
+            query=arguments.query,
+            direction=read_direction(arguments.direction),
+            length=length,
+            seed=arguments.seed,
+            jobs=arguments.jobs or os.cpu_count() or 1,
+            results=Path(arguments.results) if arguments.results else None,
+            progress=progress,
+        )
+    from fgg.sweep_table import as_json as table_json
+    from fgg.sweep_table import as_text
+
+    for path in arguments.output:
+        write_whole(Path(path), _table(path, entries).encode())
+        print(f"wrote {path}", file=sys.stderr)
+    if arguments.json:
+        print_json({"ok": True, **table_json(entries), "diagnostics": []})
+    else:
+        sys.stdout.write(as_text(entries))
+    return 0
+
+
+def _table(path: str, entries: Sequence[Entry]) -> str:
+    """The table of a sweep in the form that a file's name asks for."""
+    from fgg.draw.charts import sweep_svg
+    from fgg.draw.errors import TooLarge
+    from fgg.sweep_table import as_csv, as_latex, as_text, json_text
+
+    forms: dict[str, Callable[[Sequence[Entry]], str]] = {
+        ".txt": as_text,
+        ".csv": as_csv,
+        ".json": json_text,
+        ".tex": as_latex,
+        ".svg": sweep_svg,
+    }
+    try:
+        return forms[Path(path).suffix](entries)
+    except TooLarge as error:
+        raise GrammarError([Diagnostic(code="F412", message=str(error))]) from None
+
+
+@contextmanager
+def _shown(quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on standard error, if somebody is there to see it."""
+    if quiet or sys.stderr is None or sys.stderr.closed or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("identifying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("identifying", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,275 @@
+"""Sweeps: identifications for ranges of sizes and lengths, in parallel, that can be resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from fgg.compiling import check_sizes, selected
+from fgg.conjoining import lengths as length_names
+from fgg.diagnostics import GrammarError
+from fgg.domains import with_sizes
+from fgg.grammar import Grammar
+from fgg.identifying import Model, Number, check_inputs, check_moments, model_of, unnormalised
+from fgg.printer import print_grammar
+from fgg.sweep_ranges import Range, points, refused
+from fgg.sweep_results import Key, Sizes, appending, line_of, read_results
+from fgg.sweep_table import Entry
+
+FIGURE = ("12", "**", "123e1", "123", "***", "***e1")
+"""The observation functions of Figure 2 of [ID]."""
+LENGTH = "L"
+MANY = 150
+"""With more parameters than this, lengths are computed apart from each other."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Lengths of one grammar with one choice of sizes."""
+
+    grammar: int
+    sizes: Sizes
+    lengths: tuple[int, ...]
+    moments: tuple[str, ...]
+    seed: int
+    direction: tuple[Number, ...] | int | None
+    cost: int
+
+
+def sweep(
+    grammars: Sequence[Grammar],
+    ranges: Sequence[Range],
+    *,
+    moments: Sequence[str] = FIGURE,
+    query: str | None = None,
+    direction: Sequence[Number] | int | None = None,
+    length: int | None = None,
+    seed: int = 0,
+    jobs: int = 1,
+    results: Path | None = None,
+    progress: Progress | None = None,
+) -> list[Entry]:
+    """The identifications of grammars at every point of ranges of sizes and lengths.
+
+    A range of `L`, or of the grammar's own name for the length, is that of lengths; a size that a
+    grammar does not have is left out for it. `results` is a file with an entry a line: those that
+    it has are not computed again, new ones are added as they come. With several `jobs`, processes
+    compute side by side. Raises GrammarError for what cannot be asked, before work begins.
+    """
+    check_moments(moments)
+    found: dict[Key, Entry] = {}
+    marks = [_mark(grammar, query, direction) for grammar in grammars]
+    wanted = _wanted(grammars, ranges, query, length, moments, seed, marks)
+    if results is not None:
+        found |= {key: entry for key, entry in read_results(results) if key in wanted}
+    tasks = list(_tasks(grammars, wanted, found, marks, query, direction))
+    _check_memory(tasks, jobs)
+    total, done = len(wanted), len(found)
+    if progress is not None:
+        progress(done, total)
+    with appending(results) as write:
+        for task, entries in _computed(grammars, query, tasks, jobs):
+            own = {
+                (marks[task.grammar], task.sizes, e.length, e.observed, task.seed): e
+                for e in entries
+            }
+            write([line_of(key, entry) for key, entry in own.items()])
+            found |= own
+            done += len(own)
+            if progress is not None:
+                progress(done, total)
+    return [found[key] for key in wanted]
+
+
+def _mark(grammar: Grammar, query: str | None, direction: object) -> str:
+    """What tells results of this grammar from those of another one."""
+    text = f"{print_grammar(grammar)}\n{query}\n{direction!r}"
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def _wanted(
+    grammars: Sequence[Grammar],
+    ranges: Sequence[Range],
+    query: str | None,
+    length: int | None,
+    moments: Sequence[str],
+    seed: int,
+    marks: Sequence[str],
+) -> dict[Key, int]:
+    """Every entry that is asked for, in order, and the number of its grammar."""
+    known = {name for grammar in grammars for name in grammar.size}
+    names = {LENGTH}
+    for grammar in grammars:
+        source = selected(grammar, query)
+        check_inputs(source)
+        own = sorted(length_names(source))
+        names |= set(own)
+    names -= known
+    for item in ranges:
+        if item.name not in known | names:
+            raise refused(f"no grammar has a size `{item.name}`", "`L` is the length of strings")
+    if length is None and not any(item.name in names for item in ranges):
+        raise refused("the sweep has no lengths", "add a range of lengths, `L=2..9`")
+    found: dict[Key, int] = {}
+    listed = list(points(ranges))
+    for number, grammar in enumerate(grammars):
+        for point in listed:
+            sizes = tuple((n, v) for n, v in point.items() if n in grammar.size)
+            check_sizes(grammar, dict(sizes))
+            given = [value for name, value in point.items() if name in names]
+            at = given[0] if given else length
+            assert at is not None
+            if at < 1:
+                raise refused("lengths are from 1 up")
+            for name in moments:
+                found.setdefault((marks[number], sizes, at, name, seed), number)
+    if not found:
+        raise refused("the ranges are empty")
+    return found
+
+
+def _tasks(
+    grammars: Sequence[Grammar],
+    wanted: Mapping[Key, int],
+    found: Mapping[Key, Entry],
+    marks: Sequence[str],
+    query: str | None,
+    direction: Sequence[Number] | int | None,
+) -> Iterator[Task]:
+    """What is left to do, the largest first."""
+    from fgg.runtime.identify.parameters import parameters_of
+
+    groups: dict[tuple[int, Sizes], dict[int, list[str]]] = {}
+    seed = 0
+    for key, number in wanted.items():
+        _, sizes, length, name, seed = key
+        if key not in found:
+            groups.setdefault((number, sizes), {}).setdefault(length, []).append(name)
+    made = []
+    for (number, sizes), lengths in groups.items():
+        source = selected(with_sizes(grammars[number], dict(sizes)), query)
+        parameters, bad = parameters_of(source)
+        if bad:
+            raise GrammarError([unnormalised(source, name) for name in dict.fromkeys(bad)])
+        given = tuple(direction) if isinstance(direction, Sequence) else direction
+        batches: dict[tuple[str, ...], list[int]] = {}
+        for length, listed in lengths.items():
+            batches.setdefault(tuple(listed), []).append(length)
+        for names, own in batches.items():
+            parts = [(n,) for n in own] if parameters.count > MANY else [tuple(own)]
+            made += [
+                Task(number, sizes, part, names, seed, given, parameters.count * max(part))
+                for part in parts
+            ]
+    yield from sorted(made, key=lambda task: -task.cost)
+
+
+def _check_memory(tasks: Sequence[Task], jobs: int) -> None:
+    """Raise GrammarError (F420) if the largest Jacobians would not fit side by side."""
+    import torch
+
+    from fgg.runtime.memory import require
+
+    counts = sorted((task.cost // max(task.lengths) for task in tasks), reverse=True)[:jobs]
+    needed = sum(8 * 3 * (count + 6) * count for count in counts)
+    require(needed, torch.device("cpu"), "the largest entry of the sweep")
+
+
+def _computed(
+    grammars: Sequence[Grammar], query: str | None, tasks: Sequence[Task], jobs: int
+) -> Iterator[tuple[Task, list[Entry]]]:
+    """The entries of tasks, in the order in which they are done."""
+    if jobs == 1 or len(tasks) < 2:
+        worker = _Worker(grammars, query)
+        for task in tasks:
+            yield task, worker.run(task)
+        return
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(
+        min(jobs, len(tasks)),
+        mp_context=get_context("spawn"),
+        initializer=_start,
+        initargs=(tuple(grammars), query),
+    ) as pool:
+        waiting = {pool.submit(_run, task): task for task in tasks}
+        try:
+            for future in as_completed(waiting):
+                yield waiting[future], future.result()
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+class _Worker:
+    """Computes tasks; keeps the plan of the sizes that were asked for last."""
+
+    def __init__(self, grammars: Sequence[Grammar], query: str | None) -> None:
+        self.grammars = grammars
+        self.query = query
+        self.key: tuple[int, Sizes] | None = None
+        self.model: Model | None = None
+
+    def run(self, task: Task) -> list[Entry]:
+        """The entries of a task."""
+        if self.key != (task.grammar, task.sizes) or self.model is None:
+            self.model = model_of(self.grammars[task.grammar], self.query, dict(task.sizes))
+            self.key = (task.grammar, task.sizes)
+        found = []
+        for length in task.lengths:
+            found += self.at(self.model, task, length)
+        return found
+
+    def at(self, model: Model, task: Task, length: int) -> list[Entry]:
+        """The entries at one length; undefined where there are no strings of it."""
+        try:
+            results = model.identify(
+                length,
+                task.moments,
+                direction=task.direction,
+                seed=task.seed,
+                second=False,
+                null=False,
+            )
+        except GrammarError as error:
+            if error.diagnostics[0].code != "F455":
+                raise
+            count = model.parameters.count
+            return [
+                Entry(model.name, dict(task.sizes), length, name, count, 0, None, "undefined")
+                for name in task.moments
+            ]
+        return [
+            Entry(
+                model.name,
+                dict(task.sizes),
+                length,
+                name,
+                own.parameters,
+                own.moments,
+                own.rank,
+                own.verdict,
+                own.error,
+                model.query,
+            )
+            for name, own in results.items()
+        ]
+
+
+_worker: _Worker | None = None
+
+
+def _start(grammars: Sequence[Grammar], query: str | None) -> None:
+    """Begin a process of a pool."""
+    global _worker
+    _worker = _Worker(grammars, query)
+
+
+def _run(task: Task) -> list[Entry]:
+    assert _worker is not None
+    return _worker.run(task)

@@ -1,0 +1,215 @@
+"""A case: a plan, its parameters and the tokens of strings of given lengths, ready to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import prod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.domains import domain_size
+from fgg.grammar import Grammar
+from fgg.plan import Contract, Cut, Gather, Plan
+from fgg.runtime.identify.fields import Field, Prime
+from fgg.runtime.identify.geometry import Geometry, Point
+from fgg.runtime.identify.jets import Ring
+from fgg.runtime.identify.observing import Kept, Part, Subsets
+from fgg.runtime.identify.parameters import Parameters, Place
+from fgg.runtime.identify.walk import Walk
+from fgg.runtime.identify.words import Sentence, Token, Words, batch_of, chunk
+from fgg.runtime.memory import require
+
+MORE = 6
+"""Functionals beyond as many as a full rank needs."""
+ENTRIES = 2**23
+"""How many numbers a pass may keep at a time: more functionals than that go one after another."""
+PLAIN = Ring(((0, 0),))
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """What is asked about: a plan for given lengths."""
+
+    name: str
+    grammar: Grammar
+    plan: Plan
+    parameters: Parameters
+    lengths: Mapping[str, int]
+    direction: Sequence[int | float | Fraction] | int = 0
+    """η as a weight for each value, or the value that it is the unit vector of."""
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """The cells of the plan's charts."""
+        return Geometry(self.plan, self.lengths)
+
+    @cached_property
+    def tokens(self) -> tuple[Token, ...]:
+        """All positions of all inputs: those of the least index first."""
+        grammar = self.grammar
+        found = [
+            (position, number, Token(item.name, position, domain_size(grammar, item.domain)))
+            for number, item in enumerate(grammar.inputs)
+            for position in range(max(self.geometry.inputs[item.name][0], 0))
+        ]
+        return tuple(token for _, _, token in sorted(found, key=lambda entry: entry[:2]))
+
+    def sentence(self, field: Field) -> Sentence:
+        """The tokens with the direction as elements of a field."""
+        directions = {}
+        for token in self.tokens:
+            if isinstance(self.direction, int):
+                own = np.zeros(token.size)
+                own[min(self.direction, token.size - 1)] = 1.0
+            else:
+                own = np.array(list(self.direction), dtype=object)
+            directions[token.input] = field.convert(own)
+        return Sentence(self.tokens, self.geometry.inputs, directions)
+
+    @cached_property
+    def entries(self) -> int:
+        """How many numbers a pass keeps for each functional and coefficient of a jet."""
+        states = {chart.family: prod(chart.states) for chart in self.plan.charts}
+        total = 2 * sum(self.geometry.cells(name) * size for name, size in states.items())
+        total += sum(_entries(point) for point in self.geometry.points)
+        return total + sum(token.size for token in self.tokens)
+
+    def check_memory(self, jets: int, rows: int) -> None:
+        """Raise GrammarError if a Jacobian of so many rows would not fit. Nothing is allocated."""
+        count = self.parameters.count
+        sources = self.parameters.sources
+        # For one functional: what a pass keeps, and a derivative by every factor's entries.
+        tables = sum(prod(leaf.shape) for leaf in self.parameters.leaves)
+        one = jets * self.entries + 4 * (tables + len(sources))
+        what = f"the Jacobian by {count:,} parameters"
+        require(8 * (one + 3 * rows * count), torch.device("cpu"), what)
+
+    def jacobian(self, place: Place, ring: Ring, words: Words) -> Tensor:
+        """The derivatives of all functionals by the coordinates, `[functional, target, n]`."""
+        batch = batch_of(words)
+        tables = sum(prod(leaf.shape) for leaf in self.parameters.leaves)
+        size = max(ENTRIES // (ring.size * self.entries + len(ring.targets) * tables), 1)
+        found = []
+        for first in range(0, batch, size):
+            part = chunk(words, first, size) if size < batch else words
+            walk = Walk(self.geometry, place.field, ring, self.arrays(place), part)
+            found.append(place.rows({**_unused(place, part, ring), **walk.jacobian()}))
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    def arrays(self, place: Place) -> dict[str, Tensor]:
+        """The weights of the plan's factors at a point."""
+        return {name: place.arrays[name] for name in self.plan.parameters}
+
+    def sketch(
+        self, place: Place, parts: Sequence[Part], rng: np.random.Generator
+    ) -> dict[Part, Tensor]:
+        """Rows of the Jacobian of random functionals, enough to have the rank of each part."""
+        sentence, count = self.sentence(place.field), self.parameters.count
+        found: dict[Part, Tensor] = {}
+        kept = [p for p in dict.fromkeys(parts) if isinstance(p, Kept)]
+        if kept:
+            wanted = [(p, min(p.count(sentence.sizes), count) + MORE) for p in kept]
+            rows = self.jacobian(place, PLAIN, sentence.kept(wanted, place.field, rng))[:, 0]
+            first = 0
+            for part, number in wanted:
+                found[part] = rows[first : first + number]
+                first += number
+        subsets = [p for p in dict.fromkeys(parts) if isinstance(p, Subsets)]
+        if subsets:
+            ring = Ring(tuple(p.target for p in subsets))
+            number = min(max(p.count(sentence.sizes) for p in subsets), count) + MORE
+            words = sentence.subsets(ring, number, place.field, rng)
+            rows = self.jacobian(place, ring, words)
+            found |= {part: rows[:, i] for i, part in enumerate(subsets)}
+        return found
+
+    def every(self, place: Place, parts: Sequence[Part]) -> Tensor:
+        """The Jacobian of all moments, row by row."""
+        kept: list[Kept] = []
+        for part in parts:
+            kept += [part] if isinstance(part, Kept) else part.parts(len(self.tokens))
+        words = self.sentence(place.field).every(kept)
+        return self.jacobian(place, PLAIN, words)[:, 0]
+
+    def check_reading(self, rng: np.random.Generator, field: Prime) -> None:
+        """Raise GrammarError unless every derivation reads every token once (F454, F455).
+
+        Then Z is homogeneous of degree one in each word. At random weights and words, where no
+        sums vanish but by chance, a word times t makes Z t-fold only if it is.
+        """
+        place = self.parameters.point(field, rng)
+        words = self.sentence(field).ones(len(self.tokens) + 1, 1)
+        factor = field.uniform((), rng)
+        for number, token in enumerate(self.tokens):
+            own = field.uniform((token.size,), rng)
+            words[token.input][token.position, :, 0] = own
+            words[token.input][token.position, number, 0] = field.multiply(factor, own)
+        walk = Walk(self.geometry, field, PLAIN, self.arrays(place), words)
+        z = field.reduce(walk.z[:, 0])
+        if int(z[-1]) == 0:
+            lengths = ", ".join(f"{name} = {value}" for name, value in self.lengths.items())
+            message = f"`{self.name}` has no strings of length {lengths}"
+            raise GrammarError([Diagnostic(code="F455", message=message)])
+        wrong = torch.nonzero(field.reduce(z[:-1] - field.multiply(factor, z[-1])))
+        if len(wrong):
+            token = self.tokens[int(wrong[0])]
+            message = f"`{token}` is not read exactly once by every derivation"
+            help = "moments sum positions out, so each must be read once"
+            raise GrammarError([Diagnostic(code="F454", message=message, help=help)])
+
+    @cached_property
+    def degree(self) -> int:
+        """A bound of the degree of Z in the coordinates, denominators cleared."""
+        known = {name: self.parameters.degree(name) for name in self.plan.parameters}
+        for step in self.plan.preparations:
+            if isinstance(step, Cut | Gather):
+                known[step.name] = known[step.source]
+            elif isinstance(step, Contract):
+                known[step.name] = sum(known[name] for name, _ in step.operands)
+        charts = {c.family: np.zeros(self.geometry.cells(c.family)) for c in self.plan.charts}
+        for point in self.geometry.points:
+            best = 0.0
+            for operand, read in zip(point.step.operands, point.reads, strict=True):
+                if operand.kind == "chart" and read is not None:
+                    best += float(charts[operand.name][read.cells.numpy()].max(initial=0.0))
+                else:
+                    best += known.get(operand.name, 0)
+            cells = point.head.cells.numpy()
+            charts[point.step.head][cells] = np.maximum(charts[point.step.head][cells], best)
+        start = self.geometry.start
+        return 0 if start is None else int(charts[self.plan.start.name][start])
+
+
+def _unused(place: Place, words: Words, ring: Ring) -> dict[str, Tensor]:
+    """Zeros as derivatives by the leaves that the plan does not have."""
+    batch, targets = batch_of(words), len(ring.targets)
+    return {
+        leaf.name: torch.zeros(batch, targets, *leaf.shape, dtype=torch.float64)
+        for leaf in place.parameters.leaves
+    }
+
+
+def _entries(point: Point) -> int:
+    """How many numbers a step keeps, for each functional and coefficient."""
+    operands = []
+    for operand, read in zip(point.step.operands, point.reads, strict=True):
+        operands.append({*(() if read is None else read.dims), *operand.axes})
+    keep = {*point.head.dims, *point.step.head_axes}
+    live = dict(enumerate(operands))
+    total = sum(prod(point.sizes[d] for d in dims) for dims in operands)
+    number = len(operands)
+    pending = [(pair.left, pair.right) for pair in point.step.path]
+    while len(live) > 1:
+        left, right = pending.pop(0) if pending else tuple(sorted(live))[:2]
+        joined = live.pop(left) | live.pop(right)
+        needed = keep | {d for dims in live.values() for d in dims}
+        live[number] = joined & needed
+        total += prod(point.sizes[d] for d in live[number])
+        number += 1
+    return total

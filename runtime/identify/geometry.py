@@ -1,0 +1,172 @@
+"""Which cells the steps of a plan read and fill, for given lengths: index arrays, made once.
+
+All items of a batch have the same lengths here, so that an index array has no axis for the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fgg.domains import domain_size, size_values
+from fgg.index import Expr
+from fgg.plan import Contract, Gather, OneHot, Plan, Step
+from fgg.runtime.batch import Batch
+from fgg.runtime.frames import BATCH, Frame, Scope
+from fgg.runtime.plan_charts import ends, points
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """Cells of a chart or a table: their numbers, over some loops; `valid` is 0 where none is."""
+
+    cells: Tensor
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    valid: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A step on a level. `presence` is one at its points, over what no operand speaks of.
+
+    It is the `first` one to fill its cells, or adds to what is there.
+    """
+
+    step: Step
+    reads: tuple[Read | None, ...]
+    head: Read
+    sizes: Mapping[str, int]
+    presence: tuple[Tensor, tuple[str, ...]] | None
+    first: bool
+
+
+class Geometry:
+    """A plan for given lengths."""
+
+    def __init__(self, plan: Plan, lengths: Mapping[str, int]) -> None:
+        self.plan = plan
+        own = {n: np.array([v], dtype=np.int64) for n, v in lengths.items()}
+        self.scope = Scope(plan, Batch(1, own, {}, {}, {}))
+        grammar = plan.grammar
+        values = {**size_values(grammar), **lengths}
+        self.extents: dict[str, tuple[int, ...]] = {}
+        self.low: dict[str, tuple[int, ...]] = {}
+        for chart in plan.charts:
+            first, last = ends(chart, self.scope)
+            self.low[chart.family] = first
+            spans = zip(first, last, strict=True)
+            self.extents[chart.family] = tuple(max(b - a + 1, 0) for a, b in spans)
+        self.inputs = {
+            item.name: tuple(_known(e.evaluate(values)) for e in item.shape)
+            for item in grammar.inputs
+        }
+        self.tables = self._tables()
+        self._filled = {n: np.zeros(prod(e), dtype=bool) for n, e in self.extents.items()}
+        self.points = [self._point(step, frame) for step, frame in points(plan, self.scope)]
+        self.start = self._start()
+
+    def _tables(self) -> dict[str, tuple[int, ...]]:
+        """The indices of each prepared table: how many there are."""
+        found: dict[str, tuple[int, ...]] = {}
+        for step in self.plan.preparations:
+            if isinstance(step, OneHot):
+                found[step.name] = self.inputs[step.input]
+            elif isinstance(step, Gather):
+                firsts = {token.group: token.input for token in reversed(step.tokens)}
+                found[step.name] = tuple(n for g in sorted(firsts) for n in self.inputs[firsts[g]])
+            elif isinstance(step, Contract) and step.tables:
+                sizes = {
+                    axis: size
+                    for name, axes in step.operands
+                    if name in step.tables
+                    for axis, size in zip(axes, found[name], strict=False)
+                }
+                found[step.name] = tuple(sizes[a] for a in step.axes if a.startswith("#"))
+        return found
+
+    def _start(self) -> int | None:
+        """The cell whose value is Z; None if there is none."""
+        start = self.plan.start
+        if start.name not in self.extents:
+            return None
+        read = self._read(Frame(self.scope, {}, 0), start.name, start.index)
+        return int(read.cells[0]) if read.valid is None and read.cells.numel() else None
+
+    def _read(self, frame: Frame, name: str, index: Sequence[Expr], table: bool = False) -> Read:
+        shape = self.tables[name] if table else self.extents[name]
+        low = (0,) * len(index) if table else self.low[name]
+        place = frame.place(index, low, shape)
+        cells: Any = np.zeros(place.valid.shape, dtype=np.int64)
+        for own, extent in zip(place.index, shape, strict=False):
+            cells = cells * extent + own
+        valid = None
+        if not bool(place.valid.all()):
+            valid = torch.from_numpy(place.valid[..., 0].astype(np.float64))
+        dims = tuple(loop(d) for d in place.dims if d != BATCH)
+        flat = torch.from_numpy(np.ascontiguousarray(cells).reshape(-1))
+        return Read(flat, dims, place.valid.shape[:-1], valid)
+
+    def _point(self, step: Step, frame: Frame) -> Point:
+        reads = tuple(
+            None
+            if operand.kind == "parameter"
+            else self._read(frame, operand.name, operand.index, operand.kind == "table")
+            for operand in step.operands
+        )
+        sizes = {loop(d): frame.size(d) for d in frame.loops}
+        for node in step.rule.rhs.nodes:
+            sizes[node.name] = domain_size(self.plan.grammar, node.domain)
+        positions = tuple(loop(item.name) for item in step.positions)
+        head = self._read(frame, step.head, step.head_index)
+        shape = [sizes[d] for d in positions]
+        own = [sizes[d] if d in head.dims else 1 for d in positions]
+        cells = head.cells.reshape(own).expand(shape).reshape(-1)
+        valid = None if head.valid is None else head.valid.reshape(own).expand(shape).clone()
+        full = Read(cells, positions, tuple(shape), valid)
+        filled, numbers = self._filled[step.head], cells.numpy()
+        first = not bool(filled[numbers].any())
+        filled[numbers] = True
+        presence = self._presence(step, frame, reads, sizes)
+        return Point(step, reads, full, sizes, presence, first)
+
+    def _presence(
+        self,
+        step: Step,
+        frame: Frame,
+        reads: Sequence[Read | None],
+        sizes: Mapping[str, int],
+    ) -> tuple[Tensor, tuple[str, ...]] | None:
+        seen = {d for read in reads if read is not None for d in read.dims}
+        seen |= {loop(item.name) for item in step.positions}
+        loose = [loop(d) for d in frame.loops if loop(d) not in seen]
+        masks = [mask.expr for mask in step.masks if not mask.mixed]
+        holds, names = frame.holds(masks)
+        if bool(holds.all()) and not loose:
+            return None
+        dims = tuple(loop(d) for d in names if d != BATCH)
+        found = torch.from_numpy(holds[..., 0].astype(np.float64))
+        extra = [d for d in loose if d not in dims]
+        found = found.reshape(tuple(found.shape) + (1,) * len(extra))
+        dims = (*dims, *extra)
+        return found.expand([sizes[d] for d in dims]).clone(), dims
+
+    def cells(self, name: str) -> int:
+        """How many cells a chart or a table has."""
+        return prod(self.tables[name] if name in self.tables else self.extents[name])
+
+
+def loop(name: str) -> str:
+    """A loop variable as an axis, apart from nodes of the same name."""
+    return "~" + name
+
+
+def _known(value: int | None) -> int:
+    assert value is not None
+    return value

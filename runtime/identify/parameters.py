@@ -1,0 +1,276 @@
+"""The free parameters of a grammar, and how the factors of a plan follow from them.
+
+A leaf is a table of distributions: a normalised factor, or a piece of one of declared rank. Its
+coordinates are all entries of a distribution but the last, which is one minus the others. Valued
+and frozen factors are constant; others are products of leaves, or stationary distributions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.domains import domain_size, size_values
+from fgg.grammar import Factor, Grammar
+from fgg.joints import joint_of
+from fgg.pieces import given_pieces, signatures
+from fgg.runtime.identify.algebra import BATCH, TARGET, Algebra, Named, Product
+from fgg.runtime.identify.fields import Field
+from fgg.runtime.identify.jets import Ring
+from fgg.runtime.weights import value_of
+from fgg.slices import slice_of
+from fgg.values import Call, Map, Word
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A table of distributions: `rows` of them, over `columns` values each."""
+
+    name: str
+    factor: str
+    shape: tuple[int, ...]
+    given: int
+    frozen: bool
+
+    @property
+    def rows(self) -> int:
+        """How many distributions there are."""
+        return prod(self.shape[: self.given])
+
+    @property
+    def columns(self) -> int:
+        """How many values each of them is over."""
+        return prod(self.shape[self.given :])
+
+    @property
+    def coordinates(self) -> int:
+        """How many numbers describe the table."""
+        return 0 if self.frozen else self.rows * (self.columns - 1)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A factor whose values are given, as fractions."""
+
+    values: Any
+
+
+@dataclass(frozen=True)
+class Multiplied:
+    """A factor that is a product of others, summed over the axes that it lacks."""
+
+    operands: tuple[tuple[str, tuple[str, ...]], ...]
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Stationary:
+    """The stationary distribution of another factor."""
+
+    source: str
+
+
+Source = Leaf | Constant | Multiplied | Stationary
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Where every factor comes from, in an order in which each follows from earlier ones."""
+
+    sources: Mapping[str, Source]
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """The leaves that are free."""
+        found = (s for s in self.sources.values() if isinstance(s, Leaf))
+        return tuple(leaf for leaf in found if not leaf.frozen)
+
+    @property
+    def count(self) -> int:
+        """The number of coordinates."""
+        return sum(leaf.coordinates for leaf in self.leaves)
+
+    def degree(self, name: str) -> int:
+        """A bound of the degree of a factor in the coordinates, denominators cleared."""
+        source = self.sources[name]
+        if isinstance(source, Leaf):
+            return 0 if source.frozen else 1
+        if isinstance(source, Constant):
+            return 0
+        if isinstance(source, Multiplied):
+            return sum(self.degree(operand) for operand, _ in source.operands)
+        leaf = self.sources[source.source]
+        size = leaf.shape[0] if isinstance(leaf, Leaf) else len(self.sources)
+        return 2 * size * self.degree(source.source)
+
+    def point(self, field: Field, rng: np.random.Generator) -> Place:
+        """A random point: distributions at the leaves, and all that follows from them."""
+        arrays: dict[str, Tensor] = {}
+        solved: dict[str, Tensor] = {}
+        for name, source in self.sources.items():
+            if isinstance(source, Leaf):
+                drawn = field.distribution(source.rows, source.columns, rng)
+                arrays[name] = drawn.reshape(source.shape)
+            elif isinstance(source, Constant):
+                arrays[name] = field.convert(source.values)
+            elif isinstance(source, Multiplied):
+                arrays[name] = _multiplied(field, source, arrays).result.order(source.axes)
+            else:
+                try:
+                    solved[name] = field.inverse(_system(field, arrays[source.source]))
+                except ZeroDivisionError:
+                    message = f"`{source.source}` has several stationary distributions"
+                    raise GrammarError([Diagnostic(code="F417", message=message)]) from None
+                arrays[name] = solved[name][:, -1].clone()
+        return Place(self, field, arrays, solved)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Values of all factors at a point, and inverses of the systems of stationary ones."""
+
+    parameters: Parameters
+    field: Field
+    arrays: Mapping[str, Tensor]
+    solved: Mapping[str, Tensor]
+
+    def rows(self, gradients: Mapping[str, Tensor]) -> Tensor:
+        """Derivatives `[batch, target, *shape]` by factors as rows over the coordinates.
+
+        What is known of a factor that follows from others is brought back to those first.
+        """
+        total = {name: array for name, array in gradients.items()}
+        for name, source in reversed(list(self.parameters.sources.items())):
+            own = total.get(name)
+            if own is None:
+                continue
+            own = self.field.reduce(own)
+            if isinstance(source, Multiplied):
+                product = _multiplied(self.field, source, self.arrays)
+                gradient = Named(own, (BATCH, TARGET, *source.axes))
+                found = product.gradients(gradient, range(len(source.operands)))
+                for number, (operand, axes) in enumerate(source.operands):
+                    extra = found[number].order([BATCH, TARGET, *axes])
+                    total[operand] = total[operand] + extra if operand in total else extra
+            elif isinstance(source, Stationary):
+                extra = self._through(name, source.source, own)
+                before = total.get(source.source)
+                total[source.source] = extra if before is None else before + extra
+        columns = []
+        for leaf in self.parameters.leaves:
+            own = total[leaf.name]
+            table = own.reshape(*own.shape[:2], leaf.rows, leaf.columns)
+            free = table[..., :-1] - table[..., -1:]
+            columns.append(self.field.reduce(free.reshape(*own.shape[:2], -1)))
+        return torch.cat(columns, dim=2)
+
+    def _through(self, name: str, source: str, gradient: Tensor) -> Tensor:
+        """Through π = S⁻¹ e, where S is Aᵀ - I with a last row of ones: dπ = -S⁻¹ dS π."""
+        inverse, pi = self.solved[name], self.arrays[name]
+        dual = self.field.matmul(gradient, inverse)
+        dual[..., -1] = 0.0
+        # By A[j, i], which stands at S[i, j]: -(S⁻ᵀ g)_i π_j.
+        product = self.field.multiply(pi.reshape(-1, 1), dual.unsqueeze(-2))
+        return -product
+
+
+def _multiplied(field: Field, source: Multiplied, arrays: Mapping[str, Tensor]) -> Product:
+    algebra = Algebra(field, Ring(((0, 0),)))
+    operands = [Named(arrays[name], axes) for name, axes in source.operands]
+    return Product(algebra, operands, (), source.axes)
+
+
+def _system(field: Field, transition: Tensor) -> Tensor:
+    size = transition.shape[0]
+    found = field.reduce(transition.T - torch.eye(size, dtype=torch.float64))
+    found[-1] = 1.0
+    return found
+
+
+def parameters_of(grammar: Grammar) -> tuple[Parameters, list[str]]:
+    """The parameters of the factors that a grammar's rules use, and those without an arrow.
+
+    Requires a grammar without queries. Factors of declared rank have their pieces.
+    """
+    return _Finder(grammar).run()
+
+
+class _Finder:
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self.found: dict[str, Source] = {}
+        self.bad: list[str] = []
+        self.pieces = given_pieces(grammar)
+
+    def run(self) -> tuple[Parameters, list[str]]:
+        used = {edge.label for rule in self.grammar.rules for edge in rule.rhs.edges}
+        for factor in self.grammar.factors:
+            if factor.name in used:
+                self.visit(factor)
+        return Parameters(self.found), self.bad
+
+    def shape(self, factor: Factor) -> tuple[int, ...]:
+        return tuple(domain_size(self.grammar, d) for d in factor.domains)
+
+    def visit(self, factor: Factor) -> None:
+        """Find where a factor comes from, after what it follows from."""
+        if factor.name in self.found:
+            return
+        cut, joint = slice_of(factor), joint_of(factor)
+        if cut is not None:
+            # The plan cuts it out of its source.
+            self.visit(self.grammar.factor[cut.source])
+            return
+        tied = factor.attribute("tied")
+        if isinstance(factor.value, Map):
+            return  # the plan makes it
+        if factor.attribute("blocks") is not None:
+            self.bad.append(factor.name)  # its rows are several distributions each
+            return
+        if factor.value is not None:
+            self.found[factor.name] = Constant(value_of(self.grammar, factor.name, exactly=True))
+        elif factor.rank is not None and factor.name in self.pieces:
+            self.decomposed(factor)
+        elif joint is not None:
+            axes = tuple(f"x{i}" for i in range(len(factor.domains)))
+            operands = []
+            for part in joint.parts:
+                self.visit(self.grammar.factor[part.source])
+                operands.append((part.source, tuple(axes[i] for i in part.axes)))
+            self.found[factor.name] = Multiplied(tuple(operands), axes)
+        elif isinstance(tied, Call) and isinstance(tied.arguments[0], Word):
+            source = tied.arguments[0].name
+            self.visit(self.grammar.factor[source])
+            self.found[factor.name] = Stationary(source)
+        else:
+            self.leaf(factor.name, factor, self.shape(factor), factor.given)
+
+    def leaf(self, name: str, factor: Factor, shape: tuple[int, ...], given: int | None) -> None:
+        word = factor.attribute("frozen")
+        frozen = isinstance(word, Word) and word.name == "yes"
+        if given is None and not frozen:
+            self.bad.append(factor.name)
+        self.found[name] = Leaf(name, factor.name, shape, given or 0, frozen)
+
+    def decomposed(self, factor: Factor) -> None:
+        """The pieces of a factor of declared rank, and the factor as their product."""
+        assert factor.rank is not None
+        rank = factor.rank.evaluate(size_values(self.grammar))
+        assert rank is not None
+        names = self.pieces[factor.name]
+        given = factor.given or 0
+        axes = tuple(f"x{i}" for i in range(len(factor.domains)))
+        operands = []
+        for number, signature in enumerate(signatures(factor, "")):
+            shape = tuple(domain_size(self.grammar, d) if d else rank for d in signature.domains)
+            self.leaf(names[number], factor, shape, signature.given)
+            own = (*axes[:given], "q") if number == 0 else ("q", axes[given + number - 1])
+            operands.append((names[number], own))
+        self.found[factor.name] = Multiplied(tuple(operands), axes)

@@ -1,0 +1,170 @@
+"""What identifying found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fgg.runtime.identify.gauges import Gauge
+from fgg.runtime.identify.second import Direction, SecondOpinion
+
+SHOWN = 3
+ENTRIES = 6
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Identification:
+    """Whether the moments of strings determine the parameters, up to finitely many choices.
+
+    `verdict` is `yes` (the Jacobian has full rank at a random point, so almost everywhere), `no`,
+    or `undefined` (strings are too short for these moments; then there is no rank). `error` bounds
+    the probability that a `no` is wrong; a `yes` is a proof. `deficiency` is the dimension of the
+    set of parameters that have the same moments.
+    """
+
+    grammar: str
+    query: str | None
+    lengths: Mapping[str, int]
+    sizes: Mapping[str, int]
+    observed: str
+    parameters: int
+    moments: int
+    rank: int | None
+    verdict: str
+    error: float = 0.0
+    prime: int | None = None
+    second: SecondOpinion | None = None
+    undetermined: tuple[str, ...] = ()
+    """The factors that null directions move; the others are determined all the same."""
+    directions: tuple[Direction, ...] = ()
+    deficiency_of_all: int | None = None
+    """The deficiency from whole strings of this length, where the verdict is `no`."""
+    gauges: tuple[Gauge, ...] = ()
+
+    @property
+    def deficiency(self) -> int | None:
+        """The number of parameters that are not determined."""
+        return None if self.rank is None else self.parameters - self.rank
+
+    @property
+    def agree(self) -> bool | None:
+        """Whether the two rank tests agree; None where float64 was not asked or is uncertain."""
+        if self.second is None or self.second.verdict == "uncertain":
+            return None
+        return self.second.rank == self.rank
+
+    def as_json(self) -> dict[str, Any]:
+        """The result as a JSON object."""
+        second = None
+        if self.second is not None:
+            own = self.second
+            second = {
+                "rank": own.rank,
+                "verdict": own.verdict,
+                "gap": own.gap,
+                "tolerance": own.tolerance,
+                "rows": own.rows,
+                "sampled": own.sampled,
+                "singular_values": list(own.singular_values),
+            }
+        return {
+            "ok": True,
+            "name": self.grammar,
+            "query": self.query,
+            "lengths": dict(self.lengths),
+            "sizes": dict(self.sizes),
+            "observed": self.observed,
+            "rank": self.rank,
+            "parameters": self.parameters,
+            "moments": self.moments,
+            "deficiency": self.deficiency,
+            "verdict": self.verdict,
+            "error": self.error,
+            "prime": self.prime,
+            "float64": second,
+            "agree": self.agree,
+            "undetermined": list(self.undetermined),
+            "directions": [
+                {name: array.tolist() for name, array in item.moves.items()}
+                for item in self.directions
+            ],
+            "deficiency_of_all": self.deficiency_of_all,
+            "gauges": [{"domain": g.domain, "dimension": g.dimension} for g in self.gauges],
+        }
+
+    def lines(self) -> list[str]:
+        """The result as text."""
+        where = ", ".join(f"{name} = {value}" for name, value in self.lengths.items())
+        lines = [f"{self.grammar}: {self.meaning()}"]
+        lines.append(f"  moments {self.observed} of strings with {where}: {self.moments:,}")
+        if self.rank is None:
+            lines.append(f"  parameters {self.parameters:,}; these moments are not defined")
+            return lines
+        lines.append(
+            f"  parameters {self.parameters:,}, rank {self.rank:,}, deficiency {self.deficiency:,}"
+        )
+        if self.verdict == "yes":
+            lines.append(f"  exact: full rank at a random point modulo {self.prime}, a proof")
+        else:
+            lines.append(
+                f"  exact: modulo {self.prime}; wrong with probability at most {self.error:.1g}"
+            )
+        lines += self._second()
+        if self.verdict == "no":
+            lines += self._null()
+        return lines
+
+    def meaning(self) -> str:
+        """The verdict in words."""
+        return {
+            "yes": "identifiable (locally, almost everywhere)",
+            "no": "not identifiable",
+            "undefined": "undefined",
+        }[self.verdict]
+
+    def _second(self) -> list[str]:
+        own = self.second
+        if own is None:
+            return []
+        rows = f"{own.rows:,} {'functionals' if own.sampled else 'moments'}"
+        lines = [f"  float64: rank {own.rank:,}, gap {own.gap:.1e} ({rows})"]
+        if own.verdict == "uncertain":
+            lines[-1] += ": uncertain"
+        if own.rank != self.rank:
+            sure = "a proof" if self.verdict == "yes" else "wrong almost never"
+            lines.append(f"  the two disagree: believe the exact rank, it is {sure}")
+        return lines
+
+    def _null(self) -> list[str]:
+        lines = []
+        if self.deficiency_of_all is not None:
+            if self.deficiency_of_all == self.deficiency:
+                lines.append("  whole strings of this length tell no more than these moments")
+            elif self.deficiency_of_all == 0:
+                lines.append("  whole strings of this length determine all parameters")
+            else:
+                lines.append(f"  from whole strings the deficiency is {self.deficiency_of_all:,}")
+        for gauge in self.gauges:
+            lines.append(
+                f"  {gauge.dimension:,} of the deficiency are a gauge: a change of basis of "
+                f"`{gauge.domain}` that no string notices"
+            )
+        if self.undetermined:
+            names = ", ".join(f"`{name}`" for name in self.undetermined)
+            lines.append(f"  not determined: {names}")
+        for number, item in enumerate(self.directions[:SHOWN], 1):
+            names = " and ".join(f"`{name}`" for name in item.moves)
+            together = " together" if len(item.moves) > 1 else ""
+            lines.append(f"  direction {number}: move {names}{together} along")
+            entries = item.largest(ENTRIES)
+            text = ", ".join(
+                f"{name}[{', '.join(map(str, index))}] {change:+.3g}"
+                for name, index, change in entries
+            )
+            count = sum(int((array != 0).sum()) for array in item.moves.values())
+            more = f", … ({count:,} entries)" if count > len(entries) else ""
+            lines.append(f"    {text}{more}")
+        if len(self.directions) > SHOWN:
+            lines.append(f"  and {len(self.directions) - SHOWN:,} more directions")
+        return lines

@@ -1,0 +1,193 @@
+"""Identify: ranks of the Jacobians of several observation functions at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fgg.domains import size_values
+from fgg.runtime.identify.case import MORE, PLAIN, Case
+from fgg.runtime.identify.elimination import Echelon, echelon
+from fgg.runtime.identify.fields import Prime
+from fgg.runtime.identify.gauges import Gauge, gauges
+from fgg.runtime.identify.jets import Ring
+from fgg.runtime.identify.observing import Kept, Part, Subsets
+from fgg.runtime.identify.parameters import Parameters, Place
+from fgg.runtime.identify.result import Identification
+from fgg.runtime.identify.second import Decomposed, Direction, directions, second_opinion
+from fgg.runtime.verify.bounds import LOW, random_prime
+
+Observed = Mapping[str, tuple[Part, ...] | None]
+"""Observation functions by name; None where strings are too short for one."""
+
+MAX_DIRECTIONS = 2_000_000
+"""The most numbers that null directions are written out with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is wanted besides the exact rank."""
+
+    second: bool = True
+    null: bool = True
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch on one thread: arrays are small here, and threads would wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def identify(
+    case: Case, observed: Observed, seed: int, wanted: Wanted, query: str | None
+) -> dict[str, Identification]:
+    """The identifications of a case from each of several observation functions.
+
+    Raises GrammarError if a string cannot be read token by token, or if memory does not suffice.
+    """
+    with one_thread():
+        return _identify(case, observed, seed, wanted, query)
+
+
+def _identify(
+    case: Case, observed: Observed, seed: int, wanted: Wanted, query: str | None
+) -> dict[str, Identification]:
+    defined = {name: parts for name, parts in observed.items() if parts is not None}
+    sizes = [token.size for token in case.tokens]
+    every = [part for parts in defined.values() for part in parts]
+    count = case.parameters.count
+    ring = Ring(tuple(p.target for p in dict.fromkeys(every) if isinstance(p, Subsets)))
+    counts = [part.count(sizes) for part in every]
+    rows = max((min(number, count) + MORE for number in counts), default=0)
+    case.check_memory(ring.size or 1, rows * max(map(len, defined.values()), default=0))
+    rng = np.random.default_rng([seed, 1])
+    field = Prime(random_prime(rng))
+    case.check_reading(rng, field)
+    place = case.parameters.point(field, rng)
+    found = case.sketch(place, every, rng) if count else {}
+    results: dict[str, Identification] = {}
+    for name, parts in observed.items():
+        base = undefined(case, name, query)
+        if parts is None:
+            results[name] = base
+            continue
+        matrix = _joined([found[part] for part in parts], field, rng) if count else None
+        reduced = None if matrix is None else echelon(matrix, field)
+        rank = reduced.rank if reduced is not None else 0
+        more = _More(case, parts, seed, wanted)
+        if reduced is not None and rank < count and wanted.null:
+            more.explain(place, reduced, rng)
+        opinion = more.opinion
+        results[name] = replace(
+            base,
+            moments=sum(part.count(sizes) for part in parts),
+            rank=rank,
+            verdict="yes" if rank == count else "no",
+            error=0.0 if rank == count else _error(case, parts),
+            prime=field.prime,
+            second=None if opinion is None else opinion.opinion,
+            undetermined=more.undetermined,
+            directions=() if opinion is None else more.directions(rank),
+            deficiency_of_all=more.deficiency,
+            gauges=more.gauges,
+        )
+    return results
+
+
+def undefined(case: Case, name: str, query: str | None) -> Identification:
+    """What is known of a case before anything is computed."""
+    return Identification(
+        grammar=case.name,
+        query=query,
+        lengths=case.lengths,
+        sizes=size_values(case.grammar),
+        observed=name,
+        parameters=case.parameters.count,
+        moments=0,
+        rank=None,
+        verdict="undefined",
+    )
+
+
+class _More:
+    """What is said besides the rank: float64, and why a model is not identifiable."""
+
+    def __init__(self, case: Case, parts: Sequence[Part], seed: int, wanted: Wanted) -> None:
+        self.case = case
+        self.parts = parts
+        self.wanted = wanted
+        self.undetermined: tuple[str, ...] = ()
+        self.deficiency: int | None = None
+        self.gauges: tuple[Gauge, ...] = ()
+        self.opinion: Decomposed | None = None
+        if wanted.second:
+            self.opinion = second_opinion(case, parts, seed)
+
+    def explain(self, place: Place, reduced: Echelon, rng: np.random.Generator) -> None:
+        """Which factors null directions move; what whole strings say; whether it is a gauge."""
+        case, field = self.case, reduced.field
+        count = case.parameters.count
+        self.undetermined = undetermined(case.parameters, reduced)
+        whole = Kept(tuple(range(len(case.tokens))))
+        words = case.sentence(field).kept([(whole, count + MORE)], field, rng)
+        rows = case.jacobian(place, PLAIN, words)[:, 0]
+        self.deficiency = count - echelon(rows, field).rank
+        if self.deficiency:
+            self.gauges = gauges(case.grammar, place, rows)
+
+    def directions(self, rank: int) -> tuple[Direction, ...]:
+        """A basis of the null directions."""
+        count = self.case.parameters.count
+        if self.opinion is None or not self.wanted.null or rank == count:
+            return ()
+        if (count - rank) * count > MAX_DIRECTIONS:
+            return ()
+        return directions(self.opinion, self.case.parameters, rank)
+
+
+def undetermined(parameters: Parameters, reduced: Echelon) -> tuple[str, ...]:
+    """The factors of which some coordinate moves along a null direction, exactly."""
+    null = reduced.null_space()
+    moved = torch.any(null != 0, dim=1)
+    found: list[str] = []
+    first = 0
+    for leaf in parameters.leaves:
+        own = moved[first : first + leaf.coordinates]
+        first += leaf.coordinates
+        if bool(own.any()):
+            found.append(leaf.name)
+    return tuple(found)
+
+
+def _joined(rows: Sequence[Tensor], field: Prime, rng: np.random.Generator) -> Tensor:
+    """Functionals of several parts as one matrix of the same rank.
+
+    Parts that were evaluated side by side are added with random weights, which keeps it small.
+    """
+    shapes = {tuple(part.shape) for part in rows}
+    if len(rows) == 1 or len(shapes) > 1 or rows[0].shape[0] <= rows[0].shape[1]:
+        return torch.cat(list(rows))
+    total = rows[0]
+    for part in rows[1:]:
+        total = total + field.multiply(field.uniform((part.shape[0], 1), rng), part)
+    return field.reduce(total)
+
+
+def _error(case: Case, parts: Sequence[Part]) -> float:
+    """How probable it is, at most, that the rank at a random point is less than the generic one.
+
+    Of a minor that is not zero, a polynomial of degree n (degree of Z + order of the functionals),
+    at a random point of GF(p) [Schwartz, Zippel].
+    """
+    order = max((len(p.tokens) if isinstance(p, Kept) else p.order + 2 * p.along) for p in parts)
+    return min(1.0, case.parameters.count * (case.degree + order + 1) / LOW)

@@ -1,0 +1,164 @@
+"""`fggc identify`: one model, and sweeps."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from fgg.cli import main
+from fgg.sweep_ranges import points, read_ranges
+
+SMALL = ["--sweep", "d=2..3", "k=2..d", "L=2..4", "--jobs", "1"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def asked(capsys: pytest.CaptureFixture[str], code: int, *words: str) -> dict[str, Any]:
+    assert main(["identify", *words, "--json"]) == code
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_the_exit_code_is_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--set", "k=2", "d=3"]
+    good = asked(capsys, 0, "hmm", *sizes, "--length", "3")
+    assert (good["rank"], good["parameters"], good["moments"]) == (7, 7, 27)
+    assert (good["deficiency"], good["verdict"], good["observed"]) == (0, "yes", "**")
+    assert good["agree"] and len(good["float64"]["singular_values"]) == 7
+    bad = asked(capsys, 1, "hmm", *sizes, "--length", "n=3", "--moments", "12")
+    assert (bad["rank"], bad["deficiency"], bad["verdict"]) == (5, 2, "no")
+    assert len(bad["directions"]) == 2 and bad["undetermined"] == ["init", "trans", "emit"]
+    none = asked(capsys, 2, "hmm", *sizes, "--length", "2", "--moments", "123")
+    assert (none["ok"], none["rank"], none["verdict"]) == (False, None, "undefined")
+    assert [d["code"] for d in none["diagnostics"]] == ["F451"]
+
+
+def test_positions_and_directions(capsys: pytest.CaptureFixture[str]) -> None:
+    found = asked(capsys, 1, "pcfg_i", "--set", "k=2", "d=2", "--length", "3", "--positions", "1,3")
+    assert found["observed"] == "1,3" and found["rank"] == 3
+    for eta in ("e2", "1/2,0.25"):
+        words = ["pcfg_ie", "--set", "k=2", "d=2", "--length", "3", "--moments", "***e1"]
+        assert asked(capsys, 0, *words, "--direction", eta)["rank"] == 5
+
+
+def test_singular_values_are_drawn(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["identify", "lcm", "--set", "k=2", "d=2", "--length", "3", "--moments", "all"]
+    assert main([*words, "--plot", "values.svg"]) == 0
+    root = ElementTree.fromstring((folder / "values.svg").read_text("utf-8"))
+    dots = [item for item in root.iter() if item.tag.endswith("circle")]
+    assert len(dots) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["hmm"], "F415"),
+        (["hmm", "--length", "x"], "F415"),
+        (["hmm", "lcm", "--length", "3"], "F415"),
+        (["hmm", "--length", "3", "--moments", "12", "--positions", "1"], "F415"),
+        (["hmm", "--length", "3", "--positions", "a"], "F415"),
+        (["hmm", "--length", "3", "--direction", "e"], "F415"),
+        (["hmm", "--length", "3", "--plot", "x.svg", "--no-float"], "F415"),
+        (["hmm", "--length", "3", "-o", "x.csv"], "F415"),
+        (["hmm", "--length", "3", "--set", "k=5000", "d=5000"], "F420"),
+        (["hmm", "--sweep", "L=3..4", "-o", "x.png"], "F415"),
+        (["hmm", "--sweep", "k=2..3"], "F457"),
+        (["hmm", "--sweep", "z=2..3", "L=3"], "F457"),
+        (["hmm", "--sweep", "k=3..2", "L=3"], "F457"),
+        (["hmm", "--sweep", "k=2..d", "L=3"], "F457"),
+        (["hmm", "--sweep", "k=1..999999", "d=1..9", "L=3"], "F457"),
+        (["hmm", "--sweep", "k=0..2", "L=3"], "F410"),
+        (["hmm", "--sweep", "L=0..2"], "F457"),
+        (["crf", "--sweep", "L=2..3"], "F453"),
+        (["hmm", "--sweep", "k=4000", "d=4000", "L=3"], "F420"),
+    ],
+)
+def test_what_cannot_be_asked(
+    words: list[str], code: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = asked(capsys, 2, *words)
+    assert [d["code"] for d in found["diagnostics"]] == [code]
+
+
+def test_ranges_speak_of_earlier_ones() -> None:
+    found = list(points(read_ranges(["d=2..3", "k=2..d+1,7", "L=4"])))
+    assert [(p["d"], p["k"]) for p in found] == [
+        (2, 2), (2, 3), (2, 7), (3, 2), (3, 3), (3, 4), (3, 7),
+    ]  # fmt: skip
+    assert all(p["L"] == 4 for p in found)
+
+
+def test_a_sweep_makes_the_table_in_every_form(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forms = ["txt", "csv", "json", "tex", "svg"]
+    outputs = [word for form in forms for word in ("-o", f"t.{form}")]
+    assert main(["identify", "hmm", "dep_ies", *SMALL, *outputs]) == 0
+    text = capsys.readouterr().out
+    assert text == (folder / "t.txt").read_text("utf-8")
+    lines = text.splitlines()
+    assert lines[0].split() == ["12", "**", "123e1", "123", "***", "***e1"]
+    assert "L ≥ 3" in lines[1] and "dep_ies, 12: L ≥ 2 at d = 2" in lines
+    with (folder / "t.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == (3 * 3 + 2 * 3) * 6
+    one = next(
+        r
+        for r in rows
+        if (r["grammar"], r["observed"], r["d"], r["L"]) == ("dep_ies", "12", "3", "2")
+    )
+    assert (one["k"], one["parameters"], one["rank"], one["verdict"]) == ("", "6", "5", "no")
+    data = json.loads((folder / "t.json").read_text("utf-8"))
+    assert data["table"]["hmm"]["12"] == "no" and len(data["entries"]) == len(rows)
+    tex = (folder / "t.tex").read_text("utf-8")
+    assert r"dep\_ies & $L \ge 3^*$" in tex and tex.count(r"\\") == 3
+    picture = ElementTree.fromstring((folder / "t.svg").read_text("utf-8"))
+    titles = [item.text or "" for item in picture.iter() if item.tag.endswith("title")]
+    assert sum("L = " in title for title in titles) == len(rows)
+
+
+def test_a_sweep_goes_on_from_its_results(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["hmm", "--sweep", "k=2..3", "d=2", "L=2..3", "--jobs", "1", "--results", "r.jsonl"]
+    whole = asked(capsys, 0, *words, "--moments", "12", "**")
+    path = folder / "r.jsonl"
+    lines = path.read_text("utf-8").splitlines()
+    assert len(lines) == 8
+    # As if the run had been stopped in the middle of a line.
+    path.write_text("\n".join(lines[:5]) + "\n" + lines[5][:20], "utf-8")
+    import fgg.sweeping as sweeping
+
+    made: list[int] = []
+    original = sweeping._Worker.at
+
+    def counted(self: Any, model: Any, task: Any, length: int) -> Any:
+        made.append(len(task.moments))
+        return original(self, model, task, length)
+
+    monkeypatch.setattr(sweeping._Worker, "at", counted)
+    again = asked(capsys, 0, *words, "--moments", "12", "**")
+    assert again == whole and sum(made) == 3
+    made.clear()
+    assert asked(capsys, 0, *words, "--moments", "12", "**") == whole and not made
+    assert len(path.read_text("utf-8").splitlines()) == 8
+    path.write_text("my notes", "utf-8")
+    assert asked(capsys, 2, *words)["diagnostics"][0]["code"] == "F457"
+    assert path.read_text("utf-8") == "my notes"
+    path.unlink()
+    other = [word if word != "d=2" else "d=3" for word in words]
+    assert len(asked(capsys, 0, *other, "--moments", "12")["entries"]) == 4
+
+
+def test_processes_find_the_same_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["lcm", "--sweep", "k=2..3", "d=2", "L=3", "--moments", "123"]
+    assert asked(capsys, 0, *words, "--jobs", "2") == asked(capsys, 0, *words, "--jobs", "1")
