@@ -177,12 +177,12 @@ def main(arguments: Sequence[str] | None = None) -> Report:
     """Run all methods, and report."""
     options = parser(__doc__)
     options.add_argument("--language", default="isizulu")
-    options.add_argument("--words", type=int, default=400, help="training words (400)")
+    options.add_argument("--words", type=int, default=800, help="training words (800)")
     options.add_argument("--held", type=int, default=150, help="held-out words (150)")
     options.add_argument("--seeds", type=int, default=5)
     options.add_argument("--contrast", type=int, default=1, help="seeds of the other priors (1)")
     options.add_argument("--sweeps", type=int, default=20, help="at most, but of Hastings (20)")
-    options.add_argument("--draws", type=int, default=25, help="sweeps of Hastings (25)")
+    options.add_argument("--draws", type=int, default=15, help="sweeps of Hastings (15)")
     options.add_argument("--prior", type=float, nargs="+", default=[1e-5, 0.1])
     given = options.parse_args(arguments)
     if given.small:

@@ -38,8 +38,8 @@ def score(model: Model, examples: Sequence[Example], inputs: Sequence[list[int]]
 def main(arguments: Sequence[str] | None = None) -> Report:
     """Induce grammars, and report."""
     options = parser(__doc__)
-    options.add_argument("--seeds", type=int, default=4)
-    options.add_argument("--epochs", type=int, default=12)
+    options.add_argument("--seeds", type=int, default=6)
+    options.add_argument("--epochs", type=int, default=16)
     options.add_argument("--tokens", type=int, default=200, help="tokens of a batch (200)")
     given = options.parse_args(arguments)
     sizes, count = {"nt": 30, "pt": 60, "r": 64}, None

@@ -148,6 +148,7 @@ def put(values: Tensor, scales: Tensor, new: Tensor, scale: Tensor | None) -> No
     """
     rank = scales.dim()
     top = new.amax(-1) if new.dim() == rank + 1 else new.flatten(rank).amax(-1)
+    torch.threshold_(top, TINY[new.dtype], 0.0)
     if scale is None:
         scales.copy_(top.log())
     else:
@@ -326,9 +327,17 @@ def inverse(scales: Tensor) -> Tensor:
     return scales.masked_fill(scales == NEGATIVE, float("inf"))
 
 
+LIMIT = {torch.float32: 85.0, torch.float64: 706.0}
+
+
 def ratio(scale: Tensor | None, head: Tensor, dtype: torch.dtype) -> Tensor:
-    """What a term's scale is worth relative to its cell's."""
-    return (-head if scale is None else scale - head).exp_().to(dtype)
+    """What a term's scale is worth relative to its cell's.
+
+    It is great only where the term's own factors are zero or nearly so: a number it must be, or
+    nothing times it is none.
+    """
+    found = -head if scale is None else scale - head
+    return found.clamp_max_(LIMIT[dtype]).exp_().to(dtype)
 
 
 def ratios(scales: Tensor, heads: Tensor, shift: int, dtype: torch.dtype) -> Tensor:

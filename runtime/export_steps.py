@@ -306,6 +306,7 @@ def put(plan: Plan, group: Sequence[StepRun], tensors: Tensors) -> dict[str, Ten
     new, top = total(terms, rank)
     assert top is not None
     greatest = new.amax(tuple(range(rank, new.dim())))
+    greatest = torch.threshold(greatest, TINY[new.dtype], 0.0)  # as `put` has it
     safe = greatest.clamp_min(TINY[new.dtype])
     return {
         values: replaced(tensors[values], cells, new / spread(safe, new)),

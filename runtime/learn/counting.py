@@ -122,6 +122,9 @@ class Counter:
         floor, higher = FLOORS[self.dtype]
         level = self.level(floor)
         found = run(batch, level)
+        if bool((found.log_z == NEGATIVE).any()):
+            # What seems impossible may only be too unlikely for the range of numbers.
+            return self.in_logarithms(batch, level)
         if self.least >= MODEST[self.dtype]:
             return found
         if not self.below(found, max(level.lost, floor)):
@@ -130,9 +133,14 @@ class Counter:
         found = run(batch, level)
         if not self.below(found, level.lost) and not found.vanished():
             return found
+        return self.in_logarithms(batch, level)
+
+    def in_logarithms(self, batch: Ready, level: Level) -> Counted:
+        """The same in logarithms throughout, which have no range."""
         from fgg.runtime.learn.log_counts import log_counts
 
-        return log_counts(self.suited(batch), self.logs, batch)
+        logs = self.logs or {n: w.cpu().double().log() for n, w in level.weights.items()}
+        return log_counts(self.suited(batch), logs, batch)
 
     def below(self, found: Counted, edge: float) -> bool:
         """Whether derivations of weights up to an edge may be a part of log Z that matters.
