@@ -1,8 +1,8 @@
 """HMM language models of WikiText-2: `python -m examples.hmm_language_model`.
 
 A dense HMM in state space beside low-rank ones in rank space, fitted by stepwise EM, against a
-unigram and an interpolated Kneser-Ney bigram. Everyone has the same words, the 33,278 of the training
-data with one `<eos>` for each line that is not blank, and every token counts, `<eos>` too.
+unigram and an interpolated Kneser-Ney bigram. Everyone has the same words, the 33,278 of the
+training data with one `<eos>` for each line that is not blank, and every token counts, `<eos>` too.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         "that is not blank, counted as a token; blank lines are left out",
         "perplexity per token; each line on its own, for HMMs and bigrams alike",
         "Kneser-Ney: interpolated, one discount; HMMs: stepwise EM from random weights with "
-        f"pseudo-counts of {PSEUDO}, {given.minutes:g} minutes of CPU time each; tokens/s: of EM sweeps",
+        f"pseudo-counts of {PSEUDO}, {given.minutes:g} minutes of CPU time each; "
+        "tokens/s: of EM sweeps",
         "the two of `hmm_rank` with the same sizes have the same parameters and do the same "
         "computation in two spaces",
     ]
