@@ -114,10 +114,23 @@ def whole_unions(grammar: Grammar) -> frozenset[str]:
         and extent(grammar, name)[1] == 1
         and _distinct(grammar, name)
     )
-    rules = 0
-    for rule in grammar.rules:
-        rules += prod(extent(grammar, n.domain)[0] for n in rule.rhs.nodes if n.domain in found)
-    return found if rules > MANY * len(grammar.rules) else frozenset()
+    apart, together = (
+        sum(
+            prod(_count(grammar, node.domain, whole) for node in rule.rhs.nodes)
+            for rule in grammar.rules
+        )
+        for whole in (frozenset[str](), found)
+    )
+    return found if apart > MANY * together else frozenset()
+
+
+def _count(grammar: Grammar, domain: str, whole: frozenset[str]) -> int:
+    """How many variants a domain has if some unions are left whole."""
+    shape = grammar.domain[domain].shape
+    if domain in whole or not isinstance(shape, Union | Product):
+        return 1
+    counts = [_count(grammar, part, whole) for part in shape.parts]
+    return sum(counts) if isinstance(shape, Union) else prod(counts)
 
 
 def _distinct(grammar: Grammar, union: str) -> bool:
