@@ -237,9 +237,9 @@ class _Splitter:
             found = variant.at(path[:place])
             if found is None:
                 return None
-            if found.domain in self.whole:
+            if found.domain in self.whole or place == len(path):
                 return found, path[place:]
-        return found, ()
+        raise AssertionError("a path ends")
 
     def variant(self, rule: Rule, name: str, decided: Mapping[str, Variant]) -> None:
         """Add one variant of a rule."""

@@ -177,7 +177,8 @@ class Case:
             if isinstance(step, Cut | Gather):
                 known[step.name] = known[step.source]
             elif isinstance(step, Contract):
-                known[step.name] = sum(known[name] for name, _ in step.operands)
+                # Maps and tokens are constants: they add nothing.
+                known[step.name] = sum(known.get(name, 0) for name, _ in step.operands)
         charts = {c.family: np.zeros(self.geometry.cells(c.family)) for c in self.plan.charts}
         for point in self.geometry.points:
             best = 0.0
