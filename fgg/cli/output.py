@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fgg.diagnostics import Diagnostic, GrammarError, as_json, render
+from fgg.files import check_writable as check_writable
 from fgg.files import write_whole as write_whole
 from fgg.spans import Source
 
