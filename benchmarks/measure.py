@@ -123,18 +123,20 @@ def warmed(calls: Mapping[str, Callable[[], object]]) -> tuple[dict[str, Any], d
 
 
 def rounds_of(seconds: Mapping[str, float], repeats: int, budget: float) -> dict[str, int]:
-    """In how many rounds each takes part, if a call takes so long: all have the same share.
+    """In how many rounds each takes part, if a call takes so long, within a budget of seconds.
 
-    Everyone takes part in the first round. We take part in as many as anyone: a ratio is of calls
-    in the same round.
+    All have the same share; what the quick ones leave over goes to the slow ones. Everyone takes
+    part in the first round, and nobody in more than we do: a ratio is of calls in the same round.
     """
-    share = budget / max(len(seconds), 1)
-    found = {
-        name: max(1, min(repeats, int(share / (own + SETTLE)))) for name, own in seconds.items()
-    }
-    if OURS in found:
-        found[OURS] = max(found.values())
-    return found
+    found = dict.fromkeys(seconds, 1)
+    quick_first = sorted(seconds, key=lambda name: seconds[name])
+    for place, name in enumerate(quick_first):
+        share = budget / (len(seconds) - place)
+        each = seconds[name] + SETTLE
+        found[name] = max(1, min(repeats, int(share / each)))
+        budget -= found[name] * each
+    most = found.get(OURS, repeats)
+    return {name: min(own, most) for name, own in found.items()}
 
 
 def interleaved(

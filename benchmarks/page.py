@@ -26,7 +26,7 @@ described in `benchmarks/README.md`.
 
 A row has our CPU time (median, quartiles), the time on the clock, and for everyone else *their
 time / ours*, the median over rounds with quartiles: **above 1 we are faster**. Columns with *alone*
-are limits: what nobody can do without, as a part of our time. Equality of what is computed was checked
+are limits: what nobody can do without, as a part of our time. That all compute the same was checked
 before anything was timed.
 """
 LOSSES = """## Where we lose
