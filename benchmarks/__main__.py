@@ -12,9 +12,8 @@ from typing import Any
 import torch
 
 from benchmarks import overhead, report
-from benchmarks.goals import verdicts
 from benchmarks.machine import about
-from benchmarks.measure import Suite
+from benchmarks.measure import Goal, Suite
 from benchmarks.page import write_page
 from benchmarks.pictures import ratios_svg
 from benchmarks.report import Record
@@ -46,13 +45,12 @@ def suite_of(name: str) -> Suite:
 
 def tables_of(name: str, records: Sequence[Record]) -> list[Table]:
     """The tables of a suite: times, memory, goals."""
+    made: list[Table | None]
     if name == "overhead":
-        found = verdicts(overhead.GOALS, records)
-        made = [report.overheads(records, overhead.TITLE), report.goals(found)]
+        made = [report.overheads(records, overhead.TITLE)]
     else:
-        suite = suite_of(name)
-        found = verdicts(suite.goals, records)
-        made = [report.times(suite.title, records), report.memory(records), report.goals(found)]
+        made = [report.times(suite_of(name).title, records), report.memory(records)]
+    made.append(report.goals(goals_of(name), records))
     return [table for table in made if table is not None]
 
 
@@ -130,7 +128,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return {"about": machine, "effort": vars(effort), "records": records}
 
 
-def goals_of(name: str) -> Any:
+def goals_of(name: str) -> Sequence[Goal]:
     """The goals of a suite."""
     return overhead.GOALS if name == "overhead" else suite_of(name).goals
 

@@ -51,22 +51,34 @@ def _verdicts(goal: Goal, records: Sequence[Record]) -> Iterator[Verdict]:
         for growth in growths(measured):
             if growth.varied == goal.grows and growth.points > 1 and goal.most is not None:
                 at = ", ".join(f"{name} {value}" for name, value in growth.rest)
-                text = f"{goal.of} grows at most as {goal.grows}^{goal.most:.3g}"
                 shown = f"{goal.grows}^{growth.exponent:.2f}"
-                yield Verdict(at, text, shown, 1 + goal.most - growth.exponent)
+                yield Verdict(at, text_of(goal), shown, 1 + goal.most - growth.exponent)
     elif goal.least is not None:
         for record in (r for r in found if r["name"] == goal.peer and r["at"] in ours):
             ratio = record.get("ratio", record[key] / ours[record["at"]][key])
-            text = f"{goal.of} of {goal.peer} at least {goal.least:.3g} times ours"
             shown = f"{ratio:.2f}"
             if record.get("rounds", 1) > 1:
                 shown += f" ({record['ratio_low']:.2f} to {record['ratio_high']:.2f})"
-            yield Verdict(record["at"], text, shown, ratio / goal.least)
+            yield Verdict(record["at"], text_of(goal), shown, ratio / goal.least)
     elif goal.most is not None:
         for record in ours.values():
-            text = f"{goal.of} at most {written(goal.of, goal.most)}"
             shown = written(goal.of, record[key])
-            yield Verdict(record["at"], text, shown, goal.most / record[key])
+            yield Verdict(record["at"], text_of(goal), shown, goal.most / record[key])
+
+
+def untried(goals: Iterable[Goal], records: Sequence[Record]) -> list[str]:
+    """The goals that nothing was measured for."""
+    return [text_of(goal) for goal in goals if not verdicts([goal], records)]
+
+
+def text_of(goal: Goal) -> str:
+    """A goal in words, without the points that it is for."""
+    if goal.least is not None:
+        return f"{goal.of} of {goal.peer} at least {goal.least:.3g} times ours"
+    assert goal.most is not None
+    if goal.grows:
+        return f"{goal.of} grows at most as {goal.grows}^{goal.most:.3g}"
+    return f"{goal.of} at most {written(goal.of, goal.most)}"
 
 
 def _within(goal: Goal, point: Mapping[str, int]) -> bool:

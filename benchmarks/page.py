@@ -51,7 +51,10 @@ def page(
     data: Mapping[str, Any], tables: Tables, goals: Goals, folder: str
 ) -> tuple[str, dict[str, str]]:
     """The text of a page and the plots that it shows, by file name."""
-    about = "\n".join(f"- {name}: {value}" for name, value in data["about"].items())
+    lines = [f"- {name}: {value}" for name, value in data["about"].items()]
+    if effort := data.get("effort"):
+        lines.append(f"- rounds: at most {effort['repeats']}, {effort['budget']:.0f} s a suite")
+    about = "\n".join(lines)
     parts = [INTRODUCTION.format(about=about)]
     pictures: dict[str, str] = {}
     by_suite: dict[str, list[Record]] = {}
@@ -83,13 +86,13 @@ def losses(name: str, records: Sequence[Record], goals: Iterable[Goal]) -> list[
     for r in (r for r in records if r["role"] == "peer"):
         at = text_of(r["point"], common)
         if "median" in r and r["ratio"] < 1:
-            faster.setdefault(r["name"], []).append(f"{r['ratio']:.2f} at {at}")
+            faster.setdefault(r["name"], []).append(f"{r['ratio']:.2f} of our time at {at}")
         if "allocated" in r and r["allocated"] < ours.get(r["at"], 0):
-            leaner.setdefault(r["name"], []).append(f"{r['allocated'] / ours[r['at']]:.2f} at {at}")
-    found = [f"- `{name}`: {who} takes of our time {'; '.join(at)}" for who, at in faster.items()]
-    found += [
-        f"- `{name}`: {who} takes of our memory {'; '.join(at)}" for who, at in leaner.items()
-    ]
+            leaner.setdefault(r["name"], []).append(
+                f"{r['allocated'] / ours[r['at']]:.2f} of our memory at {at}"
+            )
+    found = [f"- `{name}`: {who} takes {'; '.join(at)}" for who, at in faster.items()]
+    found += [f"- `{name}`: {who} takes {'; '.join(at)}" for who, at in leaner.items()]
     for v in verdicts(goals, records):
         if not v.met:
             found.append(f"- `{name}`: goal missed at {v.at}: {v.goal}; it is {v.measured}")

@@ -8,6 +8,8 @@ from typing import Any
 from fgg.draw.plot import Line, Plot, to_svg
 
 POINTS = "point, as in the table"
+WIDTH = 860.0
+"""Room for the names of everyone in one line."""
 
 
 def ratios_svg(title: str, records: Iterable[Mapping[str, Any]]) -> str | None:
@@ -22,7 +24,8 @@ def ratios_svg(title: str, records: Iterable[Mapping[str, Any]]) -> str | None:
         return None
     one = Line(label="ours", points=((1.0, 1.0), (float(len(places)), 1.0)), markers=False)
     found = [one, *(Line(label=name, points=tuple(points)) for name, points in lines.items())]
-    return to_svg(Plot(title=title, lines=tuple(found), x=POINTS, y="time / our time", log_y=True))
+    y = "time / our time"
+    return to_svg(Plot(title=title, lines=tuple(found), x=POINTS, y=y, log_y=True, width=WIDTH))
 
 
 def memory_svg(title: str, records: Iterable[Mapping[str, Any]]) -> str | None:
@@ -36,4 +39,4 @@ def memory_svg(title: str, records: Iterable[Mapping[str, Any]]) -> str | None:
         return None
     found = [Line(label=name, points=tuple(points)) for name, points in lines.items()]
     y = "MB of tensors"
-    return to_svg(Plot(title=title, lines=tuple(found), x=POINTS, y=y, log_y=True))
+    return to_svg(Plot(title=title, lines=tuple(found), x=POINTS, y=y, log_y=True, width=WIDTH))

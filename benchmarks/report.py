@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.goals import Verdict
-from benchmarks.growth import growths
+from benchmarks.goals import untried, verdicts
+from benchmarks.growth import Growth, growths
+from benchmarks.measure import Goal
 from benchmarks.tables import Table, megabytes, milliseconds
 
 Record = Mapping[str, Any]
+
+TOKENS = 4
+"""The column of tokens per second, which suites without batches do not have."""
 
 
 def shared(points: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -49,15 +53,14 @@ def times(title: str, records: Sequence[Record]) -> Table:
             f"{tokens / ours['median']:,.0f}" if tokens else "",
         ]
         table.rows.append(row + [ratio(here[name]) if name in here else "" for name in others])
+    if not any(row[TOKENS] for row in table.rows):
+        table.columns = [*columns[:TOKENS], *columns[TOKENS + 1 :]]
+        table.rows = [[*row[:TOKENS], *row[TOKENS + 1 :]] for row in table.rows]
     if common:
         table.notes.append(f"everywhere: {text_of(common)}")
     fits = growths((r["name"], r["point"], r["median"]) for r in timed if r["role"] != "limit")
     for name in ("fgg", *names_of(timed, "peer")):
-        own = [f for f in fits if f.name == name]
-        texts = [
-            f"{f.varied}^{f.exponent:.2f} ({text_of(dict(f.rest), common)}; {f.points} points)"
-            for f in own
-        ]
+        texts = [fit_text(fit, common) for fit in fits if fit.name == name]
         if texts:
             table.notes.append(f"time of {name} grows as {', '.join(texts)}")
     differences = [r["difference"] for r in records if "difference" in r]
@@ -68,6 +71,13 @@ def times(title: str, records: Sequence[Record]) -> Table:
         table.notes.append(f"rounds: {min(rounds)} to {max(rounds)}")
     table.notes += skipped(records, common)
     return table
+
+
+def fit_text(fit: Growth, common: Mapping[str, int]) -> str:
+    """A growth in words: the exponent, what stayed the same, how many points."""
+    stayed = {k: v for k, v in fit.rest if k not in common}
+    rest = f"{text_of(stayed)}; " if stayed else ""
+    return f"{fit.varied}^{fit.exponent:.2f} ({rest}{fit.points} points)"
 
 
 def ratio(record: Record) -> str:
@@ -107,8 +117,7 @@ def memory(records: Sequence[Record]) -> Table | None:
     if common:
         table.notes.append(f"everywhere: {text_of(common)}")
     for fit in growths((r["name"], r["point"], r["allocated"]) for r in found):
-        text = f"memory of {fit.name} grows as {fit.varied}^{fit.exponent:.2f}"
-        table.notes.append(f"{text} ({text_of(dict(fit.rest), common)}; {fit.points} points)")
+        table.notes.append(f"memory of {fit.name} grows as {fit_text(fit, common)}")
     return table
 
 
@@ -124,15 +133,17 @@ def overheads(records: Sequence[Record], title: str) -> Table:
     return table
 
 
-def goals(found: Sequence[Verdict]) -> Table | None:
+def goals(wanted: Sequence[Goal], records: Sequence[Record]) -> Table | None:
     """A row for each goal: at how many points it is met, and where it is farthest from that."""
-    if not found:
+    if not wanted:
         return None
-    table = Table(title="Goals", columns=["goal", "met at", "least", "there"])
+    found = verdicts(wanted, records)
+    table = Table(title="Goals", columns=["goal", "met at", "farthest", "there"])
     for goal in dict.fromkeys(v.goal for v in found):
         own = [v for v in found if v.goal == goal]
         worst = min(own, key=lambda v: v.margin)
         met = f"{sum(v.met for v in own)} of {len(own)}"
         met = met if worst.met else f"**{met}**"
         table.rows.append([goal, met, worst.measured, worst.at])
+    table.notes += [f"not measured: {text}" for text in untried(wanted, records)]
     return table

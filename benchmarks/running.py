@@ -30,7 +30,7 @@ class Effort:
     """How much to measure: rounds of calls, seconds a suite, which points, which peers."""
 
     repeats: int = 11
-    budget: float = 60.0
+    budget: float = 50.0
     every: bool = False
     memory: bool = True
     against: Sequence[str] = ()

@@ -63,8 +63,8 @@ def test_the_page_has_tables_plots_goals_and_losses() -> None:
         assert f"(performance/{name})" in text
         assert picture.startswith("<svg")
     lost = text.partition("## Where we lose")[2]
-    assert "`hmm`: by hand takes of our time 0.70 at states 256" in lost
-    assert "`hmm`: by hand takes of our memory 0.50" in lost
+    assert "`hmm`: by hand takes 0.70 of our time at states 256" in lost
+    assert "`hmm`: by hand takes 0.50 of our memory" in lost
     assert "goal missed at batch 16, n 64, states 256: time of by hand at least 0.833" in lost
     assert "dynamax" not in lost and "alone" not in lost
 
