@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fgg.domains import domain_size
 from fgg.grammar import Clamp, Edge, Fragment, Grammar, Node, Rule
 from fgg.maps import is_map
 from fgg.names import fresh
@@ -11,11 +12,17 @@ from fgg.paths import clamp_domain, is_pinned
 
 
 def local(grammar: Grammar, rule: Rule) -> Rule:
-    """The rule with a clamp in place of each map of a clamped node."""
+    """The rule with a clamp in place of each map of a clamped node.
+
+    A map to a single block is 1 everywhere, and goes without one: tables of copies over positions
+    would be made for nothing.
+    """
     fragment = rule.rhs
     clamps = list(fragment.clamps)
     edges: list[Edge] = []
     for edge in fragment.edges:
+        if _says_nothing(grammar, edge):
+            continue
         found = _clamp(grammar, fragment, edge)
         if found is None:
             edges.append(edge)
@@ -25,6 +32,12 @@ def local(grammar: Grammar, rule: Rule) -> Rule:
         return rule
     own = tuple(dict.fromkeys(clamps))
     return replace(rule, rhs=Fragment.make(fragment.nodes, tuple(edges), own, fragment.externals))
+
+
+def _says_nothing(grammar: Grammar, edge: Edge) -> bool:
+    """Whether an edge is a map to a domain of one value."""
+    factor = grammar.factor.get(edge.label)
+    return factor is not None and is_map(factor) and domain_size(grammar, factor.domains[1]) == 1
 
 
 def _clamp(grammar: Grammar, fragment: Fragment, edge: Edge) -> Clamp | None:

@@ -116,24 +116,14 @@ def grammar(setting: Setting, own: Text, folder: Path) -> fgg.Grammar:
     np.save(folder / "blocks.npy", np.array(table, np.int64))
     found = (HERE / "stream.fgg").read_text("utf-8")
     found = found.replace("map(cycle)", 'map("blocks.npy")')
-    if setting.blocks == 1:
-        found = dense(found)
     if setting.net:
         for factor in ("init(-> T)", "trans(T -> T)"):
             found = found.replace(f"factor {factor}", f"factor {factor} with net = {setting.net}")
         found = found.replace("blocks = clusters", f"blocks = clusters, net = {setting.net}")
-        found = found.replace("emit(T -> W)\n", f"emit(T -> W) with net = {setting.net}\n")
     path = folder / "model.fgg"
     path.write_text(found, "utf-8")
     sizes = {"m": setting.blocks, "k": setting.places, "d": len(own.vocabulary)}
-    return fgg.load(path, sizes={name: n for name, n in sizes.items() if f"size {name} " in found})
-
-
-def dense(grammar: str) -> str:
-    """The text of the grammar without blocks: one would be copied for each pair of neighbours."""
-    grammar = grammar.replace("domain M = m\ndomain K = k\ndomain T = M * K", "domain T = k")
-    grammar = grammar.replace('factor clusters(W -> M) = map("blocks.npy")\n', "")
-    return grammar.replace("size m = 16\n", "").replace(" with blocks = clusters", "")
+    return fgg.load(path, sizes=sizes)
 
 
 def train(setting: Setting, own: Text, folder: Path, seconds: float, seed: int = 0) -> Row:

@@ -73,6 +73,22 @@ def test_preterminals_are_pinned() -> None:
     assert found.nonterminal["X_N"].domains == ("N",)
 
 
+def test_one_block_is_no_table_of_copies() -> None:
+    grammar = fgg.load("hmm_blocks", sizes={"m": 1, "k": 3, "d": 4})
+    found = pinned(grammar)
+    assert not pinned_inputs(found)
+    assert not any(e.label == "clusters" for rule in found.rules for e in rule.rhs.edges)
+    plan = plan_of(selected(grammar, None), Expected(), "dense")
+    gathers = [step for step in plan.preparations if isinstance(step, Gather)]
+    assert not any(step.source.startswith("trans") for step in gathers)
+    assert fgg.verify(grammar, length=3, trials=1, items=24).proved
+    program = fgg.compile(grammar)
+    weights = program.weights(seed=1, dtype=torch.float64)
+    found_z = program.log_z(weights, {"w": [[0, 3, -1, 2]]})  # one may be missing
+    every = [program.log_z(weights, {"w": [[0, 3, w, 2]]}) for w in range(4)]
+    torch.testing.assert_close(found_z, torch.stack(every).logsumexp(0))
+
+
 def test_a_grammar_without_maps_is_returned_as_it_is() -> None:
     from fgg.compiler.passes.pin import pin
 
