@@ -3,7 +3,7 @@
     python -m examples.large_hmm.language_model
     python -m examples.large_hmm.language_model --whole
 
-The first trains models of many kinds [VL §5, §6] on the beginning of the text for a minute each.
+The first trains models of many kinds [VL §5, §6] on the beginning of the text for a short time each.
 The second trains one model on the whole text with all its words. A line of the text is followed by
 `<eos>`, blank lines too; words that are not among the most frequent ones are `<unk>`; perplexity is
 a token, and both of them count.
@@ -120,7 +120,7 @@ def options() -> argparse.ArgumentParser:
     """What the command takes."""
     found = parser(__doc__)
     found.add_argument("--whole", action="store_true", help="the whole text, all words, one model")
-    found.add_argument("--seconds", type=float, help="CPU time a model (60; --whole: 3900)")
+    found.add_argument("--seconds", type=float, help="CPU time a model (40; --whole: 3900)")
     found.add_argument(
         "--networks", type=float, help="CPU time of the feed-forward net and the LSTM; 0: without"
     )
@@ -134,9 +134,10 @@ def main(arguments: Sequence[str] | None = None) -> Report:
     """Train all, and report."""
     given = options().parse_args(arguments)
     torch.set_num_threads(1)
-    base, sizes, dim = WHOLE if given.whole else Setting(), (256, 512, 2048, 4096), 256
+    base, dim = WHOLE if given.whole else Setting(), 256
+    sizes: tuple[int, ...] = (256, 512, 2048, 4096)
     limits = () if given.whole else (300_000, 30_000, 5_000)
-    seconds = 3900.0 if given.whole else 60.0
+    seconds = 3900.0 if given.whole else 40.0
     if given.small:
         base = replace(base, blocks=8, places=4, net="states(dim=16)")
         sizes, dim, seconds, limits = (16,), 16, 0.5, (3_000, 1_000, 200)
