@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import nan
+from math import inf, nan
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -89,7 +89,7 @@ def whole(own: Text, folder: Path, given: argparse.Namespace, setting: Setting) 
     """The models of the second table."""
     yield from baselines(own, given.networks)
     every = given.seconds / 30
-    found = train(setting, own, folder, given.seconds, every=every, note=say)
+    found = train(setting, own, folder, given.seconds, clock=given.clock, every=every, note=say)
     yield Row(str(setting), found.perplexity, found.epochs, found.seconds, setting, found.curve)
 
 
@@ -123,6 +123,9 @@ def options() -> argparse.ArgumentParser:
     found.add_argument("--seconds", type=float, help="CPU time a model (40; --whole: 3900)")
     found.add_argument(
         "--networks", type=float, help="CPU time of the feed-forward net and the LSTM; 0: without"
+    )
+    found.add_argument(
+        "--clock", type=float, default=inf, help="seconds by the clock at most, with --whole"
     )
     found.add_argument("--train", type=Path, help="another text to train on, a line a paragraph")
     found.add_argument("--test", type=Path, help="another text to test on")
