@@ -3,7 +3,7 @@
     python -m examples.large_hmm.language_model
     python -m examples.large_hmm.language_model --whole
 
-The first trains models of many kinds [VL §5, §6] on the beginning of the text for a short time each.
+The first trains many kinds of models [VL §5, §6] on the beginning of the text, a short time each.
 The second trains one model on the whole text with all its words. A line of the text is followed by
 `<eos>`, blank lines too; words that are not among the most frequent ones are `<unk>`; perplexity is
 a token, and both of them count.
