@@ -158,10 +158,48 @@ def test_tags_that_depend_on_the_word_before_are_found(tmp_path: Path) -> None:
     for name in ("train.tsv", "test.tsv"):
         (tmp_path / name).write_text(tsv([sentence() for _ in range(200)]), "utf-8")
     files = (tmp_path / "train.tsv", tmp_path / "test.tsv")
-    found = story.main(tmp_path / "out", files, sizes=((3, 2),), sweeps=15)
-    assert found["most frequent tag"] < 0.95
-    assert found["HMM of tags"] > 0.99
-    assert found["large HMM, 3 x 2 states"] > 0.99
+    sizes = (story.States(3, 2, 0.0, 15), story.States(3, 4, 10.0))
+    found = story.main(tmp_path / "out", files, sizes=sizes)
+    assert found["most frequent tag"][0] < 0.95
+    assert found["HMM of tags"][0] > 0.99
+    assert all(found[str(states)][0] > 0.99 for states in sizes)
+
+
+def test_states_that_begin_as_tags_are_the_model_of_tags() -> None:
+    """Summed over the states of a tag, first states and transitions are those of tags."""
+    states = module("tag_states")
+    words = [[0, 3, 1, 2], [2, 2, 4], [4, 1, 0]]
+    tags = [[0, 1, 2, 0], [0, 1, 1], [1, 2, 0]]
+    counts = states.Counts.of(words, tags, (5, 3))
+    assert counts.words.sum() == 10 and counts.pairs.sum() == 7
+    block_of = torch.arange(5) % 2  # as the grammar has it
+    for places in (3, 5):
+        start, plain = states.beginning(counts, block_of, places)
+        program = fgg.compile(
+            fgg.load(FOLDER / "tagging.fgg", sizes={"m": 2, "k": places, "d": 5, "tags": 3})
+        )
+        for weights in (start, plain):
+            shaped = {name: w.reshape(program.shape(name)) for name, w in weights.items()}
+            model = program.model(weights=shaped, dtype=torch.float64)
+            for name, weight in model.detached().items():
+                if name in shaped:  # they are distributions already
+                    torch.testing.assert_close(weight, shaped[name])
+        pairs = counts.pairs + 0.1
+        pairs, first = pairs / pairs.sum(1, keepdim=True), (counts.first + 0.1)
+        first = first / first.sum()
+        own = plain["tag"].argmax(1)
+        by_tag = torch.zeros(3, dtype=torch.float64).index_add(0, own, plain["init"])
+        torch.testing.assert_close(by_tag, first)
+        for state, tag in enumerate(own):
+            row = torch.zeros(3, dtype=torch.float64).index_add(0, own, plain["trans"][state])
+            torch.testing.assert_close(row, pairs[tag])
+
+
+def test_places_are_shared_out_among_tags() -> None:
+    shared_out = module("tag_states").shared_out
+    counts = torch.tensor([[1.0, 90.0, 9.0], [5.0, 4.0, 0.1]])
+    assert shared_out(counts, 2).tolist() == [[1, 2], [0, 1]]
+    assert shared_out(counts, 5).tolist() == [[1, 2, 0, 1, 1], [0, 1, 2, 0, 1]]
 
 
 def test_tags_and_words_are_drawn_independently_given_the_state() -> None:
