@@ -23,7 +23,7 @@ import torch
 import fgg.data as data
 from examples.large_hmm.baselines import FeedForward, KneserNey, Recurrent, network, unigram
 from examples.large_hmm.budget import Budget
-from examples.large_hmm.models import Setting, train
+from examples.large_hmm.models import BEGINNING, Setting, train
 from examples.large_hmm.text import Text, text
 from examples.report import Report, finish, parser, say
 from fgg.draw.plot import Plot, lines
@@ -34,12 +34,13 @@ WHOLE = Setting(blocks=128, places=32, net="states(dim=128)", rows=64)
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table."""
+    """A line of the table. `beginning` is the perplexity of the first held-out tokens."""
 
     name: str
     perplexity: float
     epochs: float = nan
     seconds: float = nan
+    beginning: float = nan
     setting: Setting | None = None
     curve: tuple[tuple[float, float], ...] = ()
 
@@ -50,7 +51,9 @@ def baselines(own: Text, seconds: float, dim: int = 256) -> Iterator[Row]:
     words = len(own.vocabulary)
     yield Row("unigram", unigram(train, test, words))
     for order in (2, 5):
-        yield Row(f"Kneser-Ney {order}-gram", KneserNey(train, order, words).perplexity(test))
+        counts = KneserNey(train, order, words)
+        first = counts.perplexity(test[:BEGINNING])
+        yield Row(f"Kneser-Ney {order}-gram", counts.perplexity(test), beginning=first)
     torch.manual_seed(0)
     nets = {f"feed-forward 5-gram, {dim}": FeedForward, f"LSTM, 2 x {dim}": Recurrent}
     for name, kind in nets.items() if seconds else ():
@@ -82,7 +85,7 @@ def ablations(
     yield from baselines(own, seconds, dim)
     for setting in dict.fromkeys(settings(sizes, base)):
         found = train(setting, own, folder, seconds)
-        yield Row(str(setting), found.perplexity, found.epochs, found.seconds, setting)
+        yield Row(str(setting), found.perplexity, found.epochs, found.seconds, setting=setting)
 
 
 def whole(own: Text, folder: Path, given: argparse.Namespace, setting: Setting) -> Iterator[Row]:
@@ -90,7 +93,14 @@ def whole(own: Text, folder: Path, given: argparse.Namespace, setting: Setting) 
     yield from baselines(own, given.networks)
     every = given.seconds / 30
     found = train(setting, own, folder, given.seconds, clock=given.clock, every=every, note=say)
-    yield Row(str(setting), found.perplexity, found.epochs, found.seconds, setting, found.curve)
+    yield Row(
+        str(setting),
+        found.perplexity,
+        found.epochs,
+        found.seconds,
+        setting=setting,
+        curve=found.curve,
+    )
 
 
 def by_states(rows: Sequence[Row], base: Setting) -> Plot:
@@ -109,10 +119,14 @@ def by_time(rows: Sequence[Row]) -> Plot:
     """Perplexity of the beginning of the held-out text by time of training."""
     named = [(r.name, list(r.curve)) for r in rows if r.curve]
     ends = [named[0][1][0][0], named[0][1][-1][0]]
-    grams = [r for r in rows if "gram" in r.name and r.setting is None and r.name != "unigram"]
-    named += [(r.name, [(x, r.perplexity) for x in ends]) for r in grams]
+    named += [
+        (r.name, [(x, r.beginning) for x in ends]) for r in rows if r.beginning == r.beginning
+    ]
     return Plot(
-        title="Perplexity by time", lines=lines(named), x="seconds of CPU time", y="perplexity"
+        title=f"Perplexity of {BEGINNING:,} held-out tokens by time",
+        lines=lines(named),
+        x="seconds of CPU time",
+        y="perplexity",
     )
 
 
@@ -178,7 +192,12 @@ def report(rows: Sequence[Row], own: Text, given: argparse.Namespace, base: Sett
         seconds = "" if row.seconds != row.seconds else f"{row.seconds:.0f}"
         found.add(row.name, row.perplexity, epochs, seconds)
     found.numbers = {
-        row.name: {"perplexity": row.perplexity, "epochs": row.epochs, "seconds": row.seconds}
+        row.name: {
+            "perplexity": row.perplexity,
+            "epochs": row.epochs,
+            "seconds": row.seconds,
+            "beginning": row.beginning,
+        }
         | ({"curve": row.curve} if row.curve else {})
         for row in rows
     }

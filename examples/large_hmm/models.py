@@ -19,6 +19,8 @@ from fgg.runtime.model import Model
 from fgg.runtime.thinning import StateDropout
 
 GRAMMAR = Path(__file__).resolve().parent / "stream.fgg"
+BEGINNING = 40_000
+"""So many held-out tokens are looked at while a model is trained."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def train(
 ) -> Fitted:
     """A large HMM after so much training: AdamW on windows, the state carried over.
 
-    `every` so many seconds the perplexity of the first 40,000 held-out tokens is noted, and the
+    `every` so many seconds the perplexity of the beginning of the held-out stream is noted, and the
     model is kept in the folder.
     """
     model = fgg.compile(grammar(setting, own, folder)).model(seed=seed)
@@ -99,7 +101,7 @@ def train(
     optimizer = torch.optim.AdamW(model.parameters(), lr=setting.rate, fused=True)
     generator = torch.Generator().manual_seed(seed)
     carried = Carried()
-    beginning = data.Tokens(own.test.ids[:40_000], own.test.starts[:1])
+    beginning = data.Tokens(own.test.ids[:BEGINNING], own.test.starts[:1])
     curve: list[tuple[float, float]] = []
     budget = Budget(seconds, clock)
 
