@@ -20,6 +20,7 @@ from fgg.grammar import Grammar
 from fgg.paths import pinned_inputs
 from fgg.plan import Gather
 from fgg.printer import print_grammar
+from fgg.runtime.batching import collate
 from tests.comparing import compare, compare_marginals, random_item, random_weights, reference
 from tests.compiler.blocked import ARRIVAL, HSMM, PCFG
 
@@ -266,3 +267,14 @@ def test_a_wrong_pin_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     found = fgg.verify(chain(), space="dense", length=3, trials=1, items=20, floats=False)
     assert not found.ok and found.counterexample is not None
     assert found.counterexample.what == "after pin"
+
+
+def test_what_is_beyond_an_item_is_not_missing() -> None:
+    """Rows that are padded with -1 are no reason for a plan with all states."""
+    program = fgg.compile(chain())
+    weights = program.weights(seed=1, dtype=torch.float64)
+    padded = torch.tensor([[3, 1, 6, 2], [5, 4, -1, -1]])
+    assert not collate(program.grammar, {"w": padded}, [4, 2]).missing
+    assert collate(program.grammar, {"w": padded}, [4, 3]).missing
+    found = program.log_z(weights, {"w": padded}, [4, 2])
+    torch.testing.assert_close(found, program.log_z(weights, {"w": [[3, 1, 6, 2], [5, 4]]}))
