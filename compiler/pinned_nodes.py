@@ -8,6 +8,7 @@ from fgg.grammar import Clamp, Edge, Fragment, Grammar, Node, Rule
 from fgg.maps import is_map
 from fgg.names import fresh
 from fgg.paths import clamp_domain, is_pinned
+from fgg.values import Map
 
 
 def local(grammar: Grammar, rule: Rule) -> Rule:
@@ -32,6 +33,8 @@ def _clamp(grammar: Grammar, fragment: Fragment, edge: Edge) -> Clamp | None:
     factor = grammar.factor.get(edge.label)
     if factor is None or not is_map(factor):
         return None
+    if isinstance(factor.value, Map) and factor.value.pattern == "part":
+        return None  # to where the node is anyway: there is nothing to be gained
     source, target = edge.attachments
     if source.path or target.path or source.node == target.node:
         return None
