@@ -11,7 +11,7 @@ from torch import Tensor
 
 import fgg
 from benchmarks import peers
-from benchmarks.measure import OURS, Call, Point, Suite, gradients_of
+from benchmarks.measure import OURS, Call, Goal, Point, Suite, gradients_of
 
 WORDS = 10_000
 
@@ -68,5 +68,10 @@ SUITE = Suite(
         for k, m in ((64, 64), (64, 32), (64, 16), (32, 64), (128, 16))
     ],
     memory=[{"batch": 16, "n": 32, "k": k, "m": m} for k, m in ((64, 16), (64, 64))],
-    goals={"by hand": "at least 0.83", OURS: "0.18 s and 146 MB at 4,096 states"},
+    goals=[
+        Goal(peer="by hand", least=1 / 1.2),
+        Goal(most=0.18, at={"k": (64,), "m": (64,)}),
+        Goal(of="memory", most=146e6, at={"k": (64,), "m": (64,)}),
+        Goal(grows="k", most=2),
+    ],
 )

@@ -1,23 +1,28 @@
 """Kernels from checkouts of other projects, measured without their code being here.
 
 A checkout is named by an environment variable: `FGG_BENCH_TN_PCFG` a clone of TN-PCFG,
-`FGG_BENCH_RANKSPACE` one of RankSpace-Models. A kernel whose variable is not set is skipped.
+`FGG_BENCH_RANKSPACE` one of RankSpace-Models, `FGG_BENCH_LOW_RANK` one of low-rank-models,
+`FGG_BENCH_FGGS` one of fggs. A kernel whose variable is not set is skipped.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
 import warnings
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from benchmarks.measure import Call, Skipped, Values
+import fgg
+from benchmarks.adapters import library
+from benchmarks.measure import Call, Skipped, Values, gradients_of
+from fgg.grammar import Grammar
 
 
 def checkout(variable: str) -> Path:
@@ -109,5 +114,65 @@ def rank_hmm_call(weights: Values, words: Tensor) -> Call:
         total = log_z + (last @ weights["step_1"].sum(-1)).log()
         found = torch.autograd.grad(total.sum(), [weights[name] for name in names])
         return {"log_z": total.detach(), **dict(zip(names, found, strict=True))}
+
+    return call
+
+
+def low_rank_hmm_call(weights: Values, words: Tensor) -> Call:
+    """log Z of a batch and gradients by the loop of low-rank-models, without its networks."""
+    root = checkout("FGG_BENCH_LOW_RANK") / "lhmm"
+    if "lhmm_models.blhmmlm" not in sys.modules:
+        package("lhmm_models", root / "models")
+        # A kernel for GPUs, and helpers for configurations: the loop itself uses neither.
+        stubs: dict[str, dict[str, Any]] = {
+            "genbmm": {"logbmm": None},
+            "utils": {"Pack": SimpleNamespace},
+        }
+        before = {name: sys.modules.get(name) for name in stubs}
+        for name, content in stubs.items():
+            stub = ModuleType(name)
+            vars(stub).update(content)
+            sys.modules[name] = stub
+        try:
+            library("lhmm_models.blhmmlm")
+        finally:
+            for name, module in before.items():
+                sys.modules.pop(name)
+                if module is not None:
+                    sys.modules[name] = module
+    loss = sys.modules["lhmm_models.blhmmlm"].BLHmmLm.compute_rff_loss
+    model = SimpleNamespace(C=weights["init"].shape[0])
+    mask = torch.ones(words.shape, dtype=torch.bool)
+
+    def call() -> Values:
+        transition = (weights["trans_0"], weights["trans_1"].mT)
+        logs = weights["init"].log(), transition, weights["emit"].log()
+        return gradients_of(loss(model, words, *logs, mask=mask)[0].evidence, weights)
+
+    return call
+
+
+def fggs_call(grammar: Grammar, weights: Values) -> Call:
+    """log Z of a finite grammar and gradients by the fggs library."""
+    root = checkout("FGG_BENCH_FGGS")
+    if str(root) not in sys.path:
+        sys.path.append(str(root))
+    fggs = library("fggs")
+    data = json.loads(json.dumps(fgg.to_json(grammar)))
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = fggs.json_to_fgg(data)
+    finally:
+        torch.set_default_dtype(before)
+    # Strings are short enough for real numbers, in which it is many times as fast as in logarithms.
+    semiring = fggs.RealSemiring(dtype=torch.float64)
+
+    def call() -> Values:
+        for name, table in weights.items():
+            found.factors.pop(name, None)
+            found.new_finite_factor(name, table)
+        z = fggs.sum_product(found, method="newton", semiring=semiring, tol=1e-12)
+        return gradients_of(z.to_dense().log(), weights)
 
     return call

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 import fgg
-from benchmarks import adapters, peers
-from benchmarks.measure import OURS, Call, Point, Suite, gradients_of
+from benchmarks import adapters, limits, peers
+from benchmarks.measure import OURS, Call, Goal, Point, Suite, gradients_of
 
 
 def data(point: Point) -> dict[str, Tensor]:
@@ -49,5 +49,9 @@ SUITE = Suite(
     makers={OURS: ours, "by hand": by_hand, "supar": supar, "torch-struct": torch_struct},
     points=[{"batch": 16, "n": n} for n in (10, 20, 40, 80)],
     memory=[{"batch": 16, "n": n} for n in (20, 40, 80)],
-    goals={"supar": "2 or more", "torch-struct": "2 or more"},
+    goals=[
+        Goal(peer="supar", least=2, at={"n": (10, 20, 40)}),
+        Goal(peer="torch-struct", least=2, at={"n": (10, 20, 40)}),
+    ],
+    limits={limits.TRAFFIC: lambda point: limits.traffic(fgg.compile(fgg.load("eisner")), point)},
 )

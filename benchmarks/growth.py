@@ -13,13 +13,15 @@ from benchmarks.measure import Point
 class Growth:
     """The exponent of one name in a measured number, the others being the same.
 
-    A least-squares line through the logarithms; `points` is how many there were.
+    A least-squares line through the logarithms; `points` is how many there were, `rest` the sizes
+    that stayed.
     """
 
     name: str
     varied: str
     exponent: float
     points: int
+    rest: tuple[tuple[str, int], ...] = ()
 
 
 def growths(measured: Iterable[tuple[str, Point, float]]) -> list[Growth]:
@@ -27,12 +29,12 @@ def growths(measured: Iterable[tuple[str, Point, float]]) -> list[Growth]:
     groups: dict[tuple[str, str, tuple[tuple[str, int], ...]], dict[int, float]] = {}
     for name, point, value in measured:
         for varied, at in point.items():
-            rest = tuple(sorted((k, v) for k, v in point.items() if k != varied))
+            rest = tuple((k, v) for k, v in point.items() if k != varied)
             groups.setdefault((name, varied, rest), {})[at] = value
     found = []
-    for (name, varied, _), values in groups.items():
+    for (name, varied, rest), values in groups.items():
         if len(values) > 1 and min(values.values()) > 0:
-            found.append(Growth(name, varied, exponent(values), len(values)))
+            found.append(Growth(name, varied, exponent(values), len(values), rest))
     return found
 
 

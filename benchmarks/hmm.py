@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 import fgg
-from benchmarks import adapters, peers
-from benchmarks.measure import OURS, Call, Point, Skipped, Suite, gradients_of
+from benchmarks import adapters, limits, peers
+from benchmarks.measure import OURS, Call, Goal, Point, Skipped, Suite, gradients_of
+from fgg.runtime.program import Program
 
 WORDS = 1000
 LARGE, MANY = 16, 256
@@ -27,12 +28,17 @@ def data(point: Point) -> tuple[dict[str, Tensor], Tensor]:
     return weights, torch.randint(WORDS, (point["batch"], point["n"]), generator=chance)
 
 
+def program(point: Point) -> Program:
+    """The compiled program."""
+    grammar = fgg.load("hmm", sizes={"k": point["states"], "d": WORDS})
+    return fgg.compile(grammar, query="string")
+
+
 def ours(point: Point) -> Call:
     """The compiled program."""
     weights, words = data(point)
-    grammar = fgg.load("hmm", sizes={"k": point["states"], "d": WORDS})
-    program = fgg.compile(grammar, query="string")
-    return lambda: gradients_of(program.log_z(weights, {"w": words}), weights)
+    compiled = program(point)
+    return lambda: gradients_of(compiled.log_z(weights, {"w": words}), weights)
 
 
 def by_hand(point: Point) -> Call:
@@ -60,6 +66,22 @@ def dynamax(point: Point) -> Call:
     return adapters.dynamax_hmm(*data(point))
 
 
+def products(point: Point) -> Call:
+    """The matrix products that cannot be avoided, alone: their time is the machine's limit."""
+    n, batch, states = point["n"], point["batch"], point["states"]
+    trans, rows = torch.rand(states, states), torch.rand(batch, states)
+    every = torch.rand((n - 1) * batch, states)
+
+    def call() -> dict[str, Tensor]:
+        for _ in range(n - 1):
+            _ = rows @ trans
+            _ = rows @ trans.mT
+        _ = every.mT @ every
+        return {}
+
+    return call
+
+
 SUITE = Suite(
     name="hmm",
     title="HMM, forward and backward, float32",
@@ -72,5 +94,14 @@ SUITE = Suite(
     },
     points=[{"batch": 16, "n": 64, "states": k} for k in (16, 64, 256, 512, 1024)],
     memory=[{"batch": 16, "n": n, "states": 256} for n in (32, 64, 128)],
-    goals={"by hand": "at least 0.83 (ours at most 1.2 times as long)"},
+    goals=[
+        Goal(peer="by hand", least=1 / 1.2, at={"states": (256, 1024)}),
+        Goal(peer="torch-struct", least=1),
+        Goal(peer="hmmlearn", least=1, at={"states": (256, 1024)}),
+        Goal(peer="dynamax", least=1, at={"states": (256, 1024)}),
+    ],
+    limits={
+        limits.PRODUCTS: products,
+        limits.TRAFFIC: lambda point: limits.traffic(program(point), point),
+    },
 )

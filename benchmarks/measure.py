@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ Call = Callable[[], Values]
 
 OURS = "fgg"
 SETTLE = 0.03
+LONG = 1.0
 
 
 class Skipped(Exception):
@@ -29,19 +31,41 @@ class Skipped(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Goal:
+    """A number to reach, at the points whose sizes are in `at` (all, if it is empty).
+
+    With `least`, the number of `peer` is so many times ours; with `most`, ours is no greater, in
+    seconds or bytes; with `grows`, what is no greater is the exponent of that size in our number.
+    """
+
+    of: str = "time"
+    peer: str = ""
+    least: float | None = None
+    most: float | None = None
+    grows: str = ""
+    at: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Suite:
     """Ways to compute one thing, each made for a point, and the points to compare them at.
 
-    `limits` compute a part of it only, for the time that nobody can do without.
+    `limits` compute a part of it only, for the time that nobody can do without. `own` are further
+    programs of ours among the makers: no peers. `value` is what everyone must return, equal to
+    ours; if it is empty, nothing is compared. `slow` are points that are measured only when all
+    are asked for.
     """
 
     name: str
     title: str
     makers: Mapping[str, Callable[[Point], Call]]
     points: Sequence[Point]
+    slow: Sequence[Point] = ()
     memory: Sequence[Point] = ()
-    goals: Mapping[str, str] = field(default_factory=dict)
+    goals: Sequence[Goal] = ()
     limits: Mapping[str, Callable[[Point], Call]] = field(default_factory=dict)
+    own: Sequence[str] = ()
+    value: str = "log_z"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +76,7 @@ class Timing:
     """
 
     name: str
+    rounds: int
     wall: float
     median: float
     low: float
@@ -80,21 +105,57 @@ def quiet() -> Iterator[None]:
         gc.enable()
 
 
-def interleaved(calls: Mapping[str, Callable[[], object]], repeats: int) -> list[Timing]:
-    """The times of calls made in turn, `repeats` rounds after one to warm up.
+def warmed(calls: Mapping[str, Callable[[], object]]) -> tuple[dict[str, Any], dict[str, float]]:
+    """What each call returns the first time, and how long it takes the second time, by the clock.
+
+    A call of more than `LONG` seconds is not made twice: the first one tells enough.
+    """
+    found, seconds = {}, {}
+    for name, call in calls.items():
+        start = time.perf_counter()
+        found[name] = call()
+        seconds[name] = time.perf_counter() - start
+        if seconds[name] < LONG:
+            start = time.perf_counter()
+            call()
+            seconds[name] = time.perf_counter() - start
+    return found, seconds
+
+
+def rounds_of(seconds: Mapping[str, float], repeats: int, budget: float) -> dict[str, int]:
+    """In how many rounds each takes part, if a call takes so long, within a budget of seconds.
+
+    All have the same share; what the quick ones leave over goes to the slow ones. Everyone takes
+    part in the first round, and nobody in more than we do: a ratio is of calls in the same round.
+    """
+    found = dict.fromkeys(seconds, 1)
+    quick_first = sorted(seconds, key=lambda name: seconds[name])
+    for place, name in enumerate(quick_first):
+        share = budget / (len(seconds) - place)
+        each = seconds[name] + SETTLE
+        found[name] = max(1, min(repeats, int(share / each)))
+        budget -= found[name] * each
+    most = found.get(OURS, repeats)
+    return {name: min(own, most) for name, own in found.items()}
+
+
+def interleaved(
+    calls: Mapping[str, Callable[[], object]], rounds: Mapping[str, int]
+) -> list[Timing]:
+    """The times of calls made in turn, in rounds; each is called in the first so many of them.
 
     Each round begins with another one: nobody always comes first. A ratio is that of a call's
     time to ours *in the same round*: what slows the machine for a while slows both.
     """
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     walls: dict[str, list[float]] = {name: [] for name in calls}
-    for call in calls.values():
-        call()
     with quiet():
         order = list(calls.items())
-        for _ in range(repeats):
+        for number in range(max(rounds.values())):
             order.append(order.pop(0))
             for name, call in order:
+                if number >= rounds[name]:
+                    continue
                 # CPU time is that of all threads: let those of the call before come to rest.
                 time.sleep(SETTLE)
                 wall, start = time.perf_counter(), time.process_time()
@@ -105,10 +166,11 @@ def interleaved(calls: Mapping[str, Callable[[], object]], repeats: int) -> list
     found = []
     for name, own in seconds.items():
         low, median, high = quartiles(own)
-        less, ratio, more = quartiles([a / b for a, b in zip(own, ours, strict=True)])
+        less, ratio, more = quartiles([a / b for a, b in zip(own, ours, strict=False)])
         found.append(
             Timing(
                 name=name,
+                rounds=len(own),
                 wall=statistics.median(walls[name]),
                 median=median,
                 low=low,
@@ -121,20 +183,22 @@ def interleaved(calls: Mapping[str, Callable[[], object]], repeats: int) -> list
     return found
 
 
-def check_equal(found: Mapping[str, Values], tolerance: float = 2e-3) -> float:
+def check_equal(
+    found: Mapping[str, Values], value: str = "log_z", tolerance: float = 2e-3
+) -> float:
     """The greatest difference to ours, relative to the greatest value. Raises if it is large.
 
-    A peer may return fewer values than we do, but the sum of log Z it must.
+    A peer may return fewer values than we do, but `value` it must, or its sum over the batch.
     """
     ours = found[OURS]
     worst = 0.0
     for name, values in found.items():
-        if "log_z" not in values:
-            raise AssertionError(f"{name} gives no log_z")
-        for key, value in values.items():
+        if value not in values:
+            raise AssertionError(f"{name} gives no {value}")
+        for key, own in values.items():
             want = ours[key].double()
-            have = value.detach().double()
-            if key == "log_z" and have.dim() == 0:
+            have = own.detach().double()
+            if key == value and have.dim() == 0:
                 want = want.sum()
             error = float((have - want).abs().max() / want.abs().max())
             if not error <= tolerance:
@@ -143,14 +207,14 @@ def check_equal(found: Mapping[str, Values], tolerance: float = 2e-3) -> float:
     return worst
 
 
-def made(suite: Suite, point: Point) -> tuple[dict[str, Call], list[str]]:
-    """The calls that can be made at a point, and why others cannot."""
-    calls, notes = {}, []
+def made(suite: Suite, point: Point) -> tuple[dict[str, Call], dict[str, str]]:
+    """The calls that can be made at a point, and why others cannot, by name."""
+    calls, notes = {}, {}
     for name, maker in suite.makers.items():
         try:
             calls[name] = maker(point)
         except Skipped as reason:
-            notes.append(f"{name}: {reason}")
+            notes[name] = str(reason)
     return calls, notes
 
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import gc
 import importlib
 import json
+import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from benchmarks.measure import Point, Skipped, Suite, quiet
+
+ROOT = Path(__file__).parent.parent
 
 
 def peak_resident() -> int:
@@ -59,23 +63,29 @@ class Memory:
     resident: int
 
 
-def memory(suite: str, name: str, point: Point) -> Memory:
-    """The memory of a call, each kind from a process of its own."""
-    sizes = json.dumps(dict(point))
-    found = {}
-    for kind in ("allocated", "resident"):
-        command = [sys.executable, "-m", "benchmarks.memory", suite, name, sizes, kind]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise Skipped((done.stderr.strip().splitlines() or ["failed"])[-1])
-        found[kind] = int(done.stdout)
-    return Memory(name=name, allocated=found["allocated"], resident=found["resident"])
+def memories(suite: str, name: str, points: Sequence[Point], seconds: float) -> list[Memory]:
+    """The memory of calls at some points, in processes of their own, in at most so many seconds.
+
+    One process loads what is needed; each number comes from a copy of that process.
+    """
+    sizes = json.dumps([dict(point) for point in points])
+    command = [sys.executable, "-m", "benchmarks.memory", suite, name, sizes]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=seconds, cwd=ROOT
+        )
+    except subprocess.TimeoutExpired:
+        raise Skipped(f"takes more than {seconds:.0f} s") from None
+    if done.returncode:
+        raise Skipped((done.stderr.strip().splitlines() or ["failed"])[-1])
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    return [Memory(name=name, allocated=one, resident=two) for one, two in found]
 
 
 def measure_memory(suite: Suite, name: str, point: Point, kind: str) -> int:
     """The memory of a call in this process, after a small one that loads what is needed."""
     maker = suite.makers[name]
-    maker({**point, "n": 4})()
+    maker(small(point))()
     call = maker(point)
     if kind == "allocated":
         return peak_allocated(call)
@@ -85,8 +95,45 @@ def measure_memory(suite: Suite, name: str, point: Point, kind: str) -> int:
     return peak_resident() - before
 
 
-if __name__ == "__main__":
+def small(point: Point) -> Point:
+    """A point that is like another, but of four words."""
+    return {**point, "n": 4}
+
+
+def in_a_copy(work: Callable[[], int]) -> int:
+    """What some work returns in a copy of this process, which ends with it."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writing, str(work()).encode())
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            os._exit(1)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if status:
+        raise SystemExit(1)
+    return int(text)
+
+
+def main(which: str, case: str, at: str) -> None:
+    """Print the numbers of each point, a line each."""
     torch.set_num_threads(1)
-    _, which, case, at, what = sys.argv
-    module = importlib.import_module(f"benchmarks.{which}")
-    print(measure_memory(module.SUITE, case, json.loads(at), what))
+    suite: Suite = importlib.import_module(f"benchmarks.{which}").SUITE
+    points: list[Point] = json.loads(at)
+    try:
+        suite.makers[case](small(points[0]))()  # loads what is needed, once for all copies
+    except Skipped as reason:
+        raise SystemExit(str(reason)) from None
+    for point in points:
+        work = partial(measure_memory, suite, case, point)
+        found = [in_a_copy(partial(work, kind)) for kind in ("allocated", "resident")]
+        print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

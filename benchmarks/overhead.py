@@ -8,14 +8,15 @@ from dataclasses import dataclass
 import torch
 
 import fgg
-from benchmarks.measure import quartiles, quiet
+from benchmarks.measure import OURS, Goal, quartiles, quiet
 from fgg.conjoining import lengths as length_names
 from fgg.domains import domain_size, size_values, with_sizes
 from fgg.runtime.program import Program
 
 LENGTH, SIZE = 5, 10
 """Of the item, and at most of states and words: tables should cost nothing."""
-COMPILE_GOAL, CALL_GOAL = 1.0, 0.005
+TITLE = f"Overhead: at most {SIZE} states, n = {LENGTH}, batch 1"
+GOALS = (Goal(of="compiling", most=1.0), Goal(of="call", most=0.005))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +38,12 @@ def programs() -> list[tuple[str, str | None]]:
     return found
 
 
-def overhead(name: str, query: str | None, repeats: int) -> Overhead | None:
+def overhead(name: str, query: str | None, repeats: int, compiles: int = 3) -> Overhead | None:
     """The overhead of a grammar; None if it has no schedule and so does not compile."""
     small = {k: min(v, SIZE) for k, v in size_values(fgg.load(name)).items()}
     compiling = []
     with quiet():
-        for _ in range(3):
+        for _ in range(compiles):
             start = time.process_time()
             try:
                 grammar = with_sizes(fgg.load(name), small)
@@ -68,7 +69,7 @@ def overhead(name: str, query: str | None, repeats: int) -> Overhead | None:
                 log_z.sum().backward()  # type: ignore[no-untyped-call]
             both.append(time.process_time() - start)
     return Overhead(
-        name=name if query is None else f"{name}:{query}",
+        name=OURS,
         compiling=quartiles(compiling)[1],
         forward=quartiles(forward)[1],
         both=quartiles(both)[1],

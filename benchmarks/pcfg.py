@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 import fgg
-from benchmarks import adapters, peers
-from benchmarks.measure import OURS, Call, Point, Skipped, Suite, gradients_of
+from benchmarks import adapters, limits, peers
+from benchmarks.measure import OURS, Call, Goal, Point, Skipped, Suite, gradients_of
+from fgg.runtime.program import Program
 
 WORDS = 1000
 LONG, LARGE = 20, 30
@@ -29,12 +30,17 @@ def data(point: Point) -> tuple[dict[str, Tensor], Tensor]:
     return weights, torch.randint(WORDS, (point["batch"], point["n"]), generator=chance)
 
 
+def program(point: Point) -> Program:
+    """The compiled program."""
+    sizes = {"nt": point["phrases"], "pt": point["tags"], "words": WORDS}
+    return fgg.compile(fgg.load("pcfg_dense", sizes=sizes), query="string")
+
+
 def ours(point: Point) -> Call:
     """The compiled program."""
     weights, words = data(point)
-    sizes = {"nt": point["phrases"], "pt": point["tags"], "words": WORDS}
-    program = fgg.compile(fgg.load("pcfg_dense", sizes=sizes), query="string")
-    return lambda: gradients_of(program.log_z(weights, {"w": words}), weights)
+    compiled = program(point)
+    return lambda: gradients_of(compiled.log_z(weights, {"w": words}), weights)
 
 
 def by_hand(point: Point) -> Call:
@@ -56,6 +62,33 @@ def torch_struct(point: Point) -> Call:
     return adapters.torch_struct_pcfg(*data(point))
 
 
+def products(point: Point) -> Call:
+    """The products of two phrases and their rule, and the derivatives of these, alone.
+
+    Those with words are left out: they are fewer.
+    """
+    n, batch, phrases = point["n"], point["batch"], point["phrases"]
+    binary = torch.rand(phrases * phrases, phrases)
+    cells = []
+    for width in range(4, n + 1):
+        count = (n - width + 1) * batch
+        sides = torch.rand(count, phrases, width - 3)
+        cells.append((sides, torch.rand(count, phrases)))
+
+    def call() -> dict[str, Tensor]:
+        for sides, cell in cells:
+            pairs = sides @ sides.mT
+            flat = pairs.view(len(cell), -1)
+            _ = flat @ binary
+            _ = flat.mT @ cell
+            back = (cell @ binary.mT).view_as(pairs)
+            _ = back @ sides
+            _ = back.mT @ sides
+        return {}
+
+    return call
+
+
 def at(n: int, phrases: int = 30, tags: int = 60) -> Point:
     """A length and numbers of symbols, and the batch."""
     return {"batch": 4, "n": n, "phrases": phrases, "tags": tags}
@@ -72,5 +105,14 @@ SUITE = Suite(
     },
     points=[at(20), at(30), at(40), at(20, 15, 30), at(20, 60, 120)],
     memory=[at(20), at(40), at(80)],
-    goals={"by hand": "more than 1; 1.5 at n = 40"},
+    goals=[
+        Goal(peer="by hand", least=1, at={"n": (20, 30)}),
+        Goal(peer="by hand", least=1.5, at={"n": (40,)}),
+        Goal(peer="torch-struct", least=1),
+        Goal(of="memory", grows="n", most=2),
+    ],
+    limits={
+        limits.PRODUCTS: products,
+        limits.TRAFFIC: lambda point: limits.traffic(program(point), point),
+    },
 )

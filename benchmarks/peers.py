@@ -171,6 +171,21 @@ def rank_hmm(init: Tensor, step_0: Tensor, step_1: Tensor, step_2: Tensor, words
     return total + (alpha @ step_1.sum(-1)).log()
 
 
+def low_rank_hmm(
+    init: Tensor, trans_0: Tensor, trans_1: Tensor, emit: Tensor, words: Tensor
+) -> Tensor:
+    """log Z of an HMM whose transitions pass through a rank, a scaled loop, by autograd."""
+    emitted = emit.mT[words]
+    alpha = init * emitted[:, 0]
+    total = alpha.new_zeros(words.shape[0])
+    for t in range(words.shape[1]):
+        if t:
+            alpha = (alpha @ trans_0 @ trans_1) * emitted[:, t]
+        scale = alpha.sum(-1, keepdim=True)
+        alpha, total = alpha / scale, total + scale[:, 0].log()
+    return total
+
+
 def blocked_hmm(init: Tensor, trans: Tensor, emit: Tensor, words: Tensor, blocks: Tensor) -> Tensor:
     """log Z of an HMM whose words come from the states of one block each, a scaled loop."""
     k = emit.shape[0]

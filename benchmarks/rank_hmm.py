@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 import fgg
-from benchmarks import checkouts, peers
-from benchmarks.measure import OURS, Call, Point, Suite, gradients_of
+from benchmarks import checkouts, limits, peers
+from benchmarks.measure import OURS, Call, Goal, Point, Suite, gradients_of
+from fgg.runtime.program import Program
 
 WORDS = 500
 
@@ -29,12 +30,17 @@ def data(point: Point) -> tuple[dict[str, Tensor], Tensor]:
     return weights, torch.randint(WORDS, (point["batch"], point["n"]), generator=chance)
 
 
+def program(point: Point) -> Program:
+    """The program in rank space."""
+    grammar = fgg.load("hmm_rank", sizes={"k": point["m"], "d": WORDS, "r": point["r"]})
+    return fgg.compile(grammar, space="rank")
+
+
 def ours(point: Point) -> Call:
     """The program in rank space."""
     weights, words = data(point)
-    grammar = fgg.load("hmm_rank", sizes={"k": point["m"], "d": WORDS, "r": point["r"]})
-    program = fgg.compile(grammar, space="rank")
-    return lambda: gradients_of(program.log_z(weights, {"w": words}), weights)
+    compiled = program(point)
+    return lambda: gradients_of(compiled.log_z(weights, {"w": words}), weights)
 
 
 def by_hand(point: Point) -> Call:
@@ -72,8 +78,11 @@ SUITE = Suite(
     name="rank_hmm",
     title="HMM in rank space, forward and backward, float32",
     makers={OURS: ours, "by hand": by_hand, "RankSpace-Models": rank_space_models},
-    limits={"matrix products alone": products},
+    limits={
+        limits.PRODUCTS: products,
+        limits.TRAFFIC: lambda point: limits.traffic(program(point), point),
+    },
     points=[{"batch": 16, "n": 128, "r": r, "m": m} for r in (256, 1024) for m in (1024, 16384)],
     memory=[{"batch": 16, "n": n, "r": 256, "m": 1024} for n in (64, 128, 256)],
-    goals={"RankSpace-Models": "at least 1.5", "by hand": "at least 0.83"},
+    goals=[Goal(peer="RankSpace-Models", least=1.5), Goal(peer="by hand", least=1 / 1.2)],
 )

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 import fgg
-from benchmarks import checkouts, peers
-from benchmarks.measure import OURS, Call, Point, Suite, gradients_of
+from benchmarks import checkouts, limits, peers
+from benchmarks.measure import OURS, Call, Goal, Point, Suite, gradients_of
+from fgg.runtime.program import Program
 
 WORDS = 1000
 
@@ -31,14 +32,19 @@ def data(point: Point) -> tuple[dict[str, Tensor], Tensor]:
     return weights, torch.randint(WORDS, (point["batch"], point["n"]), generator=chance)
 
 
-def compiled(point: Point, space: str) -> Call:
+def program(point: Point, space: str) -> Program:
     """The program of a space."""
-    weights, words = data(point)
     m = point["m"]
     sizes = {"nt": m // 3, "pt": m - m // 3, "words": WORDS, "r": point["r"]}
     grammar = fgg.load("pcfg", sizes=sizes)
-    program = fgg.compile(grammar, space=space, length=point["n"], batch=point["batch"])
-    return lambda: gradients_of(program.log_z(weights, {"w": words}), weights)
+    return fgg.compile(grammar, space=space, length=point["n"], batch=point["batch"])
+
+
+def compiled(point: Point, space: str) -> Call:
+    """Calls of the program of a space."""
+    weights, words = data(point)
+    found = program(point, space)
+    return lambda: gradients_of(found.log_z(weights, {"w": words}), weights)
 
 
 def ours(point: Point) -> Call:
@@ -98,7 +104,10 @@ SUITE = Suite(
     name="rank_pcfg",
     title="PCFG in rank space, inside and outside, float32",
     makers={OURS: ours, "auto": automatic, "by hand": by_hand, "TN-PCFG": tn_pcfg},
-    limits={"matrix products alone": products},
+    limits={
+        limits.PRODUCTS: products,
+        limits.TRAFFIC: lambda point: limits.traffic(program(point, "rank"), point),
+    },
     points=[
         at(20, 300, 1500),
         at(20, 1000, 1500),
@@ -108,5 +117,6 @@ SUITE = Suite(
         at(40, 1000, 4500),
     ],
     memory=[at(20, 300, 1500), at(40, 300, 1500), at(40, 1000, 1500)],
-    goals={"TN-PCFG": "at least 5, and 5 times the memory"},
+    goals=[Goal(peer="TN-PCFG", least=5), Goal(of="memory", peer="TN-PCFG", least=5)],
+    own=("auto",),
 )

@@ -16,7 +16,11 @@ class Table:
     notes: list[str] = field(default_factory=list)
 
     def text(self) -> str:
-        """The table in Markdown, its columns aligned."""
+        """The heading and the table in Markdown."""
+        return f"### {self.title}\n\n{self.body()}"
+
+    def body(self) -> str:
+        """The table in Markdown, its columns aligned, and its notes."""
         lines = [list(self.columns), *self.rows]
         widths = [max(len(line[i]) for line in lines) for i in range(len(self.columns))]
 
@@ -28,7 +32,7 @@ class Table:
             return f"| {' | '.join(cells)} |"
 
         rule = "|".join("-" * (w + 1) + ("-" if not i else ":") for i, w in enumerate(widths))
-        found = [f"### {self.title}", "", row(self.columns), f"|{rule}|", *map(row, self.rows)]
+        found = [row(self.columns), f"|{rule}|", *map(row, self.rows)]
         return "\n".join([*found, "", *(f"- {note}" for note in self.notes)]).rstrip() + "\n"
 
 
@@ -38,6 +42,6 @@ def milliseconds(seconds: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def megabytes(count: int) -> str:
+def megabytes(count: float) -> str:
     """Bytes as millions of bytes."""
     return f"{count / 1e6:.2f}"

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable
-from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,8 +17,7 @@ import torch
 
 import fgg
 from benchmarks import checkouts
-from benchmarks.measure import OURS, Point, Skipped, interleaved
-from benchmarks.tables import Table, milliseconds
+from benchmarks.measure import OURS, Call, Point, Suite
 from fgg.runtime.learn import Adam, Items
 
 WORDS = 10_000
@@ -43,12 +40,6 @@ query string(w: W[n]) {{
 }}
 """
 
-POINTS: tuple[Point, ...] = (
-    {"batch": 4, "n": 20, "nt": 1500, "pt": 3000, "r": 300},
-    {"batch": 16, "n": 20, "nt": 1500, "pt": 3000, "r": 300},
-    {"batch": 4, "n": 40, "nt": 1500, "pt": 3000, "r": 300},
-)
-
 
 def sentences(point: Point) -> torch.Tensor:
     """Random words."""
@@ -56,17 +47,22 @@ def sentences(point: Point) -> torch.Tensor:
     return torch.randint(WORDS, (point["batch"], point["n"]), generator=chance)
 
 
-def ours(point: Point) -> Callable[[], object]:
+def ours(point: Point) -> Call:
     """A step of the library's Adam."""
     sizes = {name: point[name] for name in ("nt", "pt", "r")}
     grammar = fgg.loads(GRAMMAR, sizes=sizes)
     program = fgg.compile(grammar, space="rank", length=point["n"], batch=point["batch"])
     method = Adam(program.model(seed=0), rate=1e-3, betas=(0.75, 0.999), clip=3.0)
     batch = method.ready(Items({"w": sentences(point)}))
-    return lambda: method.step(batch)
+
+    def call() -> dict[str, torch.Tensor]:
+        method.step(batch)
+        return {}
+
+    return call
 
 
-def tn_pcfg(point: Point) -> Callable[[], object]:
+def tn_pcfg(point: Point) -> Call:
     """A step as TN-PCFG's training loop makes it, with its model of large grammars."""
     checkouts.tn_pcfg("Fastest_TDPCFG")
     root = checkouts.checkout("FGG_BENCH_TN_PCFG") / "parser"
@@ -81,34 +77,26 @@ def tn_pcfg(point: Point) -> Callable[[], object]:
     words = sentences(point)
     batch = {"word": words, "seq_len": torch.full((len(words),), words.shape[1])}
 
-    def call() -> None:
+    def call() -> dict[str, torch.Tensor]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             optimizer.zero_grad()
             model.loss(batch).backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 3.0)
             optimizer.step()
+        return {}
 
     return call
 
 
-def training(
-    repeats: int, records: list[dict[str, Any]], points: tuple[Point, ...] = POINTS
-) -> Table:
-    """Times of a step, and tokens per second."""
-    columns = ["", "ms a step", "tokens/s", "time / ours", "quartiles"]
-    table = Table(title="A training step of the rank-space PCFG, float32", columns=columns)
-    for point in points:
-        label = ", ".join(f"{name} {value}" for name, value in point.items())
-        calls = {OURS: ours(point)}
-        try:
-            calls["TN-PCFG"] = tn_pcfg(point)
-        except Skipped as reason:
-            table.notes.append(f"{label}: TN-PCFG: {reason}")
-        tokens = point["batch"] * point["n"]
-        for t in interleaved(calls, repeats):
-            ratio = [f"{t.ratio:.2f}", f"{t.ratio_low:.2f} to {t.ratio_high:.2f}"]
-            row = [f"{label}: {t.name}", milliseconds(t.median), f"{tokens / t.median:,.0f}"]
-            table.rows.append(row + (["", ""] if t.name == OURS else ratio))
-            records.append({"suite": "train", **point, **asdict(t), "tokens": tokens})
-    return table
+SUITE = Suite(
+    name="train",
+    title="A training step of the rank-space PCFG with networks, float32",
+    makers={OURS: ours, "TN-PCFG": tn_pcfg},
+    points=[
+        {"batch": 4, "n": 20, "nt": 1500, "pt": 3000, "r": 300},
+        {"batch": 16, "n": 20, "nt": 1500, "pt": 3000, "r": 300},
+        {"batch": 4, "n": 40, "nt": 1500, "pt": 3000, "r": 300},
+    ],
+    value="",
+)

@@ -233,7 +233,8 @@ class Optimiser:
         """The number of values that axes have together."""
         total = 1.0
         for axis in axes:
-            total *= self.costs.sizes[axis]
+            # An axis of one value is work, too: of orders that cost the same, fewer axes are best.
+            total *= max(self.costs.sizes[axis], 2)
         return total
 
 

@@ -9,6 +9,7 @@ from fgg.grammar import Clamp, Edge, Fragment, Grammar, Node, Rule
 from fgg.maps import is_map
 from fgg.names import fresh
 from fgg.paths import clamp_domain, is_pinned
+from fgg.values import Map
 
 
 def local(grammar: Grammar, rule: Rule) -> Rule:
@@ -37,7 +38,9 @@ def local(grammar: Grammar, rule: Rule) -> Rule:
 def _says_nothing(grammar: Grammar, edge: Edge) -> bool:
     """Whether an edge is a map to a domain of one value."""
     factor = grammar.factor.get(edge.label)
-    return factor is not None and is_map(factor) and domain_size(grammar, factor.domains[1]) == 1
+    if factor is None or not is_map(factor) or any(a.path for a in edge.attachments):
+        return False  # a path may lead nowhere, and the edge then says that
+    return domain_size(grammar, factor.domains[1]) == 1
 
 
 def _clamp(grammar: Grammar, fragment: Fragment, edge: Edge) -> Clamp | None:
@@ -45,6 +48,8 @@ def _clamp(grammar: Grammar, fragment: Fragment, edge: Edge) -> Clamp | None:
     factor = grammar.factor.get(edge.label)
     if factor is None or not is_map(factor):
         return None
+    if isinstance(factor.value, Map) and factor.value.pattern == "part":
+        return None  # to where the node is anyway: there is nothing to be gained
     source, target = edge.attachments
     if source.path or target.path or source.node == target.node:
         return None

@@ -33,6 +33,23 @@ def _default_mode() -> int:
     return 0o666 & ~mask
 
 
+def check_writable(path: str | Path | None) -> None:
+    """Raise GrammarError (F413) if a file cannot be written, before the work that it is for."""
+    if path is None:
+        return
+    target = Path(path).resolve()
+    reason = ""
+    if target.is_dir():
+        reason = "it is a folder"
+    elif not target.parent.is_dir():
+        reason = f"there is no folder `{Path(path).parent}`"
+    elif (not target.exists() or target.is_file()) and not os.access(target.parent, os.W_OK):
+        reason = "permission denied"
+    if reason:
+        message = f"`{path}` cannot be written: {reason}"
+        raise GrammarError([Diagnostic(code="F413", message=message)])
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that it appears whole or not at all. Raises GrammarError.
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_LENGTH = 1000
 EXPECTED_BATCH = 256
+MAX_WEIGHT = 1e100
+"""Of a direction: products of such weights are numbers in float64, too."""
 
 Number = int | float | Fraction
 Position = int | tuple[str, int]
@@ -167,7 +169,7 @@ class Model:
             self.plan,
             self.parameters,
             self._lengths(length),
-            self._direction(direction),
+            check_direction(self.grammar, direction),
         )
         count = len(case.tokens)
         observed: dict[str, tuple[Part, ...] | None] = {
@@ -204,26 +206,27 @@ class Model:
                 raise GrammarError([Diagnostic(code="F411", message=message)])
         return found
 
-    def _direction(self, given: Sequence[Number] | int | None) -> list[Number] | int:
-        """η as `Case` takes it."""
-        domains = {
-            item.domain: domain_size(self.grammar, item.domain) for item in self.grammar.inputs
-        }
-        if given is None or isinstance(given, int):
-            number = 1 if given is None else given
-            for domain, size in domains.items():
-                if not 1 <= number <= size:
-                    raise _refused(f"`{domain}` has values 1 to {size}, not {number}")
-            return number - 1
-        direction = list(given)
+
+def check_direction(grammar: Grammar, given: Sequence[Number] | int | None) -> list[Number] | int:
+    """η as `Case` takes it. Raises GrammarError (F456) if it does not fit the grammar's words."""
+    domains = {item.domain: domain_size(grammar, item.domain) for item in grammar.inputs}
+    if given is None or isinstance(given, int):
+        number = 1 if given is None else given
         for domain, size in domains.items():
-            if len(direction) != size:
-                raise _refused(
-                    f"the direction has {len(direction)} weights; `{domain}` has {size} values"
-                )
-        if not any(direction):
-            raise _refused("the direction is zero")
-        return direction
+            if not 1 <= number <= size:
+                raise _refused(f"`{domain}` has values 1 to {size}, not {number}")
+        return number - 1
+    direction = list(given)
+    for domain, size in domains.items():
+        if len(direction) != size:
+            raise _refused(
+                f"the direction has {len(direction)} weights; `{domain}` has {size} values"
+            )
+    if not all(-MAX_WEIGHT <= weight <= MAX_WEIGHT for weight in direction):
+        raise _refused(f"the weights of a direction are numbers up to {MAX_WEIGHT:.0e}")
+    if not any(float(weight) for weight in direction):
+        raise _refused("the direction is zero")
+    return direction
 
 
 def check_moments(moments: Sequence[str]) -> None:

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
-from fgg.domains import domain_size, value_index
+from fgg.domains import domain_size, parts, value_index
 from fgg.files import read_limited
-from fgg.grammar import Factor, Grammar
+from fgg.grammar import Factor, Grammar, Union
 from fgg.memo import per_grammar
 from fgg.values import Map, Word
 
-PATTERNS = ("cycle", "runs")
+PATTERNS = ("cycle", "runs", "part")
 MAX_BYTES = 2**28
 
 
@@ -52,6 +52,13 @@ def map_values(grammar: Grammar, name: str) -> tuple[int, ...]:
     value = factor.value
     assert isinstance(value, Map)
     count, blocks = (domain_size(grammar, domain) for domain in factor.domains)
+    if value.pattern == "part":
+        source, target = factor.domains
+        offset = next(iter(places(grammar, source, target)), None)
+        if offset is None:
+            message = f"`{source}` is no part of `{target}`"
+            raise _fail(factor, "F492", message, "`map(part)` leads from a part to its union")
+        return tuple(range(offset, offset + count))
     if value.pattern:
         # Neighbours in different blocks, or in the same.
         cycle = value.pattern == "cycle"
@@ -63,6 +70,16 @@ def map_values(grammar: Grammar, name: str) -> tuple[int, ...]:
     else:
         found = _lines(grammar, factor, value)
     return _checked(grammar, factor, found, count, blocks)
+
+
+def places(grammar: Grammar, part: str, whole: str) -> Iterator[int]:
+    """Where the values of a part begin among those of a union: once for each time it occurs."""
+    if part == whole:
+        yield 0
+    elif isinstance(grammar.domain[whole].shape, Union):
+        for name, inner in parts(grammar, whole).items():
+            for offset in places(grammar, part, name):
+                yield inner.offset + offset
 
 
 def _fail(factor: Factor, code: str, message: str, help: str = "") -> GrammarError:

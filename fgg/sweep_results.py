@@ -29,9 +29,11 @@ def line_of(key: Key, entry: Entry) -> str:
 def read_results(path: Path) -> list[tuple[Key, Entry]]:
     """The entries that a file has. A line that is not whole is left out. Raises GrammarError."""
     try:
+        if path.exists() and not path.is_dir() and not path.is_file():
+            raise ValueError  # a device may be endless, and nothing is kept in it
         text = path.read_text("utf-8") if path.exists() else ""
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
+        reason = getattr(error, "strerror", None) or "it is no file of text"
         message = f"`{path}` cannot be read: {str(reason).lower()}"
         raise GrammarError([Diagnostic(code="F401", message=message)]) from None
     found = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,11 +12,20 @@ from fgg.conjoining import lengths as length_names
 from fgg.diagnostics import GrammarError
 from fgg.domains import with_sizes
 from fgg.grammar import Grammar
-from fgg.identifying import Model, Number, check_inputs, check_moments, model_of, unnormalised
+from fgg.identifying import (
+    MAX_LENGTH,
+    Number,
+    check_direction,
+    check_inputs,
+    check_moments,
+    unnormalised,
+)
+from fgg.names import fresh
 from fgg.printer import print_grammar
 from fgg.sweep_ranges import Range, points, refused
 from fgg.sweep_results import Key, Sizes, appending, line_of, read_results
 from fgg.sweep_table import Entry
+from fgg.sweep_workers import Task, computed
 
 FIGURE = ("12", "**", "123e1", "123", "***", "***e1")
 """The observation functions of Figure 2 of [ID]."""
@@ -25,19 +34,6 @@ MANY = 150
 """With more parameters than this, lengths are computed apart from each other."""
 
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Task:
-    """Lengths of one grammar with one choice of sizes."""
-
-    grammar: int
-    sizes: Sizes
-    lengths: tuple[int, ...]
-    moments: tuple[str, ...]
-    seed: int
-    direction: tuple[Number, ...] | int | None
-    cost: int
 
 
 def sweep(
@@ -61,18 +57,24 @@ def sweep(
     compute side by side. Raises GrammarError for what cannot be asked, before work begins.
     """
     check_moments(moments)
+    grammars = _told_apart(grammars)
     found: dict[Key, Entry] = {}
     marks = [_mark(grammar, query, direction) for grammar in grammars]
     wanted = _wanted(grammars, ranges, query, length, moments, seed, marks)
     if results is not None:
-        found |= {key: entry for key, entry in read_results(results) if key in wanted}
+        # The name is that of this sweep: files may have been moved, or come together since.
+        found |= {
+            key: replace(entry, grammar=grammars[wanted[key]].name)
+            for key, entry in read_results(results)
+            if key in wanted
+        }
     tasks = list(_tasks(grammars, wanted, found, marks, query, direction))
     _check_memory(tasks, jobs)
     total, done = len(wanted), len(found)
     if progress is not None:
         progress(done, total)
     with appending(results) as write:
-        for task, entries in _computed(grammars, query, tasks, jobs):
+        for task, entries in computed(grammars, query, tasks, jobs):
             own = {
                 (marks[task.grammar], task.sizes, e.length, e.observed, task.seed): e
                 for e in entries
@@ -83,6 +85,17 @@ def sweep(
             if progress is not None:
                 progress(done, total)
     return [found[key] for key in wanted]
+
+
+def _told_apart(grammars: Sequence[Grammar]) -> list[Grammar]:
+    """The grammars, those of which an earlier one has the name with a number after it."""
+    found: list[Grammar] = []
+    for grammar in grammars:
+        if grammar in found:
+            continue  # the same once more
+        name = fresh(grammar.name, {own.name for own in found})
+        found.append(replace(grammar, name=name))
+    return found
 
 
 def _mark(grammar: Grammar, query: str | None, direction: object) -> str:
@@ -114,6 +127,12 @@ def _wanted(
             raise refused(f"no grammar has a size `{item.name}`", "`L` is the length of strings")
     if length is None and not any(item.name in names for item in ranges):
         raise refused("the sweep has no lengths", "add a range of lengths, `L=2..9`")
+    of_lengths = [item.name for item in ranges if item.name in names]
+    if len(of_lengths) + (length is not None) > 1:
+        listed_names = ", ".join(f"`{name}`" for name in of_lengths)
+        given_too = " beside `--length`" if length is not None else ""
+        help = "all lengths of a sweep are the same: one range, `L=2..9`"
+        raise refused(f"ranges of lengths{given_too}: {listed_names}", help)
     found: dict[Key, int] = {}
     listed = list(points(ranges))
     for number, grammar in enumerate(grammars):
@@ -123,8 +142,8 @@ def _wanted(
             given = [value for name, value in point.items() if name in names]
             at = given[0] if given else length
             assert at is not None
-            if at < 1:
-                raise refused("lengths are from 1 up")
+            if not 1 <= at <= MAX_LENGTH:
+                raise refused(f"a length is {at:,}; lengths are 1 to {MAX_LENGTH:,}")
             for name in moments:
                 found.setdefault((marks[number], sizes, at, name, seed), number)
     if not found:
@@ -155,6 +174,7 @@ def _tasks(
         parameters, bad = parameters_of(source)
         if bad:
             raise GrammarError([unnormalised(source, name) for name in dict.fromkeys(bad)])
+        check_direction(source, direction)
         given = tuple(direction) if isinstance(direction, Sequence) else direction
         batches: dict[tuple[str, ...], list[int]] = {}
         for length, listed in lengths.items():
@@ -177,99 +197,3 @@ def _check_memory(tasks: Sequence[Task], jobs: int) -> None:
     counts = sorted((task.cost // max(task.lengths) for task in tasks), reverse=True)[:jobs]
     needed = sum(8 * 3 * (count + 6) * count for count in counts)
     require(needed, torch.device("cpu"), "the largest entry of the sweep")
-
-
-def _computed(
-    grammars: Sequence[Grammar], query: str | None, tasks: Sequence[Task], jobs: int
-) -> Iterator[tuple[Task, list[Entry]]]:
-    """The entries of tasks, in the order in which they are done."""
-    if jobs == 1 or len(tasks) < 2:
-        worker = _Worker(grammars, query)
-        for task in tasks:
-            yield task, worker.run(task)
-        return
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from multiprocessing import get_context
-
-    with ProcessPoolExecutor(
-        min(jobs, len(tasks)),
-        mp_context=get_context("spawn"),
-        initializer=_start,
-        initargs=(tuple(grammars), query),
-    ) as pool:
-        waiting = {pool.submit(_run, task): task for task in tasks}
-        try:
-            for future in as_completed(waiting):
-                yield waiting[future], future.result()
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
-
-
-class _Worker:
-    """Computes tasks; keeps the plan of the sizes that were asked for last."""
-
-    def __init__(self, grammars: Sequence[Grammar], query: str | None) -> None:
-        self.grammars = grammars
-        self.query = query
-        self.key: tuple[int, Sizes] | None = None
-        self.model: Model | None = None
-
-    def run(self, task: Task) -> list[Entry]:
-        """The entries of a task."""
-        if self.key != (task.grammar, task.sizes) or self.model is None:
-            self.model = model_of(self.grammars[task.grammar], self.query, dict(task.sizes))
-            self.key = (task.grammar, task.sizes)
-        found = []
-        for length in task.lengths:
-            found += self.at(self.model, task, length)
-        return found
-
-    def at(self, model: Model, task: Task, length: int) -> list[Entry]:
-        """The entries at one length; undefined where there are no strings of it."""
-        try:
-            results = model.identify(
-                length,
-                task.moments,
-                direction=task.direction,
-                seed=task.seed,
-                second=False,
-                null=False,
-            )
-        except GrammarError as error:
-            if error.diagnostics[0].code != "F455":
-                raise
-            count = model.parameters.count
-            return [
-                Entry(model.name, dict(task.sizes), length, name, count, 0, None, "undefined")
-                for name in task.moments
-            ]
-        return [
-            Entry(
-                model.name,
-                dict(task.sizes),
-                length,
-                name,
-                own.parameters,
-                own.moments,
-                own.rank,
-                own.verdict,
-                own.error,
-                model.query,
-            )
-            for name, own in results.items()
-        ]
-
-
-_worker: _Worker | None = None
-
-
-def _start(grammars: Sequence[Grammar], query: str | None) -> None:
-    """Begin a process of a pool."""
-    global _worker
-    _worker = _Worker(grammars, query)
-
-
-def _run(task: Task) -> list[Entry]:
-    assert _worker is not None
-    return _worker.run(task)

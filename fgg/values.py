@@ -63,9 +63,9 @@ class Eye:
 class Map:
     """A function: each value of the first domain goes with one of the second, with weight 1.
 
-    Its values are written out, `= map(0, 1, 1)`; or they follow a pattern, `map(cycle)` or
-    `map(runs)`; or they are read from a file, `map("clusters.txt")`. What they are is found by
-    `fgg.maps`.
+    Its values are written out, `= map(0, 1, 1)`; or they follow a pattern, `map(cycle)`,
+    `map(runs)` or `map(part)`; or they are read from a file, `map("clusters.txt")`. What they are
+    is found by `fgg.maps`.
     """
 
     values: tuple[int | str, ...] = ()

@@ -303,3 +303,41 @@ def test_strings_too_short_are_undefined() -> None:
     found = fgg.identify(grammar, length=2, moments="123")
     assert (found.verdict, found.rank, found.deficiency) == ("undefined", None, None)
     assert found.parameters == 9
+
+
+def test_directions_are_finite_numbers() -> None:
+    grammar = fgg.load("hmm", sizes={"k": 2, "d": 2})
+    for wrong in (float("inf"), float("nan"), 10**400):
+        with pytest.raises(GrammarError) as caught:
+            fgg.identify(grammar, length=3, moments="123e1", direction=[wrong, 1])
+        assert caught.value.diagnostics[0].code == "F456"
+
+
+def test_the_check_of_reading_goes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fgg.runtime.identify import case, second
+
+    grammar = fgg.load("pcfg_ie", sizes={"k": 2, "d": 2})
+    whole = fgg.identify(grammar, length=6)
+    monkeypatch.setattr(case, "ENTRIES", 1000)
+    monkeypatch.setattr(second, "MAX_WORK", 1000)
+    parts = fgg.identify(grammar, length=6)
+    assert (whole.rank, whole.verdict) == (parts.rank, parts.verdict) == (5, "yes")
+    assert whole.second is not None and not whole.second.sampled
+    assert parts.second is not None and parts.second.sampled and parts.second.rank == 5
+
+
+@pytest.mark.parametrize(
+    ("sizes", "length", "moments"),
+    [({"k": 10, "d": 1000}, 900, "12"), ({"k": 2, "d": 2}, 1000, "12")],
+)
+def test_soft_words_and_index_arrays_count_as_memory(
+    sizes: dict[str, int], length: int, moments: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fgg.runtime import memory
+
+    name = "hmm" if sizes["k"] == 10 else "pcfg_ie"
+    # More than the Jacobian of the one and than a chart of the other.
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 6 * 10**9)
+    with pytest.raises(GrammarError) as caught:
+        fgg.identify(fgg.load(name, sizes=sizes), length=length, moments=moments)
+    assert caught.value.diagnostics[0].code == "F420"

@@ -1,4 +1,7 @@
-"""Splitting: a grammar whose nodes have atomic domains only, for engines that know no others."""
+"""Splitting: a grammar whose nodes have atomic domains only, for engines that know no others.
+
+A union of a few values is left whole: to sum over its parts one by one would take longer.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
+from typing import Any
 
+from fgg.domains import domain_size
 from fgg.grammar import (
     Attachment,
+    Edge,
     Factor,
     Fragment,
     Grammar,
@@ -23,9 +29,16 @@ from fgg.grammar import (
 from fgg.names import fresh
 from fgg.slices import Path, Slice, SplitNode, SplitRule, Variant, extent, variants
 from fgg.useful import trim
+from fgg.values import Map
 
 MAX_VARIANTS = 256
 """How many rules one rule may become, and how many nodes one node."""
+
+
+WHOLE = 8
+"""How many values a union may have to be left whole."""
+MANY = 4
+"""How many rules one rule would become, in the mean, for that."""
 
 
 class SplitImpossible(Exception):
@@ -45,11 +58,16 @@ def split(grammar: Grammar) -> Grammar:
     a clamp says which part of the input's value it means. A variant in which an edge or a clamp
     touches another part than the chosen one has weight 0 and is left out.
 
+    A union of at most `WHOLE` values stays one domain. An edge on a part of it, `f(b.N)`, becomes
+    an edge on a node of the part, and a map says which value of the whole each of its values is:
+
+        f(b.N)  =  Σ_{a ∈ N} part(a, b) f(a).
+
     Requires a grammar without queries. Guarantees the same value Z, with the weights of the source
-    factors (which stay, for their slices to follow from); that no rule has a node of a union or
-    product, or a path; no useless nonterminals. A grammar whose nodes are all atomic is returned
-    as it is. Raises SplitImpossible if the start symbol has an external node that would become
-    several, or a rule would become more than `MAX_VARIANTS`.
+    factors (which stay, for their slices to follow from); that no rule has a node of a product or
+    of a union that is not left whole, or a path; no useless nonterminals. A grammar whose nodes are
+    all atomic is returned as it is. Raises SplitImpossible if the start symbol has an external node
+    that would become several, or a rule would become more than `MAX_VARIANTS`.
     """
     return split_with_origin(grammar)[0]
 
@@ -63,10 +81,65 @@ def split_with_origin(grammar: Grammar) -> tuple[Grammar, Mapping[str, SplitRule
                 f"the start symbol `{grammar.start.label}` has an external node of `{domain}`, "
                 "which is not atomic"
             )
-    nodes = {node.domain for rule in grammar.rules for node in rule.rhs.nodes}
-    if not any(isinstance(grammar.domain[name].shape, Union | Product) for name in nodes):
+    whole = whole_unions(grammar)
+    if not any(_divided(grammar, rule, whole) for rule in grammar.rules):
         return grammar, {rule.name: _whole(rule) for rule in grammar.rules}
-    return _Splitter(grammar).run()
+    return _Splitter(grammar, whole).run()
+
+
+def _divided(grammar: Grammar, rule: Rule, whole: frozenset[str]) -> bool:
+    """Whether a rule has a node of several parts, or touches one of them."""
+    shapes = [grammar.domain[n.domain].shape for n in rule.rhs.nodes if n.domain not in whole]
+    touched = [a for edge in rule.rhs.edges for a in edge.attachments]
+    touched += [clamp.attachment for clamp in rule.rhs.clamps]
+    return any(isinstance(s, Union | Product) for s in shapes) or any(a.path for a in touched)
+
+
+def whole_unions(grammar: Grammar) -> frozenset[str]:
+    """The unions that are left whole.
+
+    They are small, without products in them; there are no rank nodes, which want their neighbours
+    apart; and to split them would make many rules of one: a step for each takes its time, however
+    little there is to multiply.
+    """
+    if any(domain.rank for domain in grammar.domains) or any(
+        factor.rank is not None for factor in grammar.factors
+    ):
+        return frozenset()
+    found = frozenset(
+        name
+        for name, domain in grammar.domain.items()
+        if isinstance(domain.shape, Union)
+        and domain_size(grammar, name) <= WHOLE
+        and extent(grammar, name)[1] == 1
+        and _distinct(grammar, name)
+    )
+    apart, together = (
+        sum(
+            prod(_count(grammar, node.domain, whole) for node in rule.rhs.nodes)
+            for rule in grammar.rules
+        )
+        for whole in (frozenset[str](), found)
+    )
+    return found if apart > MANY * together else frozenset()
+
+
+def _count(grammar: Grammar, domain: str, whole: frozenset[str]) -> int:
+    """How many variants a domain has if some unions are left whole."""
+    shape = grammar.domain[domain].shape
+    if domain in whole or not isinstance(shape, Union | Product):
+        return 1
+    counts = [_count(grammar, part, whole) for part in shape.parts]
+    return sum(counts) if isinstance(shape, Union) else prod(counts)
+
+
+def _distinct(grammar: Grammar, union: str) -> bool:
+    """Whether a union has no part twice, so that a part says where it is."""
+    inner = [union]
+    for name in inner:
+        shape = grammar.domain[name].shape
+        inner += shape.parts if isinstance(shape, Union) else ()
+    return len(set(inner)) == len(inner)
 
 
 def _whole(rule: Rule) -> SplitRule:
@@ -77,11 +150,13 @@ def _whole(rule: Rule) -> SplitRule:
 class _Splitter:
     """Writes out the variants of one grammar's rules, and names what they refer to."""
 
-    def __init__(self, grammar: Grammar) -> None:
+    def __init__(self, grammar: Grammar, whole: frozenset[str]) -> None:
         self.grammar = grammar
+        self.whole = whole
         self.labels = {*grammar.factor, *grammar.nonterminal, *grammar.input_factor}
         self.rule_names = {rule.name for rule in grammar.rules}
         self.names: dict[tuple[str, tuple[Variant, ...]], str] = {}
+        self.maps: dict[tuple[str, Path], str] = {}
         self.nonterminals: dict[str, list[Nonterminal]] = {}
         self.factors: list[Factor] = []
         self.input_factors: list[InputFactor] = []
@@ -91,7 +166,7 @@ class _Splitter:
     def run(self) -> tuple[Grammar, Mapping[str, SplitRule]]:
         grammar = self.grammar
         start = grammar.nonterminal[grammar.start.label]
-        self.label(start.name, [variants(grammar, domain)[0] for domain in start.domains])
+        self.label(start.name, [self.variants(domain)[0] for domain in start.domains])
         for rule in grammar.rules:
             self.split_rule(rule)
         result = trim(
@@ -141,16 +216,40 @@ class _Splitter:
         paths = {a.path for a in touched if a.node == node.name}
         return [
             variant
-            for variant in variants(self.grammar, node.domain)
-            if all(variant.at(path) is not None for path in paths)
+            for variant in self.variants(node.domain)
+            if all(self.at(variant, path) is not None for path in paths)
         ]
+
+    def variants(self, domain: str) -> tuple[Variant, ...]:
+        """The variants of a domain, where some unions have one only: the whole."""
+        return (
+            _variants(self.grammar, domain, self.whole)
+            if self.whole
+            else variants(self.grammar, domain)
+        )
+
+    def at(self, variant: Variant, path: Path) -> tuple[Variant, Path] | None:
+        """Where a path leads in a variant: to a variant, and from there into a union that is whole.
+
+        None where another part is chosen.
+        """
+        for place in range(len(path) + 1):
+            found = variant.at(path[:place])
+            if found is None:
+                return None
+            if found.domain in self.whole or place == len(path):
+                return found, path[place:]
+        raise AssertionError("a path ends")
 
     def variant(self, rule: Rule, name: str, decided: Mapping[str, Variant]) -> None:
         """Add one variant of a rule."""
         nodes = self.nodes(rule.rhs, decided)
+        rhs, inner = self.into_wholes(rule.rhs, decided, nodes)
+        decided_too = {**decided, **{name: Variant(node.domain) for name, node in inner.items()}}
+        nodes |= {(name, ()): node for name, node in inner.items()}
         edges = []
-        for edge in rule.rhs.edges:
-            touched = [(a, _at(decided, a)) for a in edge.attachments]
+        for edge in rhs.edges:
+            touched = [(a, _at(decided_too, a)) for a in edge.attachments]
             edges.append(
                 replace(
                     edge,
@@ -160,8 +259,10 @@ class _Splitter:
             )
         clamps = tuple(
             replace(clamp, attachment=attachment, path=clamp.path + path)
-            for clamp in rule.rhs.clamps
-            for attachment, path in _spread(clamp.attachment, _at(decided, clamp.attachment), nodes)
+            for clamp in rhs.clamps
+            for attachment, path in _spread(
+                clamp.attachment, _at(decided_too, clamp.attachment), nodes
+            )
         )
         externals = rule.rhs.externals
         own = {
@@ -186,6 +287,50 @@ class _Splitter:
         self.origins[name] = SplitRule(
             rule.name, family, {x: SplitNode(decided[x], own[x]) for x in decided}
         )
+
+    def into_wholes(
+        self, fragment: Fragment, decided: Mapping[str, Variant], nodes: Mapping[Any, Node]
+    ) -> tuple[Fragment, dict[str, Node]]:
+        """The fragment with a node for each part of a whole union that it touches, and these."""
+        taken = {node.name for node in (*fragment.nodes, *nodes.values())}
+        inner: dict[tuple[str, Path], Node] = {}
+        maps: list[Edge] = []
+
+        def led(attachment: Attachment) -> Attachment:
+            found = self.at(decided[attachment.node], attachment.path)
+            assert found is not None, "variants without the part are left out"
+            union, rest = found
+            if not rest:
+                return attachment
+            key = attachment.node, attachment.path
+            if key not in inner:
+                name = fresh("_".join((attachment.node, rest[-1])), taken)
+                taken.add(name)
+                inner[key] = Node(name=name, domain=rest[-1])
+                above = attachment.path[: len(attachment.path) - len(rest)]
+                ends = Attachment(node=name), replace(attachment, path=above)
+                maps.append(Edge(label=self.part(union.domain, rest), attachments=ends))
+            return replace(attachment, node=inner[key].name, path=())
+
+        edges = [
+            replace(edge, attachments=tuple(map(led, edge.attachments))) for edge in fragment.edges
+        ]
+        clamps = [replace(clamp, attachment=led(clamp.attachment)) for clamp in fragment.clamps]
+        found = replace(fragment, nodes=(*fragment.nodes, *inner.values()))
+        found = replace(found, edges=(*edges, *maps), clamps=tuple(clamps))
+        return found, {node.name: node for node in inner.values()}
+
+    def part(self, union: str, path: Path) -> str:
+        """The map from the values of a part to those of a whole union."""
+        key = (union, path)
+        if key not in self.maps:
+            name = self.fresh_label(union, path)
+            domains = (path[-1], union)
+            self.factors.append(
+                Factor(name=name, domains=domains, given=1, value=Map(pattern="part"))
+            )
+            self.maps[key] = name
+        return self.maps[key]
 
     def nodes(
         self, fragment: Fragment, decided: Mapping[str, Variant]
@@ -216,7 +361,7 @@ class _Splitter:
         """The innermost parts that a variant chooses where it has a choice."""
         found = [part for item in variant.inner for part in self.chosen(item)]
         shape = self.grammar.domain[variant.domain].shape
-        if not found and isinstance(shape, Union) and len(shape.parts) > 1:
+        if variant.inner and not found and isinstance(shape, Union) and len(shape.parts) > 1:
             return [variant.inner[0].domain]
         return found
 
@@ -274,6 +419,16 @@ class _Splitter:
         name = fresh("_".join((source, *parts)), self.labels)
         self.labels.add(name)
         return name
+
+
+def _variants(grammar: Grammar, domain: str, whole: frozenset[str]) -> tuple[Variant, ...]:
+    shape = grammar.domain[domain].shape
+    if domain in whole or not isinstance(shape, Union | Product):
+        return (Variant(domain),)
+    inner = [_variants(grammar, part, whole) for part in shape.parts]
+    if isinstance(shape, Union):
+        return tuple(Variant(domain, (chosen,)) for found in inner for chosen in found)
+    return tuple(Variant(domain, chosen) for chosen in product(*inner))
 
 
 def _at(decided: Mapping[str, Variant], attachment: Attachment) -> Variant:

@@ -44,10 +44,16 @@ def run(arguments: argparse.Namespace) -> int:
             )
     if arguments.repeats < 1:
         raise Usage("`--repeats` is a number from 1 up")
-    for path in (arguments.json, arguments.plot):
+    if not arguments.budget > 0:
+        raise Usage("`--budget` is a number of seconds above 0")
+    if arguments.source is not None and not arguments.source.is_file():
+        raise Usage(f"there is no file `{arguments.source}`")
+    for path in (arguments.json, arguments.plot, arguments.page):
         if path is not None and not path.resolve().parent.is_dir():
             raise Usage(f"there is no folder `{path.parent}`")
     if arguments.plot is not None and arguments.plot.suffix != ".svg":
         raise Usage("`--plot` writes .svg")
+    if arguments.page is not None and arguments.page.suffix != ".md":
+        raise Usage("`--page` writes .md")
     found.run(arguments)
     return 0

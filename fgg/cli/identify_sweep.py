@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from fgg.cli import Usage
 from fgg.cli.declaring import with_declarations
 from fgg.cli.identify_options import read_direction, read_length
-from fgg.cli.output import print_json, write_whole
+from fgg.cli.output import check_writable, print_json, write_whole
 from fgg.cli.target import load_target, need_grammar
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Grammar
@@ -49,6 +49,7 @@ def run_sweep(arguments: argparse.Namespace, words: Sequence[str], moments: Sequ
     for path in arguments.output:
         if not path.endswith(SUFFIXES):
             raise Usage(f"`{path}`: tables are written as {', '.join(SUFFIXES)}")
+        check_writable(path)
     length = read_length(arguments.length)
     if isinstance(length, dict):
         raise Usage("a sweep has one length", "`--length 4`, or a range, `L=2..9`")

@@ -87,9 +87,9 @@ def count(text: str) -> int:
 
 def seed_number(text: str) -> int:
     """A seed of random numbers."""
-    number = int(text)
+    number = int(text) if text.isdecimal() and len(text) < 20 else -1
     if not 0 <= number < 2**63:
-        raise ValueError
+        raise argparse.ArgumentTypeError("a whole number from 0 up, below 2^63, is expected")
     return number
 
 

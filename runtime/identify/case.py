@@ -87,8 +87,11 @@ class Case:
         # For one functional: what a pass keeps, and a derivative by every factor's entries.
         tables = sum(prod(leaf.shape) for leaf in self.parameters.leaves)
         one = jets * self.entries + 4 * (tables + len(sources))
+        # Soft words are made for all functionals at once; whole strings are asked about, too.
+        values = sum(token.size for token in self.tokens)
+        words = values * max(jets * rows, count + MORE, len(self.tokens) + 1)
         what = f"the Jacobian by {count:,} parameters"
-        require(8 * (one + 3 * rows * count), torch.device("cpu"), what)
+        require(8 * (one + words + 3 * rows * count), torch.device("cpu"), what)
 
     def jacobian(self, place: Place, ring: Ring, words: Words) -> Tensor:
         """The derivatives of all functionals by the coordinates, `[functional, target, n]`."""
@@ -150,8 +153,11 @@ class Case:
             own = field.uniform((token.size,), rng)
             words[token.input][token.position, :, 0] = own
             words[token.input][token.position, number, 0] = field.multiply(factor, own)
-        walk = Walk(self.geometry, field, PLAIN, self.arrays(place), words)
-        z = field.reduce(walk.z[:, 0])
+        size = max(ENTRIES // self.entries, 1)
+        parts = [chunk(words, first, size) for first in range(0, batch_of(words), size)]
+        arrays = self.arrays(place)
+        found = [Walk(self.geometry, field, PLAIN, arrays, part).z[:, 0] for part in parts]
+        z = field.reduce(torch.cat(found))
         if int(z[-1]) == 0:
             lengths = ", ".join(f"{name} = {value}" for name, value in self.lengths.items())
             message = f"`{self.name}` has no strings of length {lengths}"
@@ -171,7 +177,8 @@ class Case:
             if isinstance(step, Cut | Gather):
                 known[step.name] = known[step.source]
             elif isinstance(step, Contract):
-                known[step.name] = sum(known[name] for name, _ in step.operands)
+                # Maps and tokens are constants: they add nothing.
+                known[step.name] = sum(known.get(name, 0) for name, _ in step.operands)
         charts = {c.family: np.zeros(self.geometry.cells(c.family)) for c in self.plan.charts}
         for point in self.geometry.points:
             best = 0.0

@@ -19,6 +19,7 @@ from fgg.index import Expr
 from fgg.plan import Contract, Gather, OneHot, Plan, Step
 from fgg.runtime.batch import Batch
 from fgg.runtime.frames import BATCH, Frame, Scope
+from fgg.runtime.memory import require
 from fgg.runtime.plan_charts import ends, points
 
 
@@ -69,8 +70,20 @@ class Geometry:
         }
         self.tables = self._tables()
         self._filled = {n: np.zeros(prod(e), dtype=bool) for n, e in self.extents.items()}
+        self._check_memory()
         self.points = [self._point(step, frame) for step, frame in points(plan, self.scope)]
         self.start = self._start()
+
+    def _check_memory(self) -> None:
+        """Raise GrammarError (F420) if index arrays would not fit. Nothing is allocated."""
+        total = 0
+        for step, frame in points(self.plan, self.scope):
+            for operand in step.operands:
+                if operand.kind != "parameter":
+                    total += prod(frame.size(d) for d in frame.dims(operand.index))
+            total += prod(frame.size(item.name) for item in step.positions)
+        # A cell's number, where it holds, and at least a weight for one functional.
+        require(24 * total, torch.device("cpu"), "the program for strings of this length")
 
     def _tables(self) -> dict[str, tuple[int, ...]]:
         """The indices of each prepared table: how many there are."""

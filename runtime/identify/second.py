@@ -20,6 +20,9 @@ GAP = 1e3
 """Below this ratio of the least value kept and the greatest dropped, the rank is uncertain."""
 MAX_ROWS = 2**14
 MAX_ENTRIES = 2**23
+MAX_WORDS = 2**26
+MAX_WORK = 2**31
+"""Of all passes together, in numbers that they keep."""
 MAX_PARAMETERS = 2_000
 
 
@@ -61,6 +64,7 @@ def second_opinion(case: Case, parts: Sequence[Part], seed: int) -> Decomposed |
     sizes = [token.size for token in case.tokens]
     total = sum(part.count(sizes) for part in parts)
     sampled = total > MAX_ROWS or total * count > MAX_ENTRIES
+    sampled |= total * sum(sizes) > MAX_WORDS or total * case.entries > MAX_WORK
     if sampled:
         found = case.sketch(place, parts, rng)
         matrix = np.concatenate([found[part].numpy() for part in parts])

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -66,8 +73,29 @@ def test_singular_values_are_drawn(folder: Path, capsys: pytest.CaptureFixture[s
         (["hmm", "lcm", "--length", "3"], "F415"),
         (["hmm", "--length", "3", "--moments", "12", "--positions", "1"], "F415"),
         (["hmm", "--length", "3", "--positions", "a"], "F415"),
-        (["hmm", "--length", "3", "--direction", "e"], "F415"),
+        (["hmm", "--length", "3", "--positions", "²"], "F415"),
+        (["hmm", "--length", "3", "--moments", "***e1", "--direction", "e"], "F415"),
+        (["hmm", "--length", "3", "--moments", "***e1", "--direction", "e²"], "F415"),
+        (["hmm", "--length", "3", "--moments", "***e1", "--direction", "1e999999999,1"], "F415"),
+        (
+            [
+                "hmm",
+                "--set",
+                "d=2",
+                "--length",
+                "3",
+                "--moments",
+                "***e1",
+                "--direction",
+                "1e400,1",
+            ],
+            "F456",
+        ),
+        (["hmm", "--length", "3", "--seed", "x"], "F415"),
+        (["hmm", "--length", "3", "--plot", "nowhere/x.svg"], "F413"),
         (["hmm", "--length", "3", "--plot", "x.svg", "--no-float"], "F415"),
+        (["hmm", "--length", "3", "--plot", "x.png"], "F415"),
+        (["hmm", "--length", "3", "--direction", "e1"], "F415"),
         (["hmm", "--length", "3", "-o", "x.csv"], "F415"),
         (["hmm", "--length", "3", "--set", "k=5000", "d=5000"], "F420"),
         (["hmm", "--sweep", "L=3..4", "-o", "x.png"], "F415"),
@@ -78,6 +106,13 @@ def test_singular_values_are_drawn(folder: Path, capsys: pytest.CaptureFixture[s
         (["hmm", "--sweep", "k=1..999999", "d=1..9", "L=3"], "F457"),
         (["hmm", "--sweep", "k=0..2", "L=3"], "F410"),
         (["hmm", "--sweep", "L=0..2"], "F457"),
+        (["hmm", "--sweep", "k=2", "L=2,2000"], "F457"),
+        (["hmm", "--sweep", "L=2..3", "--length", "4"], "F457"),
+        (["pair_hmm", "--sweep", "n=2..3", "m=2..3"], "F457"),
+        (["hmm", "--sweep", "d=2..3", "k=2", "L=3", "--direction", "1,1"], "F456"),
+        (["hmm", "--sweep", "L=3", "-o", "nowhere/x.csv"], "F413"),
+        (["hmm", "--sweep", "L=3", "-o", ".csv/"], "F415"),
+        (["hmm", "--sweep", "L=3", "--results", "/dev/zero"], "F401"),
         (["crf", "--sweep", "L=2..3"], "F453"),
         (["hmm", "--sweep", "k=4000", "d=4000", "L=3"], "F420"),
     ],
@@ -136,7 +171,7 @@ def test_a_sweep_goes_on_from_its_results(
     assert len(lines) == 8
     # As if the run had been stopped in the middle of a line.
     path.write_text("\n".join(lines[:5]) + "\n" + lines[5][:20], "utf-8")
-    import fgg.sweeping as sweeping
+    import fgg.sweep_workers as sweeping
 
     made: list[int] = []
     original = sweeping._Worker.at
@@ -157,6 +192,61 @@ def test_a_sweep_goes_on_from_its_results(
     path.unlink()
     other = [word if word != "d=2" else "d=3" for word in words]
     assert len(asked(capsys, 0, *other, "--moments", "12")["entries"]) == 4
+
+
+def test_grammars_of_the_same_name_have_a_row_each(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = Path(str(files("fgg.grammars") / "lcm.fgg")).read_text("utf-8")
+    for name, value in (("a", ""), ("b", " = uniform")):
+        (folder / name).mkdir()
+        changed = text.replace("factor class(-> T)", f"factor class(-> T){value}")
+        (folder / name / "x.fgg").write_text(changed, "utf-8")
+    words = ["--sweep", "k=2", "d=2", "L=3", "--jobs", "1", "--results", "r.jsonl"]
+    words += ["--moments", "**"]
+    found = asked(capsys, 0, "a/x.fgg", "b/x.fgg", "a/x.fgg", *words)
+    assert [(e["grammar"], e["parameters"]) for e in found["entries"]] == [("x", 3), ("x_2", 2)]
+    again = asked(capsys, 0, "b/x.fgg", "a/x.fgg", *words)
+    assert [(e["grammar"], e["parameters"]) for e in again["entries"]] == [("x", 2), ("x_2", 3)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_sweep_that_is_stopped_leaves_no_processes(folder: Path, number: int) -> None:
+    command = [sys.executable, "-m", "fgg", "identify", "cnf", "--jobs", "2"]
+    command += ["--sweep", "d=7..8", "k=7..8", "L=8..9"]
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), *sys.path]))
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, "PYTHONPATH": path},
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    found: set[int] = set()
+    for _ in range(600):
+        found = children(process.pid)
+        if len(found) == 3:  # two that compute, and one that looks after semaphores
+            break
+        time.sleep(0.1)
+    assert len(found) == 3
+    time.sleep(3)  # imports
+    process.send_signal(number)
+    assert process.wait(30) == (130 if number == signal.SIGINT else -number)
+    for _ in range(200):
+        if not any(Path(f"/proc/{child}").exists() for child in found):
+            return
+        time.sleep(0.1)
+    raise AssertionError("processes are left")
+
+
+def children(parent: int) -> set[int]:
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.add(int(path.parent.name))
+    return found
 
 
 def test_processes_find_the_same_as_one(capsys: pytest.CaptureFixture[str]) -> None:

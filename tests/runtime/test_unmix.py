@@ -15,6 +15,7 @@ import torch
 
 import fgg
 from fgg.compiling import selected
+from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.runtime.identify.unmix import spectral
 from fgg.runtime.identify.unmix.matching import aligned
@@ -436,3 +437,20 @@ def test_derivations_that_are_no_trees_are_refused() -> None:
 def topologies_of(grammar: Grammar) -> object:
     assert topologies(selected(grammar, None), 3)
     return mixing_matrix(grammar, 3)
+
+
+def test_words_that_are_no_numbers_are_refused() -> None:
+    grammar = fgg.load("pcfg_ie", sizes={"k": 2, "d": 3})
+    wrong: list[Any] = [[[0, 1, 0.5]], "abc", {3: [["a", "b", "c"]]}, {3: [[0, 1, 2], [0]]}]
+    for sentences in wrong:
+        with pytest.raises(GrammarError) as caught:
+            fgg.unmix(grammar, sentences)
+        assert caught.value.diagnostics[0].code == "F411"
+
+
+def test_the_first_sentences_drawn_are_a_sample_too() -> None:
+    grammar = fgg.load("lcm", sizes={"k": 1, "d": 2})
+    weights = {"class": [1.0], "emit": [[0.5, 0.5]]}
+    own = draw(grammar, weights, 3, 10_000, seed=0)
+    assert own.shape == (10_000, 3)
+    assert abs(own[:1000].mean() - 0.5) < 0.05

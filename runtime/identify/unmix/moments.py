@@ -127,12 +127,12 @@ class Sampled:
 def sampled(sentences: Sequence[Sequence[int]] | Mapping[int, Any], words: int) -> Sampled:
     """Sentences of word numbers by their length. Raises GrammarError (F411)."""
     if isinstance(sentences, Mapping):
-        found = {int(n): np.asarray(own, dtype=np.int64) for n, own in sentences.items()}
+        found = {int(n): _numbers(int(n), own) for n, own in sentences.items()}
     else:
         by_length: dict[int, list[Sequence[int]]] = {}
         for sentence in sentences:
             by_length.setdefault(len(sentence), []).append(sentence)
-        found = {n: np.asarray(own, dtype=np.int64) for n, own in by_length.items() if n}
+        found = {n: _numbers(n, own) for n, own in by_length.items() if n}
     for length, own in found.items():
         if own.ndim != 2 or own.shape[1] != length or not len(own):
             message = f"sentences of {length} words are expected as an array [sentences, {length}]"
@@ -146,14 +146,29 @@ def sampled(sentences: Sequence[Sequence[int]] | Mapping[int, Any], words: int) 
     return Sampled(dict(sorted(found.items())), words)
 
 
+def _numbers(length: int, sentences: Any) -> Ints:
+    """Sentences of one length as whole numbers. Raises GrammarError (F411)."""
+    try:
+        found = np.asarray(sentences)
+    except ValueError:  # of different lengths
+        found = np.empty(0)
+    if found.size and found.dtype.kind not in "iub":
+        message = f"sentences of {length} words have words that are no whole numbers"
+        help = "words are given by their numbers, from 0"
+        raise GrammarError([Diagnostic(code="F411", message=message, help=help)])
+    return found.astype(np.int64)
+
+
 def draw(exact: Exact, length: int, number: int, seed: int) -> Ints:
     """Independent sentences of one length, `[number, length]`, from the table of all of them.
 
     Raises GrammarError (F420) if these are too many.
     """
     table = exact.joint(length, range(length))
-    counts = np.random.default_rng(seed).multinomial(number, table.ravel() / table.sum())
-    return sentences_of(counts.reshape(table.shape))
+    rng = np.random.default_rng(seed)
+    counts = rng.multinomial(number, table.ravel() / table.sum())
+    # In any order, so that the first few of them are a sample, too.
+    return rng.permutation(sentences_of(counts.reshape(table.shape)))
 
 
 def sentences_of(counts: NDArray[np.int64]) -> Ints:
