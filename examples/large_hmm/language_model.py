@@ -134,7 +134,7 @@ def options() -> argparse.ArgumentParser:
     """What the command takes."""
     found = parser(__doc__)
     found.add_argument("--whole", action="store_true", help="the whole text, all words, one model")
-    found.add_argument("--seconds", type=float, help="CPU time a model (40; --whole: 3900)")
+    found.add_argument("--seconds", type=float, help="CPU time a model (20; --whole: 3900)")
     found.add_argument(
         "--networks", type=float, help="CPU time of the feed-forward net and the LSTM; 0: without"
     )
@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
     base, dim = WHOLE if given.whole else Setting(), 256
     sizes: tuple[int, ...] = (256, 512, 2048, 4096)
     limits = () if given.whole else (300_000, 30_000, 5_000)
-    seconds = 3900.0 if given.whole else 40.0
+    seconds = 3900.0 if given.whole else 20.0
     if given.small:
         base = replace(base, blocks=8, places=4, net="states(dim=16)")
         sizes, dim, seconds, limits = (16,), 16, 0.5, (3_000, 1_000, 200)
