@@ -1,8 +1,9 @@
 """Expected counts: the gradient of log Z in log-weights, one inside and one outside pass.
 
 Weights come as logarithms, because those of variational methods may be too small for a number:
-exp(ψ(1e-5)) is 0 in float64. The emitted program computes with numbers; where what is too small
-may matter, the plan is carried out in logarithms (`log_counts.py`).
+exp(ψ(1e-5)) is 0 in float64. The emitted program computes with numbers, in float64 if the range of
+float32 may not do; where what is too small may still matter, the plan is carried out in logarithms
+(`log_counts.py`), which takes several times as long.
 """
 
 from __future__ import annotations
@@ -47,6 +48,11 @@ class Level:
     weights: Mapping[str, Tensor]
     lost: float
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the numbers."""
+        return next((w.dtype for w in self.weights.values()), torch.float64)
+
 
 class Counter:
     """Counts of a program; the weights are set once and serve for many batches."""
@@ -58,9 +64,10 @@ class Counter:
         device: torch.device | None = None,
     ) -> None:
         self.program = program
-        self.dtype = dtype
         self.device = device
         self.plain = False
+        wide = device is None or device.type in ("cpu", "cuda")
+        self.types = (dtype, torch.float64) if wide and dtype != torch.float64 else (dtype,)
 
     def needed(self, given: Mapping[str, Tensor]) -> list[str]:
         """The factors whose weights the program is given, whole or as pieces."""
@@ -89,57 +96,79 @@ class Counter:
         self.least = min((low for low, _ in ends), default=0.0)
         high = max((high for _, high in ends), default=0.0)
         self.bounded = high < 1e-6 and not self.program.grammar.input_factors
-        self.levels: dict[float, Level] = {}
+        self.levels: dict[tuple[torch.dtype, float], Level] = {}
 
-    def level(self, floor: float) -> Level:
-        """The weights without those below a floor."""
-        if floor not in self.levels:
+    def level(self, dtype: torch.dtype, floor: float) -> Level:
+        """The weights as numbers of a type, without those below a floor."""
+        if (dtype, floor) not in self.levels:
             lost = NEGATIVE
             if self.least < floor:
                 lost = max(_greatest(x, floor) for x in self.logs.values())
             weights = {
-                name: torch.where(x < floor, NEGATIVE, x).exp().to(self.dtype).to(self.device)
+                name: torch.where(x < floor, NEGATIVE, x).exp().to(dtype).to(self.device)
                 for name, x in self.logs.items()
             }
-            self.levels[floor] = Level(weights, lost)
-        return self.levels[floor]
+            self.levels[dtype, floor] = Level(weights, lost)
+        return self.levels[dtype, floor]
 
     def set_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Take weights, in float64, that are known to be at most 1 and not extremely small."""
-        own = {name: weights[name].to(self.dtype).to(self.device) for name in self.needed(weights)}
+        own = {name: weights[name] for name in self.needed(weights)}
         self.logs, self.least, self.bounded = {}, 0.0, True
-        self.levels = {FLOORS[self.dtype][0]: Level(own, NEGATIVE)}
+        self.levels = {
+            (dtype, FLOORS[dtype][0]): Level(
+                {name: w.to(dtype).to(self.device) for name, w in own.items()}, NEGATIVE
+            )
+            for dtype in self.types
+        }
 
     def count(self, batch: Ready) -> Counted:
         """log Z and expected counts of a batch, in float64; items without derivations give none.
 
-        With extreme weights it is done with those that are numbers; again, if what was left out
-        may matter, with those whose products are numbers; and if still so, in logarithms.
+        With numbers of the type that was asked for, with wider ones if its range may not do, and
+        if that of none may, in logarithms.
         """
         if isinstance(self.program, ReferenceProgram):
-            return self.differentiated(batch, self.level(FLOORS[self.dtype][0]))
+            dtype = self.types[0]
+            return self.differentiated(batch, self.level(dtype, FLOORS[dtype][0]))
+        for dtype in self.types:
+            if dtype == self.types[-1] or self.least >= MODEST[dtype]:
+                found = self.in_numbers(batch, dtype)
+                if found is not None:
+                    return found
+        return self.in_logarithms(batch)
+
+    def in_numbers(self, batch: Ready, dtype: torch.dtype) -> Counted | None:
+        """The same with numbers of a type, or None if their range may not do.
+
+        With extreme weights it is done with those that are numbers, and again, if what was left
+        out may matter, with those whose products are numbers.
+        """
         run = self.emitted if self.plain else self.differentiated
-        floor, higher = FLOORS[self.dtype]
-        level = self.level(floor)
+        floor, higher = FLOORS[dtype]
+        level = self.level(dtype, floor)
         found = run(batch, level)
         if bool((found.log_z == NEGATIVE).any()):
-            # What seems impossible may only be too unlikely for the range of numbers.
-            return self.in_logarithms(batch, level)
-        if self.least >= MODEST[self.dtype]:
+            return None  # what seems impossible may only be too unlikely for the range
+        if self.least >= MODEST[dtype]:
             return found
         if not self.below(found, max(level.lost, floor)):
             return found
-        level = self.level(higher)
+        level = self.level(dtype, higher)
         found = run(batch, level)
         if not self.below(found, level.lost) and not found.vanished():
             return found
-        return self.in_logarithms(batch, level)
+        return None
 
-    def in_logarithms(self, batch: Ready, level: Level) -> Counted:
+    def in_logarithms(self, batch: Ready) -> Counted:
         """The same in logarithms throughout, which have no range."""
         from fgg.runtime.learn.log_counts import log_counts
 
-        logs = self.logs or {n: w.cpu().double().log() for n, w in level.weights.items()}
+        logs = self.logs
+        if not logs:  # the weights came as numbers
+            dtype = self.types[-1]
+            given = self.level(dtype, FLOORS[dtype][0]).weights
+            logs = {name: w.cpu().double().log() for name, w in given.items()}
         return log_counts(self.suited(batch), logs, batch)
 
     def below(self, found: Counted, edge: float) -> bool:
@@ -165,7 +194,7 @@ class Counter:
         module = program.module
         with torch.inference_mode(False), torch.enable_grad():
             leaves = {n: w.detach().requires_grad_() for n, w in level.weights.items()}
-            run: Run = program.prepared(leaves, own, self.dtype, self.device)
+            run: Run = program.prepared(leaves, own, level.dtype, self.device)
         run.batch.spare = True  # nobody needs the charts after the outside pass
         with torch.inference_mode():
             values, scales = module.inside(run.leaves, run.scales, run.batch)

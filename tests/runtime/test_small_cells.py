@@ -67,3 +67,21 @@ def test_learning_counts_what_is_below_the_range_of_numbers() -> None:
     counter.set_weights(weights)
     again = counter.count(ready(program, Items({"s": [parts]})))
     torch.testing.assert_close(again.counts["word"], found.counts["word"])
+
+
+def test_learning_in_float32_turns_to_float64_before_logarithms(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = fgg.compile(fgg.loads(WORDS))
+    monkeypatch.setattr("fgg.runtime.learn.log_counts.log_counts", None)
+    parts, weights = chain(20)
+    weights["word"][0, 1] = exp(-14)
+    counter = Counter(program, torch.float32)
+    for give in (
+        lambda: counter.set({name: w.log() for name, w in weights.items()}),
+        lambda: counter.set_weights(weights),
+    ):
+        give()
+        found = counter.count(ready(program, Items({"s": [parts]})))
+        assert float(found.log_z[0]) == pytest.approx(-7 * 19 - 14)
+        assert found.counts["word"].tolist() == [pytest.approx([19.0, 1.0, 0.0])]

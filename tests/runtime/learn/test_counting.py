@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 import fgg
@@ -36,3 +37,22 @@ def test_a_vanished_weight_beside_tiny_ones_gives_finite_counts() -> None:
     for name, counts in wanted.counts.items():
         torch.testing.assert_close(found.counts[name], counts)
     assert float(found.counts["stem"][parts[0][5]]) > 0.999
+
+
+def test_small_weights_are_counted_in_float64_and_not_in_logarithms(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = fgg.compile(fgg.load("dmv", sizes={"tags": 3}))
+    batch = ready(program, Items({"w": [[0, 1, 2, 1, 0, 2, 2, 1, 0, 1], [2, 1, 1]]}))
+    weights = program.weights(seed=0, dtype=torch.float64)
+    logs = {name: weights[name].log() for name in program.plan.parameters}
+    for name in ("left", "right"):
+        logs[name][0] -= 22  # about ψ(0.1) - ψ(100,000)
+    wanted = log_counts(program, logs, batch)
+    monkeypatch.setattr("fgg.runtime.learn.log_counts.log_counts", None)
+    counter = Counter(program, torch.float32)
+    counter.set(logs)
+    found = counter.count(batch)
+    torch.testing.assert_close(found.log_z, wanted.log_z)
+    for name, counts in wanted.counts.items():
+        torch.testing.assert_close(found.counts[name], counts)
