@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fgg.domains import domain_size
 from fgg.grammar import Clamp, Edge, Fragment, Grammar, Node, Rule
 from fgg.maps import is_map
 from fgg.names import fresh
 from fgg.paths import clamp_domain, is_pinned
+from fgg.values import Map
 
 
 def local(grammar: Grammar, rule: Rule) -> Rule:
-    """The rule with a clamp in place of each map of a clamped node."""
+    """The rule with a clamp in place of each map of a clamped node.
+
+    A map to a single block is 1 everywhere, and goes without one: tables of copies over positions
+    would be made for nothing.
+    """
     fragment = rule.rhs
     clamps = list(fragment.clamps)
     edges: list[Edge] = []
     for edge in fragment.edges:
+        if _says_nothing(grammar, edge):
+            continue
         found = _clamp(grammar, fragment, edge)
         if found is None:
             edges.append(edge)
@@ -27,11 +35,21 @@ def local(grammar: Grammar, rule: Rule) -> Rule:
     return replace(rule, rhs=Fragment.make(fragment.nodes, tuple(edges), own, fragment.externals))
 
 
+def _says_nothing(grammar: Grammar, edge: Edge) -> bool:
+    """Whether an edge is a map to a domain of one value."""
+    factor = grammar.factor.get(edge.label)
+    if factor is None or not is_map(factor) or any(a.path for a in edge.attachments):
+        return False  # a path may lead nowhere, and the edge then says that
+    return domain_size(grammar, factor.domains[1]) == 1
+
+
 def _clamp(grammar: Grammar, fragment: Fragment, edge: Edge) -> Clamp | None:
     """What a map says of its second node, if its first is clamped."""
     factor = grammar.factor.get(edge.label)
     if factor is None or not is_map(factor):
         return None
+    if isinstance(factor.value, Map) and factor.value.pattern == "part":
+        return None  # to where the node is anyway: there is nothing to be gained
     source, target = edge.attachments
     if source.path or target.path or source.node == target.node:
         return None

@@ -3,8 +3,8 @@
 UD English EWT, sentences of at most 10 words without punctuation, heads from universal tags alone
 (Klein and Manning 2004), with their harmonic initialiser: at first a word's head is any other word,
 in proportion to one over their distance. A second start multiplies this by how open the head's tag
-is, its number of different words over its number of tokens: articles and prepositions, of which there
-are few, make poor heads in Universal Dependencies, and in most languages.
+is, its number of different words over its number of tokens: of articles and prepositions there are
+few, and they make poor heads in Universal Dependencies.
 """
 
 from __future__ import annotations
@@ -158,8 +158,8 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         f"{len(train):,} training sentences, {sum(map(len, train)):,} words, {len(index)} "
         "universal tags; directed accuracy over all words of the best tree, punctuation left out; "
         f"EM with pseudo-counts of {PSEUDO}",
-        "open: heads also in proportion to the types per token of their tags; this measure was taken "
-        "among three (with the roots and the logarithms of types) by accuracy on the development part",
+        "open: heads also in proportion to the types per token of their tags; this measure, and not "
+        "the square root of the number of types, was taken by accuracy on the development part",
         "UD takes content words for heads; scores are not comparable with those of WSJ10",
     ]
     report.plot = Plot(

@@ -26,8 +26,8 @@ class Row:
     @staticmethod
     def make(coefficients: Mapping[str, int], constant: int) -> Row:
         """The row divided by the common divisor, its constant rounded down to an integer."""
-        kept = tuple(sorted((name, c) for name, c in coefficients.items() if c))
-        divisor = gcd(*(c for _, c in kept)) if kept else 1
+        kept = tuple(sorted([item for item in coefficients.items() if item[1]]))
+        divisor = gcd(*[c for _, c in kept]) if kept else 1
         if divisor > 1:
             kept = tuple((name, c // divisor) for name, c in kept)
             constant = constant // divisor
@@ -57,18 +57,19 @@ def _reduce(rows: Iterable[Row]) -> list[Row]:
 
 def eliminate(rows: Iterable[Row], name: str) -> list[Row]:
     """The constraints on the other variables that follow from `rows`."""
-    lower: list[Row] = []
-    upper: list[Row] = []
+    lower: list[tuple[int, Row]] = []
+    upper: list[tuple[int, Row]] = []
     rest: list[Row] = []
     for row in rows:
         coefficient = row.coefficient(name)
-        (lower if coefficient > 0 else upper if coefficient < 0 else rest).append(row)
-    for low in lower:
-        for high in upper:
-            scale_low, scale_high = -high.coefficient(name), low.coefficient(name)
-            total: dict[str, int] = {}
-            for other, c in low.coefficients:
-                total[other] = total.get(other, 0) + scale_low * c
+        if coefficient:
+            (lower if coefficient > 0 else upper).append((coefficient, row))
+        else:
+            rest.append(row)
+    for scale_high, low in lower:
+        for scale, high in upper:
+            scale_low = -scale
+            total = {other: scale_low * c for other, c in low.coefficients}
             for other, c in high.coefficients:
                 total[other] = total.get(other, 0) + scale_high * c
             rest.append(Row.make(total, scale_low * low.constant + scale_high * high.constant))
@@ -114,6 +115,9 @@ def is_feasible(rows: Iterable[Row]) -> bool:
 
 def implies(rows: Iterable[Row], row: Row) -> bool:
     """Whether every integer solution of `rows` satisfies `row`; False where it stays open."""
+    rows = tuple(rows)
+    if any(r.constant <= row.constant and r.coefficients == row.coefficients for r in rows):
+        return True  # it is said
     negated = Row.make({name: -c for name, c in row.coefficients}, -row.constant - 1)
     try:
         return any(r.constant < 0 for r in project([*rows, negated], ()))

@@ -308,13 +308,15 @@ class _Collator:
             if have < wanted:
                 raise self.fail(f"`{item.name}` has {have} positions; the lengths need {wanted}")
             tensor = tensor.narrow(axis + 1, 0, max(wanted, 0))
-            if isinstance(item, InputTable):
-                # A table has no entries beyond an item's own lengths.
-                own = torch.tensor(self.extents(expr), device=tensor.device)
+            extents = self.extents(expr)
+            if isinstance(item, InputTable) or min(extents) < wanted:
+                # Nothing is beyond an item's own lengths: no entry, and no token that is missing.
+                nothing = NO_ENTRY if isinstance(item, InputTable) else IMPOSSIBLE
+                own = torch.tensor(extents, device=tensor.device)
                 own = own.reshape(-1, *(1,) * len(item.shape))
                 here = torch.arange(max(wanted, 0), device=tensor.device)
                 here = here.reshape(-1, *(1,) * (len(item.shape) - axis - 1))
-                tensor = tensor.masked_fill(here >= own, NO_ENTRY)
+                tensor = tensor.masked_fill(here >= own, nothing)
         if isinstance(item, Input) and tensor.numel():
             size = domain_size(self.grammar, item.domain)
             low, high = (int(x) for x in torch.aminmax(tensor))

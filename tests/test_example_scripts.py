@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -50,9 +51,14 @@ RESULTS = Path(__file__).parent.parent / "examples" / "results"
 def test_results_that_are_kept_are_those_of_the_command(name: str) -> None:
     folder = Path(__file__).parent.parent / "examples" / "results"
     saved = json.loads((folder / f"{name}.json").read_text("utf-8"))
-    assert saved["command"] == f"python -m examples.{name}"
+    command = saved["command"]
+    assert command.startswith("python -m examples.")
+    module = command.split()[2]
+    assert find_spec(module) is not None
+    # An example that is a package has several commands, and results of each.
+    assert name == module.split(".")[1] or name.startswith(module.split(".")[1] + "_")
     readme = (folder.parent / "README.md").read_text("utf-8")
-    assert f"python -m examples.{name}" in readme
+    assert f"`{command}`" in readme and f"results/{name}.md" in readme
 
 
 def test_kneser_ney_is_a_distribution() -> None:

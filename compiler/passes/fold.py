@@ -106,7 +106,8 @@ class _Folder:
     ) -> Nonterminal:
         """Declare a message with its rule, for a product in the names of its indices."""
         labels = [e.label for e in product.edges if e.label not in self.grammar.nonterminal]
-        name = fresh("_".join([*([chart.label] if chart else []), *labels]), self.taken)
+        words = [*([chart.label] if chart else []), *labels] or [c.input for c in product.clamps]
+        name = fresh("_".join(words), self.taken)
         self.taken.add(name)
         nodes = rule.rhs.by_name
         conditions = family.conditions

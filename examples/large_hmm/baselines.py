@@ -6,14 +6,15 @@ All take the same streams, and all tokens count: `<unk>`, and the ends of lines.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import exp, log
-from time import process_time
 
 import torch
 from torch import Tensor, nn
 
-from fgg.data import Windows
+from examples.large_hmm.budget import Budget
+from fgg.data import Window, Windows
 
 History = tuple[int, ...]
 
@@ -141,22 +142,24 @@ class Recurrent(nn.Module):
         self.state = self.last = None
 
 
-def for_seconds(windows: Windows, seconds: float, step: Callable[..., None]) -> float:
-    """Steps over the windows, epoch by epoch, for so much CPU time: how many epochs there were."""
-    begun, done = process_time(), 0
-    while True:
-        for window in windows:
-            step(window)
-            done += 1
-            if process_time() - begun > seconds:
-                return done / len(windows)
+@dataclass(frozen=True)
+class Trained:
+    """The perplexity of a network, and how much it has seen in its time."""
+
+    perplexity: float
+    epochs: float
+    seconds: float
 
 
 def network(
-    net: FeedForward | Recurrent, train: Windows, test: Windows, seconds: float, rate: float = 3e-3
-) -> float:
-    """The perplexity of a network after so much training."""
-    optimizer = torch.optim.AdamW(net.parameters(), lr=rate)
+    net: FeedForward | Recurrent,
+    train: Windows,
+    test: Windows,
+    budget: Budget,
+    rate: float = 3e-3,
+) -> Trained:
+    """A network after so much training: AdamW on windows, what was read carried over."""
+    optimizer = torch.optim.AdamW(net.parameters(), lr=rate, fused=True)
 
     def loss(ids: Tensor) -> Tensor:
         scores = net(ids.clamp(min=0))
@@ -164,16 +167,19 @@ def network(
             scores.flatten(0, 1), ids.flatten(), ignore_index=-1, reduction="sum"
         )
 
-    def step(window: object) -> None:
-        ids = torch.from_numpy(window.ids)  # type: ignore[attr-defined]
-        if not train_first(window):
+    def step(window: Window) -> None:
+        ids = torch.from_numpy(window.ids)
+        if not window.continues.any():
             net.reset()
+        budget.set_rate(optimizer, rate)
         optimizer.zero_grad()
         torch.autograd.backward(loss(ids) / max(int((ids >= 0).sum()), 1))
         nn.utils.clip_grad_norm_(net.parameters(), 5.0)
         optimizer.step()
 
-    for_seconds(train, seconds, step)
+    net.train()
+    epochs = budget.steps(train, step)
+    spent = budget.spent()
     net.eval()
     net.reset()
     total, count = 0.0, 0
@@ -181,9 +187,4 @@ def network(
         for window in test:
             total += float(loss(torch.from_numpy(window.ids)))
             count += int(window.lengths.sum())
-    return exp(total / count)
-
-
-def train_first(window: object) -> bool:
-    """Whether a window goes on from another one."""
-    return bool(window.continues.any())  # type: ignore[attr-defined]
+    return Trained(exp(total / count), epochs, spent)

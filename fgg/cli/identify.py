@@ -12,7 +12,7 @@ from fgg.cli import Usage
 from fgg.cli.declaring import add_declarations
 from fgg.cli.identify_options import read_direction, read_length, read_positions
 from fgg.cli.identify_sweep import loaded_grammar, placed, run_sweep
-from fgg.cli.output import check_writable, print_diagnostics, print_json, write_whole
+from fgg.cli.output import check_picture, print_diagnostics, print_json, write_whole
 from fgg.cli.target import seed_number
 from fgg.diagnostics import Diagnostic, GrammarError, as_json
 
@@ -121,7 +121,12 @@ def _single(arguments: argparse.Namespace, moments: Sequence[str]) -> int:
         raise Usage("`--positions` are kept instead of `--moments`: give one of them")
     if arguments.plot and arguments.no_float:
         raise Usage("`--plot` draws the singular values of float64", "leave out `--no-float`")
-    check_writable(arguments.plot)
+    check_picture(arguments.plot)
+    if arguments.direction and not any("e1" in name for name in moments):
+        raise Usage(
+            "`--direction` is that of slices, and there are none",
+            "`--moments 123e1` and `--moments ***e1` have them",
+        )
     length = read_length(arguments.length)
     if length is None:
         raise Usage("how long are the strings?", "`--length 4`")

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
+from fgg.cli import Usage
 from fgg.diagnostics import Diagnostic, GrammarError, as_json, render
 from fgg.files import check_writable as check_writable
 from fgg.files import write_whole as write_whole
@@ -15,6 +16,13 @@ from fgg.spans import Source
 
 MAX_SHOWN = 100
 WRONG_GRAMMAR = ("F0", "F1", "F2", "F405", "F406", "F407", "F425", "F46")
+
+
+def check_picture(path: str | None) -> None:
+    """Raise where a plot cannot be written, before the work that it is of."""
+    if path is not None and Path(path).suffix != ".svg":
+        raise Usage(f"`--plot {path}`: plots are written as .svg")
+    check_writable(path)
 
 
 def exit_code(diagnostics: Iterable[Diagnostic]) -> int:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from fgg.cli import Usage
 from fgg.cli.items import columns, given_weights, query_of
-from fgg.cli.output import check_writable, print_diagnostics, print_json, write_whole
+from fgg.cli.output import (
+    check_picture,
+    check_writable,
+    print_diagnostics,
+    print_json,
+    write_whole,
+)
 from fgg.cli.target import add_file, add_weights, load_target, need_grammar
 from fgg.diagnostics import GrammarError, as_json
 from fgg.grammar import Grammar
@@ -77,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.exact and arguments.refine:
         raise Usage("`--refine` needs sentences", "give them with `--data`")
     check_writable(arguments.params_out)
-    check_writable(arguments.plot)
+    check_picture(arguments.plot)
     from fgg.compiling import selected
 
     loaded = load_target(arguments)

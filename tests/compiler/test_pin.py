@@ -20,6 +20,7 @@ from fgg.grammar import Grammar
 from fgg.paths import pinned_inputs
 from fgg.plan import Gather
 from fgg.printer import print_grammar
+from fgg.runtime.batching import collate
 from tests.comparing import compare, compare_marginals, random_item, random_weights, reference
 from tests.compiler.blocked import ARRIVAL, HSMM, PCFG
 
@@ -71,6 +72,22 @@ def test_preterminals_are_pinned() -> None:
     found = pinned(fgg.loads(PCFG))
     assert found.nonterminal["X_P"].domains == ("K",)
     assert found.nonterminal["X_N"].domains == ("N",)
+
+
+def test_one_block_is_no_table_of_copies() -> None:
+    grammar = fgg.load("hmm_blocks", sizes={"m": 1, "k": 3, "d": 4})
+    found = pinned(grammar)
+    assert not pinned_inputs(found)
+    assert not any(e.label == "clusters" for rule in found.rules for e in rule.rhs.edges)
+    plan = plan_of(selected(grammar, None), Expected(), "dense")
+    gathers = [step for step in plan.preparations if isinstance(step, Gather)]
+    assert not any(step.source.startswith("trans") for step in gathers)
+    assert fgg.verify(grammar, length=3, trials=1, items=24).proved
+    program = fgg.compile(grammar)
+    weights = program.weights(seed=1, dtype=torch.float64)
+    found_z = program.log_z(weights, {"w": [[0, 3, -1, 2]]})  # one may be missing
+    every = [program.log_z(weights, {"w": [[0, 3, w, 2]]}) for w in range(4)]
+    torch.testing.assert_close(found_z, torch.stack(every).logsumexp(0))
 
 
 def test_a_grammar_without_maps_is_returned_as_it_is() -> None:
@@ -250,3 +267,14 @@ def test_a_wrong_pin_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     found = fgg.verify(chain(), space="dense", length=3, trials=1, items=20, floats=False)
     assert not found.ok and found.counterexample is not None
     assert found.counterexample.what == "after pin"
+
+
+def test_what_is_beyond_an_item_is_not_missing() -> None:
+    """Rows that are padded with -1 are no reason for a plan with all states."""
+    program = fgg.compile(chain())
+    weights = program.weights(seed=1, dtype=torch.float64)
+    padded = torch.tensor([[3, 1, 6, 2], [5, 4, -1, -1]])
+    assert not collate(program.grammar, {"w": padded}, [4, 2]).missing
+    assert collate(program.grammar, {"w": padded}, [4, 3]).missing
+    found = program.log_z(weights, {"w": padded}, [4, 2])
+    torch.testing.assert_close(found, program.log_z(weights, {"w": [[3, 1, 6, 2], [5, 4]]}))

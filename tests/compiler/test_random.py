@@ -176,6 +176,22 @@ FOUND = {
         rule b: X[i](t) -> trans(t, u) X[p](u) for i < p, p <= n
         rule c: X[n](t) -> emit(t, w[n-1])
         rule d: X[i](t) -> init(t)""",
+    "a message of inputs alone has a name": """
+        nonterminal X[i, c](T) for 0 <= i <= n, 0 <= c <= 2
+        rule a: S -> X[0, p](t) init(t) for 0 <= p <= 2
+        rule b: X[i, c](t) -> X[i+c, c](t) (u: W) (v: C) u = w[c+1] v.T = z[p].T
+            for 1 <= c, i + c <= n, c <= p, p < n
+        rule c: X[i, c](t) ->""",
+    "a small union that a part of it is clamped in": """
+        domain K = 1
+        domain D = T + K
+        domain E = D + W
+        input v: D[n]
+        nonterminal X[i](E) for 0 <= i <= n
+        rule a: S -> X[0](u)
+        rule b: X[i](a) -> (u: E) (x: E) u.D = v[i] x.D.T = z[i].T X[i+1](u) X[i+1](x) init(a.D.T)
+            for i < n
+        rule c: X[n](a) ->""",
     "names like those of strides": """
         nonterminal X[i](T) for 0 <= i <= n
         nonterminal X_0[i](T) for 0 <= i <= n
