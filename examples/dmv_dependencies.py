@@ -158,8 +158,8 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         f"{len(train):,} training sentences, {sum(map(len, train)):,} words, {len(index)} "
         "universal tags; directed accuracy over all words of the best tree, punctuation left out; "
         f"EM with pseudo-counts of {PSEUDO}",
-        "open: heads also in proportion to the types per token of their tags; this measure, and not "
-        "the square root of the number of types, was taken by accuracy on the development part",
+        "open: heads also in proportion to the types per token of their tags; this, and not the "
+        "square root of the number of types, was taken by accuracy on the development part",
         "UD takes content words for heads; scores are not comparable with those of WSJ10",
     ]
     report.plot = Plot(

@@ -6,8 +6,8 @@ training data with one `<eos>` for each line that is not blank, and every token 
 
 From random weights, states of the low-rank HMM stay alike for many sweeps, since its transitions
 are means over all of them. So models also start from the bigrams of Brown clusters, one for each
-state, or, of the low-rank HMM, for each value of its rank node. There, word and next state depend on
-the rank node alone: with rank r it can say what an HMM of r states can, and no more.
+state, or, of the low-rank HMM, for each value of its rank node. There, word and next state depend
+on the rank node alone: of rank r it can say what an HMM of r states can, and no more.
 """
 
 from __future__ import annotations
