@@ -311,3 +311,23 @@ def test_decoding_reads_data_as_the_run_did(
     score = ["eval", run, "--query", "string", "--data", str(text), "--score", "tags", "--json"]
     assert main(score) == 0
     assert json.loads(capsys.readouterr().out)["scores"]["tags"]["many_to_one"] == 1
+
+
+def test_no_epochs_give_the_start(
+    tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ["train", "hmm", "--set", "k=2", "--data", str(corpus), "--epochs", "0"]
+    assert main([*run, "--out", str(tmp_path / "run")]) == 0
+    assert main(["eval", str(tmp_path / "run"), "--data", str(corpus)]) == 0
+
+
+def test_an_item_without_derivations_is_told_of_with_a_way_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text("dog\nthe dog\n")
+    run = ["train", "pcfg", "--set", "nt=2", "pt=2", "r=2", "--data", str(text), "--epochs", "1"]
+    assert main([*run, "--out", str(tmp_path / "one")]) == 2
+    said = capsys.readouterr().err
+    assert "item 0 has no derivation" in said and "--option skip=yes" in said
+    assert main([*run, "--option", "skip=yes", "--out", str(tmp_path / "two")]) == 0

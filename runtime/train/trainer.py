@@ -144,6 +144,8 @@ class Trainer:
         while not self.at.finished and self.at.position.epoch < self.epochs:
             if not self.sweep():
                 break
+        if not self.epochs and self.processes.first:  # the start is what was asked for
+            self.model.save(self.folder / MODEL, vocabulary=vocabulary_of(self.feed))
         return self.at
 
     def sweep(self) -> bool:
