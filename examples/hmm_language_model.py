@@ -100,8 +100,8 @@ def class_bigrams(text: Text, size: int, classes: int) -> tuple[Tensor, Tensor, 
     """A start from Brown clusters: `[class]`, `[class, class]` and `[class, word]`."""
     found = brown(([str(word) for word in line] for line in text), classes, across=False)
     block = torch.zeros(size, dtype=torch.long)
-    for word, own in found.block_of().items():
-        block[int(word)] = own
+    for word, number in found.block_of().items():
+        block[int(word)] = number
     first, follow = torch.ones(classes), torch.ones(classes, classes)
     emit = torch.zeros(classes, size)
     for line in text:
@@ -239,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         f"{PSEUDO} a batch, {given.minutes:g} minutes of CPU time each; tokens/s: of EM sweeps",
         "those of `hmm_rank` with the same sizes and start have the same parameters and do the "
         "same computation in two spaces; of rank r they can say what an HMM of r states can",
-        "no HMM of this size comes near the Kneser-Ney bigram, which remembers pairs of words",
+        "no HMM here reaches the Kneser-Ney bigram, which remembers pairs of words",
     ]
     report.plot = Plot(
         title="WikiText-2: perplexity of a part of the validation text",
