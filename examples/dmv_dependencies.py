@@ -2,13 +2,16 @@
 
 UD English EWT, sentences of at most 10 words without punctuation, heads from universal tags alone
 (Klein and Manning 2004), with their harmonic initialiser: at first a word's head is any other word,
-in proportion to one over their distance.
+in proportion to one over their distance. A second start multiplies this by how open the head's tag
+is, its number of different words over its number of tokens: of articles and prepositions there are
+few, and they make poor heads in Universal Dependencies.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -30,23 +33,38 @@ PSEUDO = 0.1
 LINKS = ("left_some=j-1:k", "right_some=i:k", "root=:r")
 
 
-def harmonic(sentences: Sequence[Sequence[int]], tags: int) -> dict[str, Tensor]:
-    """Weights from soft heads, P(head of m is h) ∝ 1 / |h - m|, as if they had been observed.
+def openness(examples: Sequence[Example], index: Mapping[str, int]) -> list[float]:
+    """For each tag, its different words over its tokens."""
+    words: list[Counter[str]] = [Counter() for _ in index]
+    for example in examples:
+        for word, tag in zip(example.words, example.tags or (), strict=True):
+            words[index[tag]][word.lower()] += 1
+    return [len(found) / found.total() for found in words]
 
-    A word is the root with probability 1/n. Of the tokens of a tag, the share that goes on to one
-    more dependent is taken to be geometric with the mean number of dependents on that side.
+
+def harmonic(
+    sentences: Sequence[Sequence[int]], tags: int, opens: Sequence[float] | None = None
+) -> dict[str, Tensor]:
+    """Weights from soft heads, P(head of m is h) ∝ o_h / |h - m|, as if they had been observed.
+
+    o is how open the tag of a word is, or 1; a word is the root with probability o / Σ o. Of the
+    tokens of a tag, the share that goes on to one more dependent is taken to be geometric with the
+    mean number of dependents on that side.
     """
+    opens = opens or [1.0] * tags
     root = torch.full((tags,), 0.1, dtype=torch.float64)
     arcs = {side: torch.full((tags, tags), 0.1, dtype=torch.float64) for side in ("left", "right")}
     tokens = torch.zeros(tags, dtype=torch.float64)
     for sentence in sentences:
-        size = len(sentence)
+        own = [opens[tag] for tag in sentence]
         for m, tag in enumerate(sentence):
             tokens[tag] += 1
-            root[tag] += 1 / size
-            near = {h: 1 / abs(h - m) for h in range(size) if h != m}
+            top = own[m] / sum(own)
+            root[tag] += top
+            near = {h: own[h] / abs(h - m) for h in range(len(sentence)) if h != m}
+            total = sum(near.values())
             for h, weight in near.items():
-                share = (1 - 1 / size) * weight / sum(near.values())
+                share = (1 - top) * weight / total
                 arcs["left" if m < h else "right"][sentence[h], tag] += share
     found = {"root": root / root.sum()}
     for side, table in arcs.items():
@@ -72,7 +90,7 @@ def accuracy(model: Model, examples: Sequence[Example], inputs: Sequence[list[in
 def main(arguments: Sequence[str] | None = None) -> Report:
     """Fit by several methods, and report."""
     options = parser(__doc__)
-    options.add_argument("--sweeps", type=int, default=10)
+    options.add_argument("--sweeps", type=int, default=15)
     options.add_argument("--sentences", type=int, default=None, help="training sentences (all)")
     given = options.parse_args(arguments)
     if given.small:
@@ -105,15 +123,17 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         shares = [head_score(g, [chain(len(h)) for h in g]).directed for g in gold.values()]
         report.add(label, "", "", "", *map(percent, shares), "")
     start = harmonic(numbers["train"], len(index))
+    apart = harmonic(numbers["train"], len(index), openness(train, index))
     lines = []
     runs: list[tuple[str, str, dict[str, Any]]] = [
         ("em", "random", {"pseudo": PSEUDO}),
         ("em", "harmonic", {"weights": start, "pseudo": PSEUDO}),
-        ("vb", "harmonic", {"weights": start, "prior": 1.0}),
+        ("em", "harmonic, open", {"weights": apart, "pseudo": PSEUDO}),
         ("vb", "harmonic", {"weights": start, "prior": 0.1}),
+        ("vb", "harmonic, open", {"weights": apart, "prior": 0.1}),
     ]
     if given.small:
-        runs = runs[1:3]
+        runs = [runs[2], runs[3]]
     for method, begin, settings in runs:
         model = program.model(seed=0, dtype=torch.float64)
         kind = EM if method == "em" else VB
@@ -124,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         points = []
         for sweep in range(given.sweeps):
             progress = fitting.sweep(ready)
-            if sweep in (0, 2, 5) or sweep == given.sweeps - 1:
+            if sweep in (0, 2, 5, 9) or sweep == given.sweeps - 1:
                 share = accuracy(model, dev, numbers["dev"])
                 points.append((sweep + 1.0, 100 * share))
                 say(label, begin, sweep + 1, f"{progress.objective:.1f}", percent(share))
@@ -138,6 +158,8 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         f"{len(train):,} training sentences, {sum(map(len, train)):,} words, {len(index)} "
         "universal tags; directed accuracy over all words of the best tree, punctuation left out; "
         f"EM with pseudo-counts of {PSEUDO}",
+        "open: heads also in proportion to the types per token of their tags; this, and not the "
+        "square root of the number of types, was taken by accuracy on the development part",
         "UD takes content words for heads; scores are not comparable with those of WSJ10",
     ]
     report.plot = Plot(

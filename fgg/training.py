@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 FEED = "feed.json"
 CURVES = "curves.svg"
+LEFT_OUT = "empty lines are no items, nor is what `--min-length` and `--max-length` leave out"
+IN_PYTHON = ("model", "options", "weights", "reduce")
+"""What a method is given besides its options, which a command line cannot write."""
 ORDERED = ("adam", "online-em")
 """The methods for which the order of the batches matters, so that it is shuffled."""
 
@@ -53,15 +56,16 @@ def start(
     """
     processes = processes or Processes()
     settings = _settled(folder, settings, resume, epochs)
-    grammar = loads(settings.grammar, name="<run>")
+    grammar = loads(settings.grammar, name=settings.name)
     asked = selected(grammar, settings.query)
     fields = fields_of(asked, settings.fields)
     corpus = _corpus(settings, settings.data)
     feed = load_feed(folder) if (folder / FEED).exists() else None
     if feed is None:
         feed = feed_of(asked, fields, corpus, settings.changes)
-        if not all(feed.vocabularies.values()):
-            raise _refused("there are no data", "F478")
+        if next(iter(corpus), None) is None:
+            shown = ", ".join(f"`{path}`" for path in settings.data)
+            raise _refused(f"there are no items in {shown} to learn from", "F478", LEFT_OUT)
     sizes = sizes_for(grammar, feed, settings.changes.get("sizes", {}))
     program = compile(
         with_sizes(grammar, sizes), settings.query, space=settings.space, batch=16, fallback=False
@@ -75,6 +79,9 @@ def start(
     valid = None
     if settings.valid:
         held = _corpus(settings, settings.valid)
+        if next(iter(held), None) is None:
+            shown = ", ".join(f"`{path}`" for path in settings.valid)
+            raise _refused(f"there are no held-out items in {shown}", "F478", LEFT_OUT)
         valid = Batches(
             corpus=held,
             tokens=settings.budget or 4096,
@@ -133,17 +140,43 @@ def _method(model: Model, settings: Settings, processes: Processes) -> Method:
 
     kind = METHODS[settings.method]
     known: dict[str, Any] = {}
-    for each in kind.__mro__[:-1]:
-        known.update(signature(each).parameters)
+    for each in reversed(kind.__mro__[:-1]):
+        known.update({n: p.default for n, p in signature(each).parameters.items()})
     options = dict(settings.options)
-    for name in options:
-        if name not in known:
+    for name, value in options.items():
+        if name not in known or name in IN_PYTHON:
             raise _refused(f"`{settings.method}` has no option `{name}`", "F476")
+        options[name] = _option(name, value, known[name])
     if "seed" in known:
         options.setdefault("seed", settings.seed)
     if processes.world > 1:
         options["reduce"] = processes.sum
     return kind(model, **options)
+
+
+def _option(name: str, value: Any, default: Any) -> Any:
+    """The value of a method's option. Raises GrammarError (F476) if it is of another kind."""
+    if name == "dtype":
+        import torch
+
+        names = {"float32": torch.float32, "float64": torch.float64}
+        if value in names:
+            return names[value]
+        raise _refused(f"`{name}` is not `{value}`", "F476", "it is float32 or float64")
+    if isinstance(default, bool):
+        wanted, good = "yes or no", isinstance(value, bool)
+    elif isinstance(default, int):
+        wanted, good = "a whole number", isinstance(value, int) and not isinstance(value, bool)
+    elif isinstance(default, float):
+        wanted, good = "a number", isinstance(value, int | float) and not isinstance(value, bool)
+    elif isinstance(default, tuple):
+        wanted = f"{len(default)} numbers, `{name}={','.join(map(str, default))}`"
+        good = isinstance(value, list | tuple) and len(value) == len(default)
+    else:
+        return value  # the method itself says what it takes
+    if not good:
+        raise _refused(f"`{name}` is not `{value}`", "F476", f"it is {wanted}")
+    return value
 
 
 def _batches(settings: Settings, corpus: Corpus, processes: Processes) -> Batches | InOrder:
@@ -192,11 +225,54 @@ def load_feed(folder: Path) -> Feed:
         raise _refused(f"`{folder}` holds no training run: {FEED}: {error}") from None
 
 
-def load_run(folder: str | os.PathLike[str]) -> tuple[Model, Feed, Settings]:
-    """The best model of a run, how data are fed to it, and the run's settings."""
+def load_run(
+    folder: str | os.PathLike[str], query: str | None = None
+) -> tuple[Model, Feed, Settings]:
+    """The best model of a run, how data are fed to it, and the run's settings.
+
+    `query` may be another one than it was trained by.
+    """
     path = Path(folder)
     settings = load_settings(path)
-    return load_model(path / MODEL), load_feed(path), settings
+    model, feed = load_model(path / MODEL, query=query), load_feed(path)
+    if query not in (None, settings.query):
+        feed = feed.serving(model.program.grammar)
+    return model, feed, settings
+
+
+def run_inputs(
+    folder: str | os.PathLike[str], grammar: Grammar, path: str, format: str | None = None
+) -> dict[str, list[Any]]:
+    """The inputs in a file of data, read as the data of a run are, for a query of its grammar.
+
+    No item is left out for its length. Raises GrammarError.
+    """
+    settings = load_settings(Path(folder))
+    feed = load_feed(Path(folder)).serving(grammar)
+    lengths = ("min_length", "max_length")
+    changes = {name: value for name, value in settings.changes.items() if name not in lengths}
+    examples = list(changed(read(path, format=format or settings.format), changes))
+    if not examples:
+        raise _refused(f"`{path}` has no items", "F478")
+    return {name: [feed.ids(name, example) for example in examples] for name in feed.fields}
+
+
+def known_words(
+    folder: str | os.PathLike[str], grammar: Grammar, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Inputs of a run's grammar, with unknown words as its vocabularies say."""
+    vocabularies = load_feed(Path(folder)).vocabularies
+    domains = {item.name: item.domain for item in grammar.inputs}
+    found = dict(given)
+    for name, values in given.items():
+        vocabulary = vocabularies.get(domains.get(name, ""))
+        flat = isinstance(values, list) and all(isinstance(value, str) for value in values)
+        if vocabulary is not None and vocabulary.unknown is not None and flat:
+            kept = {*vocabulary.index, "-1", "-2"}
+            ids = vocabulary.encode(values)
+            names = [vocabulary.values[i] for i in ids]
+            found[name] = [v if v in kept else n for v, n in zip(values, names, strict=True)]
+    return found
 
 
 def history(folder: Path) -> list[dict[str, Any]]:
@@ -233,12 +309,15 @@ __all__ = [
     "MODEL",
     "curves",
     "history",
+    "known_words",
     "load_feed",
     "load_run",
+    "run_inputs",
     "start",
 ]
 
 
 def grammar_of(folder: Path) -> Grammar:
     """The grammar of a run."""
-    return loads(load_settings(folder).grammar, name="<run>")
+    settings = load_settings(folder)
+    return loads(settings.grammar, name=settings.name)

@@ -281,10 +281,16 @@ class _Collator:
 
     def potentials(self, item: InputFactor, value: Any) -> Tensor:
         try:
-            tensor = torch.as_tensor(value, device=self.device)
+            if isinstance(value, list | tuple):
+                rows = [torch.as_tensor(row, device=self.device) for row in value]
+                tensor = _padded(rows)
+            else:
+                tensor = torch.as_tensor(value, device=self.device)
+                rows = list(tensor) if tensor.dim() else []
         except (TypeError, ValueError, RuntimeError):
             raise self.fail(
-                f"`{item.name}`: a tensor of log-potentials is expected, the batch first"
+                f"`{item.name}`: a tensor of log-potentials is expected, the batch first, "
+                "or one for each item"
             ) from None
         states = [domain_size(self.grammar, d) for d in item.domains]
         rank = 1 + len(item.indices) + len(states)
@@ -297,7 +303,7 @@ class _Collator:
             raise self.fail(f"`{item.name}` has log-potentials that are not numbers below infinity")
         if len(self.lengths) < len(self.wanted):
             for position, expr in _extents(self.grammar, item.name):
-                self.set_length(expr, [tensor.shape[1 + position]] * tensor.shape[0])
+                self.set_length(expr, [row.shape[position] for row in rows])
         return tensor.to(self.dtype)
 
     def fit(self, item: Input | InputTable, tensor: Tensor) -> Tensor:
@@ -354,6 +360,19 @@ def check_potentials(plan: Plan, found: Collated) -> None:
             if any(h < w for h, w in zip(have, wanted, strict=True)):
                 message = f"`{step.source}` has {have} positions; the lengths need {wanted}"
                 raise GrammarError([Diagnostic(code="F411", message=message)])
+
+
+def _padded(rows: Sequence[Tensor]) -> Tensor:
+    """Tensors of items, the batch first; those of shorter ones end with zeros."""
+    if len({row.dim() for row in rows}) != 1:
+        raise ValueError("they have different numbers of axes")
+    shape = [max(sizes) for sizes in zip(*(row.shape for row in rows), strict=True)]
+    if all(list(row.shape) == shape for row in rows):
+        return torch.stack(tuple(rows))
+    found = rows[0].new_zeros((len(rows), *shape))
+    for place, row in zip(found, rows, strict=True):
+        place[tuple(slice(0, size) for size in row.shape)] = row
+    return found
 
 
 def _is_array(value: Any) -> bool:

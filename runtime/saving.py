@@ -82,7 +82,7 @@ def write(
     from safetensors.torch import save as encoded
 
     target = Path(path)
-    data = encoded({n: t.clone() for n, t in tensors.items()}, dict(metadata))
+    data = ordered(encoded({n: t.clone() for n, t in tensors.items()}, dict(metadata)))
     try:
         with NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as file:
             try:
@@ -98,6 +98,18 @@ def write(
         reason = (error.strerror or str(error)).lower()
         message = f"`{target}` cannot be written: {reason}"
         raise GrammarError([Diagnostic(code="F413", message=message)]) from None
+
+
+def ordered(data: bytes) -> bytes:
+    """A safetensors file with its header in order, so that equal models are equal files.
+
+    The library writes metadata in an order that differs from run to run.
+    """
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    text = json.dumps(header, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + data[8 + size :]
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, Tensor]]:

@@ -209,6 +209,27 @@ def test_state_dropout_is_an_option_and_goes_on_as_it_would_have(
         ),
         (["train", "hmm", "--data", "DATA", "--out", "x", "--set", "d=2"], "F478"),
         (["train", "hmm", "--data", "DATA", "--out", "x", "--epochs", "-1"], "F415"),
+        (["train", "hmm", "--data", "DATA", "--out", "x", "--option", "pseudo=some"], "F476"),
+        (["train", "hmm", "--data", "DATA", "--out", "x", "--option", "weights=1"], "F476"),
+        (["train", "hmm", "--data", "DATA", "--out", "x", "--option", "dtype=int"], "F476"),
+        (["train", "hmm", "--data", "DATA", "--out", "x", "--option", "skip=3"], "F476"),
+        (
+            [
+                *("train", "hmm", "--data", "DATA", "--out", "x", "--method", "adam"),
+                *("--option", "betas=0.9"),
+            ],
+            "F476",
+        ),
+        (
+            [
+                *("train", "hmm", "--data", "DATA", "--out", "x", "--method", "adam"),
+                *("--rate", "nan"),
+            ],
+            "F476",
+        ),
+        (["train", "hmm", "--data", "EMPTY", "--out", "x"], "F478"),
+        (["train", "hmm", "--data", "DATA", "--valid", "EMPTY", "--out", "x"], "F478"),
+        (["train", "hmm", "--data", "DATA", "--out", "x", "--query", "strin"], "F409"),
         (["eval", "nothing", "--data", "DATA"], "F479"),
     ],
 )
@@ -221,8 +242,92 @@ def test_what_does_not_fit_is_said(
     code: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    given = [str(corpus) if option == "DATA" else option for option in options]
-    assert main([*given, "--json"]) in (1, 2)
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n")
+    names = {"DATA": str(corpus), "EMPTY": str(empty)}
+    assert main([*(names.get(option, option) for option in options), "--json"]) in (1, 2)
     found = json.loads(capsys.readouterr().out)
     assert [d["code"] for d in found["diagnostics"]] == [code]
     assert not (tmp_path / "x" / "settings.json").exists()
+
+
+def test_a_wrong_query_is_told_of_by_the_grammars_name(
+    tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ["train", "hmm", "--data", str(corpus), "--out", str(tmp_path / "x"), "--query", "a"]
+    assert main(run) == 2
+    assert "`hmm` has no query `a`" in capsys.readouterr().err
+
+
+def test_equal_runs_write_equal_files(tmp_path: Path, corpus: Path) -> None:
+    command = [sys.executable, "-m", "fgg", "train", "hmm", "--set", "k=2", "--data", str(corpus)]
+    for name in ("one", "two"):  # in processes of their own: order by hashes differs
+        done = subprocess.run([*command, "--epochs", "1", "--out", str(tmp_path / name)])
+        assert done.returncode == 0
+    one, two = ((tmp_path / name / MODEL).read_bytes() for name in ("one", "two"))
+    assert one == two
+
+
+def test_an_impossible_held_out_item_is_told_of_and_the_last_model_kept(
+    tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("the zebra\nthe dog runs\n")
+    out = tmp_path / "run"
+    run = ["train", "hmm", "--set", "k=2", "--data", str(corpus), "--valid", str(other)]
+    assert main([*run, "--epochs", "3", "--patience", "1", "--out", str(out)]) == 0
+    said = capsys.readouterr().err
+    assert "held out inf (1 impossible)" in said and "--min-count 2" in said
+    assert [entry["impossible"] for entry in history(out)] == [1, 1, 1]
+    assert main(["eval", str(out), "--data", str(corpus), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["scores"]["likelihood"]["log_likelihood"]
+    assert found > history(out)[-1]["objective"]  # that of the weights before the last M step
+
+
+def test_decoding_reads_data_as_the_run_did(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "a.pos"
+    text.write_text("The/D dog/N runs/V\na/D Cat/N sees/V the/_ dog/N\n")
+    run = str(tmp_path / "run")
+    begin = ["train", "tagger", "--query", "tagged", "--data", str(text), "--field", "tag=tags"]
+    more = ["--lower", "--min-count", "2", "--epochs", "3", "--max-length", "5"]
+    assert main([*begin, *more, "--out", run]) == 0
+    _, feed, _ = load_run(run)
+    assert set(feed.vocabularies["T"].values) == {"D", "N", "V"}
+    plain = tmp_path / "b.txt"
+    plain.write_text("THE DOG hops\nthe cow sees the dog the dog\n")
+    capsys.readouterr()
+    decode = ["decode", run, "--query", "string", "--form", "values"]
+    assert main([*decode, "--data", str(plain)]) == 0
+    lines = [line.split("\t")[1].split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["D", "N", "V"] and len(lines[1]) == 7
+    assert main([*decode, "--input", "w=the dog hops"]) == 0
+    assert capsys.readouterr().out.split("\t")[1].split() == lines[0]
+    assert main([*decode[:2], "--data", str(text), "--form", "values"]) == 0  # the run's own query
+    assert "D N V" in capsys.readouterr().out
+    assert main(["decode", run, "--query", "tagged", "--data", str(plain)]) == 2
+    assert "F478" in capsys.readouterr().err
+    score = ["eval", run, "--query", "string", "--data", str(text), "--score", "tags", "--json"]
+    assert main(score) == 0
+    assert json.loads(capsys.readouterr().out)["scores"]["tags"]["many_to_one"] == 1
+
+
+def test_no_epochs_give_the_start(
+    tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ["train", "hmm", "--set", "k=2", "--data", str(corpus), "--epochs", "0"]
+    assert main([*run, "--out", str(tmp_path / "run")]) == 0
+    assert main(["eval", str(tmp_path / "run"), "--data", str(corpus)]) == 0
+
+
+def test_an_item_without_derivations_is_told_of_with_a_way_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text("dog\nthe dog\n")
+    run = ["train", "pcfg", "--set", "nt=2", "pt=2", "r=2", "--data", str(text), "--epochs", "1"]
+    assert main([*run, "--out", str(tmp_path / "one")]) == 2
+    said = capsys.readouterr().err
+    assert "item 0 has no derivation" in said and "--option skip=yes" in said
+    assert main([*run, "--option", "skip=yes", "--out", str(tmp_path / "two")]) == 0

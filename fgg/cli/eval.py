@@ -16,6 +16,7 @@ SCORES = ("likelihood", "spans", "heads", "tags", "segments", "pairs")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `fggc eval`."""
     parser.add_argument("folder", metavar="DIR", help="the folder of a training run")
+    parser.add_argument("--query", metavar="NAME", help="another query than that of the run")
     parser.add_argument("--data", metavar="PATH", nargs="+", required=True, help="what to score on")
     parser.add_argument("--format", help="how they are written, if not as the training data")
     parser.add_argument(
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     from fgg.structures import read_links
     from fgg.training import load_run
 
-    model, feed, settings = load_run(Path(arguments.folder))
+    model, feed, settings = load_run(Path(arguments.folder), arguments.query)
     format = arguments.format or settings.format
     corpus = changed(
         read(*arguments.data, format=format, skip=arguments.skip_bad), settings.changes

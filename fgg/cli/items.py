@@ -12,7 +12,7 @@ from fgg.cli import Usage
 from fgg.cli.output import print_diagnostics
 from fgg.cli.passes import AUTO, add_space
 from fgg.cli.target import add_inputs, add_weights, assignments, only_query, read_inputs
-from fgg.cli.trained import is_run, run_weights
+from fgg.cli.trained import is_run, run_query, run_weights
 from fgg.compiler.loading import MAX_BYTES, decode
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.files import read_limited
@@ -33,8 +33,10 @@ def add_items(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         metavar="PATH",
-        help="a file with an item a line: words or numbers, inputs apart by tabs",
+        help="a file with an item a line: words or numbers, inputs apart by tabs; "
+        "of a trained model, data as it was trained on",
     )
+    parser.add_argument("--format", help="how data of a trained model are written")
     add_inputs(parser, "lengths, where inputs are not given (what is missing is summed out)")
     add_weights(parser)
     add_space(parser)
@@ -51,6 +53,8 @@ class Items:
 def query_of(grammar: Grammar, arguments: argparse.Namespace) -> str | None:
     """The query that is named, or the only one."""
     name: str | None = arguments.query
+    if name is None and is_run(arguments.file):
+        return run_query(arguments.file)
     return only_query(grammar) if name is None and grammar.queries else name
 
 
@@ -90,6 +94,10 @@ def read_items(grammar: Grammar, arguments: argparse.Namespace) -> Items:
     given = read_inputs(arguments.input)
     lengths = assignments(arguments.length, "--length")
     check_lengths(lengths)
+    if given and is_run(arguments.file):
+        from fgg.training import known_words
+
+        given = known_words(arguments.file, grammar, given)
     if arguments.data is None:
         return Items(
             {name: [value] for name, value in given.items()},
@@ -97,6 +105,10 @@ def read_items(grammar: Grammar, arguments: argparse.Namespace) -> Items:
         )
     if given or lengths:
         raise Usage("`--data` gives the items; `--input` and `--length` cannot be used with it")
+    if is_run(arguments.file):
+        from fgg.training import run_inputs
+
+        return Items(run_inputs(arguments.file, grammar, arguments.data, arguments.format), None)
     return Items(columns(grammar, arguments.data), None)
 
 

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from fgg.data import Batch
     from fgg.runtime.train import Checkpoint, Epoch
 
+IMPOSSIBLE = (
+    "{:,} held-out items have probability 0. For words that are not in the training data, "
+    "`--min-count 2` makes rare ones <unk>; `--option pseudo=0.1` adds to the counts of em."
+)
 METHODS = ("adam", "em", "online-em", "vb", "cvb", "hastings")
 
 
@@ -90,6 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def settings_of(arguments: argparse.Namespace, world: int) -> Any:
     """The settings that the command line asks for."""
+    from fgg.compiling import selected
     from fgg.printer import print_grammar
     from fgg.runtime.saving import self_contained
     from fgg.runtime.train import Settings
@@ -98,6 +103,7 @@ def settings_of(arguments: argparse.Namespace, world: int) -> Any:
     query = arguments.query
     if query is None and grammar.queries:
         query = only_query(grammar)
+    selected(grammar, query)  # a query that there is not is told of by the grammar's own name
     options = dict(pair(text) for text in arguments.option)
     for name in ("prior", "rate"):
         if getattr(arguments, name) is not None:
@@ -106,6 +112,7 @@ def settings_of(arguments: argparse.Namespace, world: int) -> Any:
     alone = arguments.method in ("cvb", "hastings") and arguments.tokens is None
     return Settings(
         grammar=print_grammar(self_contained(grammar)),
+        name=grammar.name,
         query=query,
         method=arguments.method,
         epochs=10 if arguments.epochs is None else arguments.epochs,
@@ -126,18 +133,23 @@ def settings_of(arguments: argparse.Namespace, world: int) -> Any:
 
 
 def pair(text: str) -> tuple[str, Any]:
-    """A method's option as it is written: a number, a word, or numbers by name, `K:0.5`."""
+    """A method's option as it is written: a number, a word, or several numbers.
+
+    Those are apart by commas, `0.9,0.999`, or by name, `emit:0.1,trans:1`.
+    """
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise Usage(f"`--option {text}`", "write NAME=VALUE")
     if value in ("yes", "no"):
         return name, value == "yes"
-    key, colon, number = value.partition(":")
-    if colon and key.isidentifier():
-        try:
-            return name, {key: float(number)}
-        except ValueError:
-            return name, value
+    try:
+        if ":" in value:
+            named = (part.partition(":") for part in value.split(","))
+            return name, {key: float(number) for key, _, number in named}
+        if "," in value:
+            return name, [float(part) for part in value.split(",")]
+    except ValueError:
+        return name, value
     for kind in (int, float):
         try:
             return name, kind(value)
@@ -196,6 +208,8 @@ def described(epoch: Epoch) -> str:
     text += f", perplexity {epoch.perplexity:.5g}"
     if epoch.valid is not None:
         text += f", held out {epoch.valid:.5g}"
+    if epoch.impossible:
+        text += f" ({epoch.impossible:,} impossible)"
     more = "".join(f", {name} {value:.4g}" for name, value in epoch.details.items())
     return f"{text}{more} ({epoch.tokens_per_second:,.0f} tokens/s)"
 
@@ -259,6 +273,8 @@ def finish(arguments: argparse.Namespace, at: Checkpoint, epochs: int) -> None:
     if found:
         curves(folder, found)
     done = at.finished or at.position.epoch >= epochs
+    if found and found[-1].get("impossible") and not arguments.json:
+        print(IMPOSSIBLE.format(found[-1]["impossible"]), file=sys.stderr)
     if arguments.json:
         print_json(
             {

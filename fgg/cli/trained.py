@@ -43,6 +43,13 @@ def _named(grammar: Grammar, vocabulary: dict[str, Any]) -> Grammar:
     return replace(grammar, domains=tuple(domains))
 
 
+def run_query(folder: str) -> str | None:
+    """The query that a run was trained by."""
+    from fgg.runtime.train.settings import load_settings
+
+    return load_settings(Path(folder)).query
+
+
 def run_weights(folder: str) -> dict[str, Any]:
     """The weights of a run's best model."""
     from fgg.models import load_model

@@ -51,10 +51,18 @@ class Adam(Method):
         if not self.named:
             message = f"there is nothing to learn in `{model.program.grammar.name}`"
             raise GrammarError([Diagnostic(code="F473", message=message)])
-        good = 0 < rate < 1e6 and decay >= 0 and clip >= 0 and patience >= 0 and 0 < factor < 1
-        if not good or per not in ("item", "token") or not all(0 <= b < 1 for b in betas):
-            message = "`rate`, `betas`, `decay`, `clip`, `patience`, `factor` or `per` is no such"
-            raise GrammarError([Diagnostic(code="F476", message=message)])
+        for name, good, wanted in (
+            ("rate", 0 < rate < 1e6, "a number above 0"),
+            ("betas", all(0 <= b < 1 for b in betas), "two numbers from 0 up, less than 1"),
+            ("decay", 0 <= decay < torch.inf, "a number from 0 up"),
+            ("clip", clip >= 0, "a number from 0 up"),
+            ("patience", patience >= 0, "a number from 0 up"),
+            ("factor", 0 < factor < 1, "a number between 0 and 1"),
+            ("per", per in ("item", "token"), "`item` or `token`"),
+        ):
+            if not good:
+                message = f"`{name}` is {wanted}"
+                raise GrammarError([Diagnostic(code="F476", message=message)])
         self.optimizer = torch.optim.AdamW(
             self.named.values(), lr=rate, betas=betas, weight_decay=decay
         )
@@ -134,8 +142,9 @@ class Adam(Method):
         self.skipped += len(ids)
         if not self.skip:
             some = ", ".join(map(str, ids[:5]))
-            message = f"items {some} have no derivation of weight other than 0"
-            help = "leave them out, or `skip=True`"
+            what = "item {} has" if len(ids) == 1 else "items {} have"
+            message = f"{what.format(some)} no derivation of weight other than 0"
+            help = "leave them out, or `skip=True`; for `fggc train`, `--option skip=yes`"
             raise GrammarError([Diagnostic(code="F474", message=message, help=help)])
 
     def end(self) -> Progress:

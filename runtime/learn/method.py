@@ -163,8 +163,9 @@ class CountingMethod(Method):
         self.skipped += len(ids)
         if not self.skip:
             some = ", ".join(map(str, ids[:5])) + (", …" if len(ids) > 5 else "")
-            message = f"items {some} have no derivation of weight other than 0"
-            help = "leave them out, or `skip=True`"
+            what = "item {} has" if len(ids) == 1 else "items {} have"
+            message = f"{what.format(some)} no derivation of weight other than 0"
+            help = "leave them out, or `skip=True`; for `fggc train`, `--option skip=yes`"
             raise GrammarError([Diagnostic(code="F474", message=message, help=help)])
 
     def tables(self, counts: Mapping[str, Tensor]) -> dict[str, Tensor]:

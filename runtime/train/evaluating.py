@@ -11,7 +11,7 @@ from fgg.data import Batches, Example
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.runtime.derivation import Derivation
 from fgg.runtime.model import Model
-from fgg.runtime.train.feeding import Feed
+from fgg.runtime.train.feeding import UNTAGGED, Feed
 from fgg.scores import (
     head_score,
     left_branching,
@@ -159,6 +159,8 @@ def _tags(
     guess: list[str] = []
     for derivation, example in zip(found, examples, strict=True):
         guess += [tag or "" for tag in tags(derivation, len(example), asked.families)]
+    known = [(g, t) for g, t in zip(gold, guess, strict=True) if g != UNTAGGED]
+    gold, guess = [g for g, _ in known], [t for _, t in known]
     measured = v_measure(gold, guess)
     return {
         "many_to_one": many_to_one(gold, guess),

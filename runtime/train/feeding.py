@@ -28,6 +28,10 @@ NONE = -2
 """A token that matches nothing: a part that is not among the values of its domain."""
 
 
+UNTAGGED, MISSING = "_", -1
+"""A tag that is not known, as CoNLL-U writes it, and the token of what is not observed."""
+
+
 @dataclass(frozen=True)
 class Feed:
     """Which field of an example each input is, and the vocabulary of each input's domain."""
@@ -43,6 +47,17 @@ class Feed:
         inputs = {name: [self.ids(name, e) for e in batch.examples] for name in self.fields}
         return Items(inputs, None, batch.numbers)
 
+    def serving(self, grammar: Grammar) -> Feed:
+        """The feed of a grammar joined with another query of it. Raises GrammarError (F478)."""
+        names = {item.name for item in grammar.observed}
+        fields = fields_of(grammar, {n: field for n, field in self.fields.items() if n in names})
+        domains = {item.name: item.domain for item in grammar.inputs if item.name in fields}
+        for name, domain in domains.items():
+            if domain not in self.vocabularies:
+                help = f"it was trained with {', '.join(map(repr, self.fields))}".replace("'", "`")
+                raise _wrong(f"the run has no vocabulary for input `{name}`", help)
+        return Feed(fields, domains, self.vocabularies)
+
     def ids(self, name: str, example: Example) -> list[int] | list[list[int]]:
         """What an example gives an input, as numbers. Raises GrammarError (F478)."""
         vocabulary = self.vocabularies[self.domains[name]]
@@ -52,6 +67,8 @@ class Feed:
         if values is None:
             message = f"{example.place}: there are no {self.fields[name]} for input `{name}`"
             raise GrammarError([Diagnostic(code="F478", message=message)])
+        if self.fields[name] != "words" and UNTAGGED not in vocabulary.index:
+            return [MISSING if v == UNTAGGED else vocabulary.encode([v])[0] for v in values]
         return vocabulary.encode(values)
 
 
@@ -149,9 +166,10 @@ def feed_of(
 
 
 def _in_place(corpus: Iterable[Example], field: str) -> Iterable[Example]:
-    """Examples with another field as their words."""
+    """Examples with another field as their words, without the tags that are not known."""
     for example in corpus:
-        yield replace(example, words=getattr(example, field) or ())
+        values = getattr(example, field) or ()
+        yield replace(example, words=tuple(value for value in values if value != UNTAGGED))
 
 
 def sizes_for(grammar: Grammar, feed: Feed, given: Mapping[str, int]) -> dict[str, int]:

@@ -23,6 +23,7 @@ class Settings:
     """
 
     grammar: str  # its text, with the sizes that the run uses
+    name: str = "run"  # the grammar's
     query: str | None = None
     method: str = "em"
     epochs: int = 10
@@ -48,7 +49,7 @@ class Settings:
     def differences(self, other: Settings) -> list[str]:
         """The names of the settings that differ, apart from those that only say when to stop."""
         own, theirs = asdict(self), asdict(other)
-        free = ("epochs", "patience")
+        free = ("name", "epochs", "patience")
         return [name for name in own if name not in free and own[name] != theirs[name]]
 
 
@@ -57,7 +58,7 @@ def load_settings(folder: Path) -> Settings:
     try:
         data = json.loads(read_limited(folder / NAME, MAX_BYTES))
         known = {item.name for item in fields(Settings)}
-        if not isinstance(data, dict) or set(data) != known:
+        if not isinstance(data, dict) or {"name", *data} != known:
             raise ValueError("it has other entries")
         lists = {name: tuple(data[name]) for name in ("data", "valid")}
         return Settings(**{**data, **lists})

@@ -28,7 +28,10 @@ KEPT_TOKENS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """What a sweep over the data came to. `perplexity` is per token, ends of items not counted."""
+    """What a sweep over the data came to. `perplexity` is per token, ends of items not counted.
+
+    `valid` is that of held-out data, which is infinite if some items of them are impossible.
+    """
 
     epoch: int
     kind: str
@@ -37,6 +40,7 @@ class Epoch:
     tokens: int
     perplexity: float
     valid: float | None
+    impossible: int
     seconds: float
     tokens_per_second: float
     details: dict[str, float]
@@ -140,6 +144,8 @@ class Trainer:
         while not self.at.finished and self.at.position.epoch < self.epochs:
             if not self.sweep():
                 break
+        if not self.epochs and self.processes.first:  # the start is what was asked for
+            self.model.save(self.folder / MODEL, vocabulary=vocabulary_of(self.feed))
         return self.at
 
     def sweep(self) -> bool:
@@ -185,11 +191,14 @@ class Trainer:
         """The end of an epoch: the method's own, perplexities, the best model, a checkpoint."""
         epoch, tokens = self.at.position.epoch, self.total(self.at.tokens)
         progress = self.method.end()
-        valid = None if self.valid is None else self.perplexity(self.valid)
-        score = progress.objective if valid is None else -valid
+        valid = None if self.valid is None else self.held_out(self.valid)
+        impossible = 0 if valid is None else valid.impossible
+        # With a held-out item that is impossible nothing can be compared: the last model is kept.
+        compared = valid is not None and isfinite(valid.perplexity)
+        score = -valid.perplexity if valid is not None and compared else progress.objective
         if isinstance(self.method, Adam):
             self.method.plateau(score)
-        better = self.at.best is None or score > self.at.best or valid is None
+        better = not compared or self.at.best is None or score > self.at.best
         waited = 0 if better else self.at.waited + 1
         if better and self.processes.first:
             self.model.save(self.folder / MODEL, vocabulary=vocabulary_of(self.feed))
@@ -201,7 +210,8 @@ class Trainer:
             items=progress.items,
             tokens=tokens,
             perplexity=_exp(-progress.log_z / max(tokens, 1)),
-            valid=valid,
+            valid=None if valid is None else valid.perplexity,
+            impossible=impossible,
             seconds=self.at.seconds,
             tokens_per_second=tokens / seconds,
             details=dict(progress.details),
@@ -210,7 +220,7 @@ class Trainer:
             self.at,
             position=Position(epoch=epoch + 1),
             begun=False,
-            best=score if better else self.at.best,
+            best=score if better and compared else self.at.best,
             waited=waited,
             finished=self.is_over(epoch + 1, waited),
             metrics=self.record(found),
@@ -248,16 +258,25 @@ class Trainer:
             self.processes,
         )
 
-    def perplexity(self, batches: Batches) -> float:
-        """The perplexity per token of held-out batches, with the model as it is."""
-        log_z, tokens = log_likelihood(self.model, self.feed, batches)
-        sums = self.processes.sum(torch.tensor([log_z, float(tokens)], dtype=torch.float64))
-        return _exp(-float(sums[0]) / max(float(sums[1]), 1.0))
+    def held_out(self, batches: Batches) -> HeldOut:
+        """What held-out batches come to, with the model as it is."""
+        found = log_likelihood(self.model, self.feed, batches)
+        sums = self.processes.sum(torch.tensor(found, dtype=torch.float64))
+        log_z, tokens, impossible = map(float, sums)
+        return HeldOut(_exp(-log_z / max(tokens, 1.0)), int(impossible))
 
 
-def log_likelihood(model: Model, feed: Feed, batches: Batches) -> tuple[float, int]:
-    """The sum of log Z over batches, and their tokens."""
-    total, tokens = 0.0, 0
+@dataclass(frozen=True)
+class HeldOut:
+    """The perplexity per token of held-out data, and how many items have probability 0."""
+
+    perplexity: float
+    impossible: int
+
+
+def log_likelihood(model: Model, feed: Feed, batches: Batches) -> tuple[float, int, int]:
+    """The sum of log Z over batches, their tokens, and how many items have probability 0."""
+    total, tokens, impossible = 0.0, 0, 0
     was = model.training
     model.eval()
     with torch.no_grad():
@@ -265,10 +284,12 @@ def log_likelihood(model: Model, feed: Feed, batches: Batches) -> tuple[float, i
         for batch in batches.epoch(0):
             items = feed.items(batch)
             if items is not None:
-                total += float(model.program.log_z(weights, items.inputs).double().sum())
+                log_z = model.program.log_z(weights, items.inputs).double()
+                total += float(log_z.sum())
                 tokens += sum(batch.lengths)
+                impossible += int((log_z == -torch.inf).sum())
     model.train(was)
-    return total, tokens
+    return total, tokens, impossible
 
 
 def vocabulary_of(feed: Feed) -> dict[str, tuple[str, ...]]:

@@ -77,11 +77,11 @@ def test_learning_in_float32_turns_to_float64_before_logarithms(
     parts, weights = chain(20)
     weights["word"][0, 1] = exp(-14)
     counter = Counter(program, torch.float32)
-    for logs in (True, False):
-        if logs:
-            counter.set({name: w.log() for name, w in weights.items()})
-        else:
+    for numbers in (False, True):
+        if numbers:
             counter.set_weights(weights)
+        else:
+            counter.set({name: w.log() for name, w in weights.items()})
         found = counter.count(ready(program, Items({"s": [parts]})))
         assert float(found.log_z[0]) == pytest.approx(-7 * 19 - 14)
         assert found.counts["word"].tolist() == [pytest.approx([19.0, 1.0, 0.0])]

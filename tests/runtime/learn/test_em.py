@@ -358,3 +358,29 @@ def test_partial_brackets_guide_learning() -> None:
     (best,) = program.decode(model.detached(), inputs)
     spans = {indices for _, indices, _ in best.spans()}
     assert {(0, 2), (2, 4)} <= spans
+
+
+def test_partial_brackets_of_sentences_of_several_lengths_go_together() -> None:
+    sizes = {"nt": 2, "pt": 2, "h": 1, "words": 3}
+    grammar = fgg.load("pcfg_la", sizes=sizes)
+    program = fgg.compile(grammar, "bracketed")
+    words = [[0, 1, 2, 0], [1, 2, 0], [2, 1]]
+    each = [torch.zeros(len(s), len(s) + 1) for s in words]
+    each[0][1, 3] = each[1][1, 3] = -torch.inf
+    padded = torch.zeros(3, 4, 5)
+    for row, own in zip(padded, each, strict=True):
+        row[: own.shape[0], : own.shape[1]] = own
+    ends = []
+    for allowed in (each, padded, [own.tolist() for own in each]):
+        found = learn(program, {"w": words, "allowed": allowed}, epochs=3, method="vb", prior=0.5)
+        ends.append([sweep.objective for sweep in found.history])
+    assert ends[0] == pytest.approx(ends[1]) and ends[0] == pytest.approx(ends[2])
+    alone = program.model(seed=0, dtype=torch.float64).detached()
+    whole = program.log_z(alone, {"w": words, "allowed": each})
+    for i, (sentence, own) in enumerate(zip(words, each, strict=True)):
+        one = program.log_z(alone, {"w": [sentence], "allowed": own[None]})
+        torch.testing.assert_close(whole[i], one[0])
+    text = fgg.compile(grammar, "string")
+    both = learn(text, words, others={"bracketed": {"w": words, "allowed": each}}, epochs=3)
+    values = [sweep.objective for sweep in both.history]
+    assert values == sorted(values)
