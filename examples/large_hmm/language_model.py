@@ -184,7 +184,7 @@ def report(rows: Sequence[Row], own: Text, given: argparse.Namespace, base: Sett
     found = Report(
         name="large_hmm_whole" if given.whole else "large_hmm",
         title="Large HMMs as language models of WikiText-2" + ", whole" * given.whole,
-        command=COMMAND + " --whole" * given.whole,
+        command=COMMAND + " --whole" * given.whole + " --networks 0" * (given.networks == 0),
         columns=["", "perplexity", "epochs", "CPU seconds"],
     )
     for row in rows:
