@@ -56,6 +56,7 @@ def test_compiled_is_reference(path: Path) -> None:
     assert torch.isfinite(found).any()
 
 
+@pytest.mark.slow
 def test_the_story_of_unmixing_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A PCFG is not identifiable, PCFG-IE is, and its parameters come out of sentences."""
     if not hasattr(fgg, "identify"):

@@ -45,7 +45,7 @@ from tests.runtime.test_conformance import FILE, cases, grammar_of
 NONE: tuple[str | None] = (None,)
 QUERIES = [(name, query) for name in library_names() for query in tuple(load(name).query) or NONE]
 QUICK: dict[str, Any] = {"trials": 1, "length": 3, "items": 12}
-LARGE = ("ctc", "dmv", "lexpcfg", "pair_hmm", "pcfg", "pcfg_la")
+LARGE = ("ctc", "dmv", "lexpcfg", "lexpcfg_rank", "pair_hmm", "pcfg", "pcfg_la", "qcfg")
 """Grammars with many rules or lengths; `slow` tests try longer inputs of these too."""
 
 

@@ -146,10 +146,9 @@ def test_nested_unions_and_products_keep_the_value() -> None:
     result = split(grammar)
     assert is_atomic(result)
     assert loads(print_grammar(result)) == result
-    for seed in (0, 1):
-        expected = solve(grammar, "exact", seed=seed).value.item()
-        assert expected > 0
-        assert solve(result, "exact", seed=seed).value.item() == expected
+    expected = solve(grammar, "exact", seed=0).value.item()
+    assert expected > 0
+    assert solve(result, "exact", seed=0).value.item() == expected
     weights = bind(grammar, seed=0)
     assert brute_force(result, weights) == pytest.approx(brute_force(grammar, weights))
 

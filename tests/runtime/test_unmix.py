@@ -381,6 +381,7 @@ def test_counts_of_different_sentences_are_those_of_all() -> None:
         torch.testing.assert_close(counts[name], value)
 
 
+@pytest.mark.slow
 def test_em_from_the_estimate_uses_all_sentences() -> None:
     grammar = load("pcfg_ie", k=2, d=4)
     own = {n: draw(grammar, TRUTH, n, 20_000, seed=n) for n in (3, 5)}
