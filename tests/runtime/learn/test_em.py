@@ -232,7 +232,7 @@ def test_items_without_derivations_are_named_or_skipped() -> None:
     weights = {"init": [1.0, 0, 0], "trans": torch.eye(3), "emit": [[0.5, 0.5, 0, 0]] * 3}
     for method in ("em", "adam", "cvb"):
         model = hmm().model(dtype=torch.float64, weights=weights)
-        with pytest.raises(fgg.GrammarError, match=r"F474.*items 1 "):
+        with pytest.raises(fgg.GrammarError, match=r"F474.*item 1 "):
             learn(model, [[0, 1], [2]], method=method, epochs=1)
         model = hmm().model(dtype=torch.float64, weights=weights)
         found = learn(model, [[0, 1], [2]], method=method, epochs=1, skip=True)
