@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 from fgg.domains import domain_size, parts
@@ -53,32 +54,32 @@ class Variant:
 
 
 @per_grammar
-def variants(grammar: Grammar, domain: str) -> tuple[Variant, ...]:
-    """The variants of a domain, in the order of its values (of those of their first parts)."""
+def variants(
+    grammar: Grammar, domain: str, whole: frozenset[str] = frozenset()
+) -> tuple[Variant, ...]:
+    """The variants of a domain, in the order of its values (of those of their first parts).
+
+    Unions in `whole` are not decided: they count as atomic.
+    """
     shape = grammar.domain[domain].shape
+    if domain in whole or not isinstance(shape, Union | Product):
+        return (Variant(domain),)
+    inner = [variants(grammar, part, whole) for part in shape.parts]
     if isinstance(shape, Union):
-        return tuple(
-            Variant(domain, (inner,)) for part in shape.parts for inner in variants(grammar, part)
-        )
-    if isinstance(shape, Product):
-        inner = (variants(grammar, part) for part in shape.parts)
-        return tuple(Variant(domain, chosen) for chosen in product(*inner))
-    return (Variant(domain),)
+        return tuple(Variant(domain, (chosen,)) for found in inner for chosen in found)
+    return tuple(Variant(domain, chosen) for chosen in product(*inner))
 
 
 @per_grammar
-def extent(grammar: Grammar, domain: str) -> tuple[int, int]:
+def extent(grammar: Grammar, domain: str, whole: frozenset[str] = frozenset()) -> tuple[int, int]:
     """How many variants a domain has, and how many atomic domains the largest consists of."""
     shape = grammar.domain[domain].shape
-    if not isinstance(shape, Union | Product):
+    if domain in whole or not isinstance(shape, Union | Product):
         return 1, 1
-    counts = [extent(grammar, part) for part in shape.parts]
+    counts = [extent(grammar, part, whole) for part in shape.parts]
     if isinstance(shape, Union):
         return sum(count for count, _ in counts), max(leaves for _, leaves in counts)
-    total = 1
-    for count, _ in counts:
-        total *= count
-    return total, sum(leaves for _, leaves in counts)
+    return prod(count for count, _ in counts), sum(leaves for _, leaves in counts)
 
 
 def is_variant(grammar: Grammar, variant: Variant, domain: str) -> bool:

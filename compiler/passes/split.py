@@ -11,7 +11,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from fgg.domains import domain_size
+from fgg.compiler.whole_unions import whole_unions
 from fgg.grammar import (
     Attachment,
     Edge,
@@ -35,12 +35,6 @@ MAX_VARIANTS = 256
 """How many rules one rule may become, and how many nodes one node."""
 
 
-WHOLE = 8
-"""How many values a union may have to be left whole."""
-MANY = 4
-"""How many rules one rule would become, in the mean, for that."""
-
-
 class SplitImpossible(Exception):
     """The grammar cannot be split, for the reason given; the reference engine takes it whole."""
 
@@ -58,7 +52,7 @@ def split(grammar: Grammar) -> Grammar:
     a clamp says which part of the input's value it means. A variant in which an edge or a clamp
     touches another part than the chosen one has weight 0 and is left out.
 
-    A union of at most `WHOLE` values stays one domain. An edge on a part of it, `f(b.N)`, becomes
+    A small union stays one domain (`whole_unions`). An edge on a part of it, `f(b.N)`, becomes
     an edge on a node of the part, and a map says which value of the whole each of its values is:
 
         f(b.N)  =  Σ_{a ∈ N} part(a, b) f(a).
@@ -95,53 +89,6 @@ def _divided(grammar: Grammar, rule: Rule, whole: frozenset[str]) -> bool:
     return any(isinstance(s, Union | Product) for s in shapes) or any(a.path for a in touched)
 
 
-def whole_unions(grammar: Grammar) -> frozenset[str]:
-    """The unions that are left whole.
-
-    They are small, without products in them; there are no rank nodes, which want their neighbours
-    apart; and to split them would make many rules of one: a step for each takes its time, however
-    little there is to multiply.
-    """
-    if any(domain.rank for domain in grammar.domains) or any(
-        factor.rank is not None for factor in grammar.factors
-    ):
-        return frozenset()
-    found = frozenset(
-        name
-        for name, domain in grammar.domain.items()
-        if isinstance(domain.shape, Union)
-        and domain_size(grammar, name) <= WHOLE
-        and extent(grammar, name)[1] == 1
-        and _distinct(grammar, name)
-    )
-    apart, together = (
-        sum(
-            prod(_count(grammar, node.domain, whole) for node in rule.rhs.nodes)
-            for rule in grammar.rules
-        )
-        for whole in (frozenset[str](), found)
-    )
-    return found if apart > MANY * together else frozenset()
-
-
-def _count(grammar: Grammar, domain: str, whole: frozenset[str]) -> int:
-    """How many variants a domain has if some unions are left whole."""
-    shape = grammar.domain[domain].shape
-    if domain in whole or not isinstance(shape, Union | Product):
-        return 1
-    counts = [_count(grammar, part, whole) for part in shape.parts]
-    return sum(counts) if isinstance(shape, Union) else prod(counts)
-
-
-def _distinct(grammar: Grammar, union: str) -> bool:
-    """Whether a union has no part twice, so that a part says where it is."""
-    inner = [union]
-    for name in inner:
-        shape = grammar.domain[name].shape
-        inner += shape.parts if isinstance(shape, Union) else ()
-    return len(set(inner)) == len(inner)
-
-
 def _whole(rule: Rule) -> SplitRule:
     nodes = {n.name: SplitNode(Variant(n.domain), (n.name,)) for n in rule.rhs.nodes}
     return SplitRule(rule.name, rule.lhs, nodes)
@@ -166,7 +113,7 @@ class _Splitter:
     def run(self) -> tuple[Grammar, Mapping[str, SplitRule]]:
         grammar = self.grammar
         start = grammar.nonterminal[grammar.start.label]
-        self.label(start.name, [self.variants(domain)[0] for domain in start.domains])
+        self.label(start.name, [variants(grammar, domain)[0] for domain in start.domains])
         for rule in grammar.rules:
             self.split_rule(rule)
         result = trim(
@@ -216,17 +163,9 @@ class _Splitter:
         paths = {a.path for a in touched if a.node == node.name}
         return [
             variant
-            for variant in self.variants(node.domain)
+            for variant in variants(self.grammar, node.domain, self.whole)
             if all(self.at(variant, path) is not None for path in paths)
         ]
-
-    def variants(self, domain: str) -> tuple[Variant, ...]:
-        """The variants of a domain, where some unions have one only: the whole."""
-        return (
-            _variants(self.grammar, domain, self.whole)
-            if self.whole
-            else variants(self.grammar, domain)
-        )
 
     def at(self, variant: Variant, path: Path) -> tuple[Variant, Path] | None:
         """Where a path leads in a variant: to a variant, and from there into a union that is whole.
@@ -419,16 +358,6 @@ class _Splitter:
         name = fresh("_".join((source, *parts)), self.labels)
         self.labels.add(name)
         return name
-
-
-def _variants(grammar: Grammar, domain: str, whole: frozenset[str]) -> tuple[Variant, ...]:
-    shape = grammar.domain[domain].shape
-    if domain in whole or not isinstance(shape, Union | Product):
-        return (Variant(domain),)
-    inner = [_variants(grammar, part, whole) for part in shape.parts]
-    if isinstance(shape, Union):
-        return tuple(Variant(domain, (chosen,)) for found in inner for chosen in found)
-    return tuple(Variant(domain, chosen) for chosen in product(*inner))
 
 
 def _at(decided: Mapping[str, Variant], attachment: Attachment) -> Variant:

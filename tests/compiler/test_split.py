@@ -12,7 +12,8 @@ from hypothesis import given, settings
 
 from fgg.check import check_grammar
 from fgg.compiler import load, loads
-from fgg.compiler.passes.split import SplitImpossible, split, split_with_origin, whole_unions
+from fgg.compiler.passes.split import SplitImpossible, split, split_with_origin
+from fgg.compiler.whole_unions import whole_unions
 from fgg.conjoining import conjoin, lengths
 from fgg.diagnostics import GrammarError
 from fgg.domains import domain_size, select, size_values, with_sizes

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import fgg
-from fgg.compiler.passes.split import split, whole_unions
+from fgg.compiler.passes.split import split
+from fgg.compiler.whole_unions import whole_unions
 from fgg.conjoining import conjoin
 from fgg.diagnostics import GrammarError
 from fgg.maps import map_values
