@@ -7,7 +7,8 @@ from torch import Tensor
 
 import fgg
 from benchmarks import adapters, limits, peers
-from benchmarks.measure import OURS, Call, Goal, Point, Skipped, Suite, gradients_of
+from benchmarks.measure import OURS, Call, Goal, Point, Skipped, Suite
+from benchmarks.strings import by_function, by_program
 from fgg.runtime.program import Program
 
 WORDS = 1000
@@ -36,15 +37,12 @@ def program(point: Point) -> Program:
 
 def ours(point: Point) -> Call:
     """The compiled program."""
-    weights, words = data(point)
-    compiled = program(point)
-    return lambda: gradients_of(compiled.log_z(weights, {"w": words}), weights)
+    return by_program(program(point), data(point))
 
 
 def by_hand(point: Point) -> Call:
     """What one would write for it."""
-    weights, words = data(point)
-    return lambda: gradients_of(peers.hmm(**weights, words=words), weights)
+    return by_function(peers.hmm, data(point))
 
 
 def torch_struct(point: Point) -> Call:

@@ -7,7 +7,8 @@ from torch import Tensor
 
 import fgg
 from benchmarks import checkouts, limits, peers
-from benchmarks.measure import OURS, Call, Point, Suite, gradients_of
+from benchmarks.measure import OURS, Call, Point, Suite
+from benchmarks.strings import by_function, by_program, softmaxed
 from fgg.runtime.program import Program
 
 WORDS = 500
@@ -15,19 +16,14 @@ WORDS = 500
 
 def data(point: Point) -> tuple[dict[str, Tensor], Tensor]:
     """Random distributions that require gradients, and words."""
-    chance = torch.Generator().manual_seed(0)
     m, r = point["m"], point["r"]
-
-    def table(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=chance).softmax(-1).requires_grad_()
-
-    weights = {
-        "init": table(m),
-        "trans_0": table(m, r),
-        "trans_1": table(r, m),
-        "emit": table(m, WORDS),
+    shapes = {
+        "init": (m,),
+        "trans_0": (m, r),
+        "trans_1": (r, m),
+        "emit": (m, WORDS),
     }
-    return weights, torch.randint(WORDS, (point["batch"], point["n"]), generator=chance)
+    return softmaxed(point, shapes, WORDS)
 
 
 def program(point: Point) -> Program:
@@ -38,15 +34,12 @@ def program(point: Point) -> Program:
 
 def ours(point: Point) -> Call:
     """The program in state space."""
-    weights, words = data(point)
-    compiled = program(point)
-    return lambda: gradients_of(compiled.log_z(weights, {"w": words}), weights)
+    return by_program(program(point), data(point))
 
 
 def by_hand(point: Point) -> Call:
     """A scaled loop over the two matrices, with autograd."""
-    weights, words = data(point)
-    return lambda: gradients_of(peers.low_rank_hmm(**weights, words=words), weights)
+    return by_function(peers.low_rank_hmm, data(point))
 
 
 def low_rank_models(point: Point) -> Call:

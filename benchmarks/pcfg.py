@@ -7,7 +7,8 @@ from torch import Tensor
 
 import fgg
 from benchmarks import adapters, limits, peers
-from benchmarks.measure import OURS, Call, Goal, Point, Skipped, Suite, gradients_of
+from benchmarks.measure import OURS, Call, Goal, Point, Skipped, Suite
+from benchmarks.strings import by_function, by_program
 from fgg.runtime.program import Program
 
 WORDS = 1000
@@ -38,21 +39,17 @@ def program(point: Point) -> Program:
 
 def ours(point: Point) -> Call:
     """The compiled program."""
-    weights, words = data(point)
-    compiled = program(point)
-    return lambda: gradients_of(compiled.log_z(weights, {"w": words}), weights)
+    return by_program(program(point), data(point))
 
 
 def by_hand(point: Point) -> Call:
     """CKY with one chart for all symbols."""
-    weights, words = data(point)
-    return lambda: gradients_of(peers.cky(**weights, words=words), weights)
+    return by_function(peers.cky, data(point))
 
 
 def apart(point: Point) -> Call:
     """CKY with preterminals apart."""
-    weights, words = data(point)
-    return lambda: gradients_of(peers.cky_apart(**weights, words=words), weights)
+    return by_function(peers.cky_apart, data(point))
 
 
 def torch_struct(point: Point) -> Call:

@@ -7,7 +7,8 @@ from torch import Tensor
 
 import fgg
 from benchmarks import checkouts, limits, peers
-from benchmarks.measure import OURS, Call, Goal, Point, Suite, gradients_of
+from benchmarks.measure import OURS, Call, Goal, Point, Suite
+from benchmarks.strings import by_function, by_program, softmaxed
 from fgg.runtime.program import Program
 
 WORDS = 500
@@ -15,19 +16,14 @@ WORDS = 500
 
 def data(point: Point) -> tuple[dict[str, Tensor], Tensor]:
     """Random distributions that require gradients, and words."""
-    chance = torch.Generator().manual_seed(0)
     m, r = point["m"], point["r"]
-
-    def table(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=chance).softmax(-1).requires_grad_()
-
-    weights = {
-        "init": table(m),
-        "step_0": table(m, r),
-        "step_1": table(r, m),
-        "step_2": table(r, WORDS),
+    shapes = {
+        "init": (m,),
+        "step_0": (m, r),
+        "step_1": (r, m),
+        "step_2": (r, WORDS),
     }
-    return weights, torch.randint(WORDS, (point["batch"], point["n"]), generator=chance)
+    return softmaxed(point, shapes, WORDS)
 
 
 def program(point: Point) -> Program:
@@ -38,15 +34,12 @@ def program(point: Point) -> Program:
 
 def ours(point: Point) -> Call:
     """The program in rank space."""
-    weights, words = data(point)
-    compiled = program(point)
-    return lambda: gradients_of(compiled.log_z(weights, {"w": words}), weights)
+    return by_program(program(point), data(point))
 
 
 def by_hand(point: Point) -> Call:
     """A scaled loop over the matrix, with autograd."""
-    weights, words = data(point)
-    return lambda: gradients_of(peers.rank_hmm(**weights, words=words), weights)
+    return by_function(peers.rank_hmm, data(point))
 
 
 def rank_space_models(point: Point) -> Call:

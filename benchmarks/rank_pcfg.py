@@ -7,7 +7,8 @@ from torch import Tensor
 
 import fgg
 from benchmarks import checkouts, limits, peers
-from benchmarks.measure import OURS, Call, Goal, Point, Suite, gradients_of
+from benchmarks.measure import OURS, Call, Goal, Point, Suite
+from benchmarks.strings import by_function, by_program, softmaxed
 from fgg.runtime.program import Program
 
 WORDS = 1000
@@ -15,21 +16,16 @@ WORDS = 1000
 
 def data(point: Point) -> tuple[dict[str, Tensor], Tensor]:
     """Random distributions that require gradients, and words; a third are phrases."""
-    chance = torch.Generator().manual_seed(0)
     m, r = point["m"], point["r"]
     phrases, tags = m // 3, m - m // 3
-
-    def table(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=chance).softmax(-1).requires_grad_()
-
-    weights = {
-        "root": table(phrases),
-        "binary_0": table(phrases, r),
-        "binary_1": table(r, m),
-        "binary_2": table(r, m),
-        "emit": table(tags, WORDS),
+    shapes = {
+        "root": (phrases,),
+        "binary_0": (phrases, r),
+        "binary_1": (r, m),
+        "binary_2": (r, m),
+        "emit": (tags, WORDS),
     }
-    return weights, torch.randint(WORDS, (point["batch"], point["n"]), generator=chance)
+    return softmaxed(point, shapes, WORDS)
 
 
 def program(point: Point, space: str) -> Program:
@@ -42,9 +38,7 @@ def program(point: Point, space: str) -> Program:
 
 def compiled(point: Point, space: str) -> Call:
     """Calls of the program of a space."""
-    weights, words = data(point)
-    found = program(point, space)
-    return lambda: gradients_of(found.log_z(weights, {"w": words}), weights)
+    return by_program(program(point, space), data(point))
 
 
 def ours(point: Point) -> Call:
@@ -59,8 +53,7 @@ def automatic(point: Point) -> Call:
 
 def by_hand(point: Point) -> Call:
     """What one would write for it, with autograd."""
-    weights, words = data(point)
-    return lambda: gradients_of(peers.rank_cky(**weights, words=words), weights)
+    return by_function(peers.rank_cky, data(point))
 
 
 def tn_pcfg(point: Point) -> Call:

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from benchmarks import checkouts, limits, peers
-from benchmarks.measure import OURS, Call, Goal, Point, Suite, gradients_of
+from benchmarks.measure import OURS, Call, Goal, Point, Suite
 from benchmarks.rank_pcfg import at, compiled, data, program
+from benchmarks.strings import by_function
 
 
 def ours(point: Point) -> Call:
@@ -17,8 +18,7 @@ def ours(point: Point) -> Call:
 
 def by_hand(point: Point) -> Call:
     """The same in logarithms, as it was published, with autograd."""
-    weights, words = data(point)
-    return lambda: gradients_of(peers.log_td(**weights, words=words), weights)
+    return by_function(peers.log_td, data(point))
 
 
 def tn_pcfg(point: Point) -> Call:
