@@ -15,13 +15,13 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 import fgg
+from examples.large_hmm.baselines import KneserNey
 from examples.report import Report, finish, parser, say
 from fgg.clusters import brown
 from fgg.data import find, read
@@ -37,48 +37,9 @@ TIED = 0.9
 Text = list[list[int]]
 
 
-@dataclass
-class Bigram:
-    """Interpolated Kneser-Ney with one discount, D = n1 / (n1 + 2 n2) (Ney, Essen & Kneser 1994).
-
-    P(w | v) = max(c(v w) - D, 0) / c(v) + D · N(v ·) / c(v) · P₁(w), where P₁ comes from the number
-    of words that w follows, discounted and mixed with the uniform distribution in the same way.
-    """
-
-    size: int
-    pairs: Counter[tuple[int, int]] = field(default_factory=Counter)
-    heads: Counter[int] = field(default_factory=Counter)
-    follows: Counter[int] = field(default_factory=Counter)  # how many words come before it
-    leads: Counter[int] = field(default_factory=Counter)  # how many words come after it
-
-    def fit(self, text: Text, end: int) -> Bigram:
-        """Count the pairs of a text; a line begins after the end of another one."""
-        for line in text:
-            for pair in zip([end, *line], line, strict=False):
-                self.pairs[pair] += 1
-        for (v, w), count in self.pairs.items():
-            self.heads[v] += count
-            self.leads[v] += 1
-            self.follows[w] += 1
-        self.discount = _discount(self.pairs.values())
-        self.lower = _discount(self.follows.values())
-        self.types = sum(self.follows.values())
-        return self
-
-    def probability(self, v: int, w: int) -> float:
-        """P(w | v)."""
-        flat = self.lower * len(self.follows) / self.types / self.size
-        back = max(self.follows[w] - self.lower, 0.0) / self.types + flat
-        total = self.heads[v]
-        if not total:
-            return back
-        own = max(self.pairs[v, w] - self.discount, 0.0) / total
-        return own + self.discount * self.leads[v] / total * back
-
-
-def _discount(counts: Iterable[int]) -> float:
-    found = Counter(counts)
-    return found[1] / max(found[1] + 2 * found[2], 1)
+def kneser_ney(text: Text, size: int) -> KneserNey:
+    """The bigrams of a text; a line begins after the end of another one."""
+    return KneserNey([0, *(word for line in text for word in line)], 2, size)
 
 
 def texts(lines: int | None) -> tuple[Text, Text, Text, int]:
@@ -176,16 +137,16 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         logs = (math.log(counts[w] / tokens + uniform) for line in text for w in line)
         return perplexity(math.fsum(logs), sum(map(len, text)))
 
-    bigram = Bigram(size).fit(train, 0)
+    bigram = kneser_ney(train, size)
 
-    def kneser_ney(text: Text) -> float:
+    def by_bigrams(text: Text) -> float:
         pairs = (pair for line in text for pair in zip([0, *line], line, strict=False))
-        logs = (math.log(bigram.probability(v, w)) for v, w in pairs)
+        logs = (math.log(bigram.probability(w, (v,))) for v, w in pairs)
         return perplexity(math.fsum(logs), sum(map(len, text)))
 
     report.add("unigram", "", "", f"{size:,}", "", "", unigram(valid), unigram(test))
-    pairs = f"{len(bigram.pairs):,}"
-    report.add("Kneser-Ney bigram", "", "", pairs, "", "", kneser_ney(valid), kneser_ney(test))
+    pairs = f"{len(bigram.counts[1]):,}"
+    report.add("Kneser-Ney bigram", "", "", pairs, "", "", by_bigrams(valid), by_bigrams(test))
     curves = []
     starts: dict[int, tuple[Tensor, ...]] = {}
     for name, sizes, space, begin in models:

@@ -63,11 +63,11 @@ def test_results_that_are_kept_are_those_of_the_command(name: str) -> None:
 
 def test_kneser_ney_is_a_distribution() -> None:
     text = [[3, 1, 2, 0], [1, 1, 3, 0], [2, 0], [4, 3, 1, 0]]
-    bigram = hmm_language_model.Bigram(7).fit(text, 0)
+    bigram = hmm_language_model.kneser_ney(text, 7)
     for word in range(7):
-        total = math.fsum(bigram.probability(word, other) for other in range(7))
+        total = math.fsum(bigram.probability(other, (word,)) for other in range(7))
         assert total == pytest.approx(1.0)
-    assert bigram.probability(3, 1) > bigram.probability(3, 4) > 0
+    assert bigram.probability(1, (3,)) > bigram.probability(4, (3,)) > 0
 
 
 def test_harmonic_weights_are_distributions_that_prefer_neighbours() -> None:
