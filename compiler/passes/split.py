@@ -84,9 +84,14 @@ def split_with_origin(grammar: Grammar) -> tuple[Grammar, Mapping[str, SplitRule
 def _divided(grammar: Grammar, rule: Rule, whole: frozenset[str]) -> bool:
     """Whether a rule has a node of several parts, or touches one of them."""
     shapes = [grammar.domain[n.domain].shape for n in rule.rhs.nodes if n.domain not in whole]
-    touched = [a for edge in rule.rhs.edges for a in edge.attachments]
-    touched += [clamp.attachment for clamp in rule.rhs.clamps]
-    return any(isinstance(s, Union | Product) for s in shapes) or any(a.path for a in touched)
+    paths = any(a.path for a in _touched(rule))
+    return paths or any(isinstance(shape, Union | Product) for shape in shapes)
+
+
+def _touched(rule: Rule) -> list[Attachment]:
+    """Where edges and clamps of a rule touch nodes."""
+    found = [a for edge in rule.rhs.edges for a in edge.attachments]
+    return found + [clamp.attachment for clamp in rule.rhs.clamps]
 
 
 def _whole(rule: Rule) -> SplitRule:
@@ -158,9 +163,7 @@ class _Splitter:
                 f"a node of `{node.domain}` in rule `{rule.name}` has {count:,} "
                 f"variants of up to {leaves:,} components"
             )
-        touched = [a for edge in rule.rhs.edges for a in edge.attachments]
-        touched += [clamp.attachment for clamp in rule.rhs.clamps]
-        paths = {a.path for a in touched if a.node == node.name}
+        paths = {a.path for a in _touched(rule) if a.node == node.name}
         return [
             variant
             for variant in variants(self.grammar, node.domain, self.whole)
