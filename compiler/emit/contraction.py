@@ -34,6 +34,24 @@ class Contraction(StepFrame):
         """The product of two values, summed over the axes that are not in `dims`."""
         return (best_code if self.best else product_code)(left, right, dims)
 
+    def multiplied(
+        self, lines: list[str], left: Value, right: Value, dims: tuple[str, ...], stem: str = "v"
+    ) -> Value:
+        """The product of two values under a new name, summed over the axes not in `dims`."""
+        name = self.fresh(stem)
+        lines.append(f"{name} = {self.product_code(left, right, dims)}")
+        return Value(name, dims)
+
+    def summed(self, lines: list[str], value: Value, keep: tuple[str, ...]) -> Value:
+        """A value summed to some of its axes."""
+        gone = [d for d in value.dims if d not in keep]
+        if not gone:
+            return value
+        name = self.fresh("a")
+        axes = ", ".join(str(value.dims.index(d)) for d in gone)
+        lines.append(f"{name} = {value.code}.{'amax' if self.best else 'sum'}(({axes},))")
+        return Value(name, tuple(d for d in value.dims if d in keep))
+
     def carrier(self, values: Sequence[Value | None]) -> int | None:
         """The operand that the weights of the scales are multiplied into: the smallest."""
         found = [
@@ -72,9 +90,7 @@ class Contraction(StepFrame):
                 if (d in one.dims or d in two.dims) and (d not in self.split_dims or d in others)
             ]
             dims = (*loops, *axes)
-            name = self.fresh("v")
-            lines.append(f"{name} = {self.product_code(one, two, dims)}")
-            value = Value(name, dims)
+            value = self.multiplied(lines, one, two, dims)
             everything.append(value)
             live[result] = value
             done.append(Product(left, right, result))
@@ -88,11 +104,9 @@ class Contraction(StepFrame):
                 for d in dict.fromkeys((*self.point_dims, *one.dims, *two.dims))
                 if d in {*one.dims, *two.dims} and (d in others or d in self.cell_dims)
             )
-            name = self.fresh("v")
-            lines.append(f"{name} = {self.product_code(one, two, dims)}")
             result = len(everything)
-            everything.append(Value(name, dims))
-            live[result] = Value(name, dims)
+            live[result] = self.multiplied(lines, one, two, dims)
+            everything.append(live[result])
             done.append(Product(left, right, result))
             left_over = sorted(live)
         if not live:
@@ -101,15 +115,10 @@ class Contraction(StepFrame):
         final = live[last]
         extra = [d for d in final.dims if d not in self.cell_dims and d not in self.step.head_axes]
         if extra:
-            dims = tuple(d for d in final.dims if d not in extra)
-            name = self.fresh("v")
-            axes_text = ", ".join(str(final.dims.index(d)) for d in extra)
-            function = "amax" if self.best else "sum"
-            lines.append(f"{name} = {final.code}.{function}(({axes_text},))")
             result = len(everything)
-            everything.append(Value(name, dims))
+            final = self.summed(lines, final, tuple(d for d in final.dims if d not in extra))
+            everything.append(final)
             done.append(Product(last, -1, result))
-            final = Value(name, dims)
         return Contracted(final, tuple(done), tuple(everything))
 
     def fitted(self, value: Value) -> str:
@@ -157,7 +166,5 @@ class Contraction(StepFrame):
         axes = [d for d in before.dims if d not in self.point_dims]
         loops = [d for d in self.point_dims if d in before.dims or d in weight.dims]
         dims = (*loops, *axes)
-        name = self.fresh("v")
-        lines.append(f"{name} = {product_code(before, weight, dims)}")
-        values[number] = Value(name, dims)
+        values[number] = self.multiplied(lines, before, weight, dims)
         return number, before

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from fgg.compiler.emit.contraction import Contracted, Contraction
 from fgg.compiler.emit.names import affine_code
-from fgg.compiler.emit.values import Value, aligned, product_code
+from fgg.compiler.emit.values import Value, aligned
 from fgg.plan import Operand
 
 
@@ -187,26 +187,15 @@ class OutsideWriter(Contraction):
     def product(self, lines: list[str], left: Value, right: Value, dims: Sequence[str]) -> Value:
         """A product under a new name, summed to those of the axes that it has."""
         kept = tuple(d for d in dims if d in left.dims or d in right.dims)
-        name = self.fresh("a")
+        found = self.multiplied(lines, left, right, kept, "a")
         if len(kept) == 2:
-            self.matrices.add(name)
-        lines.append(f"{name} = {product_code(left, right, kept)}")
-        return Value(name, kept)
+            self.matrices.add(found.code)
+        return found
 
     def without_states(self, lines: list[str], value: Value) -> Value:
         """A value summed over the head's state axes."""
         axes = self.step.head_axes
         return self.summed(lines, value, tuple(d for d in value.dims if d not in axes))
-
-    def summed(self, lines: list[str], value: Value, keep: tuple[str, ...]) -> Value:
-        """A value summed to some of its axes."""
-        gone = [d for d in value.dims if d not in keep]
-        if not gone:
-            return value
-        name = self.fresh("a")
-        axes = ", ".join(str(value.dims.index(d)) for d in gone)
-        lines.append(f"{name} = {value.code}.sum(({axes},))")
-        return Value(name, tuple(d for d in value.dims if d in keep))
 
     def give_scalars(self, lines: list[str], value: Value) -> None:
         """Adds what every point of a rule contributes to the operands that are scales alone."""
