@@ -180,6 +180,7 @@ CODES: dict[str, Code] = {
         F432="a value that is infinite",
         F433="numbers too small for this semiring",
         F434="a grammar that runs on the reference engine",
+        F435="no machine code",
         F441="a decomposition that has not converged",
         F442="a tolerance that no rank reaches",
         F487="items that were skipped",

@@ -28,6 +28,7 @@ def compile(
     length: int = 32,
     batch: int = 16,
     fallback: bool = True,
+    jit: bool = False,
 ) -> Program:
     """The program of a grammar joined with a query (the only one, if none is named).
 
@@ -39,6 +40,10 @@ def compile(
     `length` and `batch` are what the cost model expects; any lengths and batches can be given to
     the program. A grammar that has no schedule gets a program that runs on the reference engine,
     with a warning (F434) that says why; without `fallback` it raises GrammarError (F425).
+
+    With `jit` the inside and outside passes run on the processor as machine code, which a C++
+    compiler makes when they are first needed. On other devices, and where there is no compiler
+    (with a warning, F435), they are tensor operations as without it.
     """
     if not isinstance(grammar, Grammar):
         raise TypeError("a grammar is expected: `fgg.compile(fgg.load(…))`")
@@ -52,12 +57,18 @@ def compile(
     from fgg.runtime.program import Asked
 
     model = with_sizes(grammar, sizes or {})
-    again = partial(compile, model, space=space, length=length, batch=batch, fallback=fallback)
-    options = {"space": space, "length": length, "batch": batch, "fallback": fallback}
+    options: dict[str, Any] = {
+        "space": space,
+        "length": length,
+        "batch": batch,
+        "fallback": fallback,
+        "jit": jit,
+    }
+    again = partial(compile, model, **options)
     resized = partial(_resized, model, query, options)
     asked = Asked(model, query or only_query(model), space, again, resized)
     try:
-        return replace(compiled(model, query, None, length, batch, space), asked=asked)
+        return replace(compiled(model, query, None, length, batch, space, jit=jit), asked=asked)
     except GrammarError as error:
         if not fallback or space == "rank" or error.diagnostics[0].code != "F425":
             raise
@@ -112,10 +123,12 @@ def compiled(
     space: str,
     *,
     pinned: bool = True,
+    jit: bool = False,
 ) -> Program:
     """The compiled program of a grammar. Raises GrammarError (F425) if it has none."""
     from fgg.compiler.driver import Expected, plan_of
     from fgg.compiler.emit import emit
+    from fgg.compiler.native import native
     from fgg.compiler.passes.close import close
     from fgg.compiler.passes.cpd import cpd
     from fgg.compiler.passes.pin import pin_with_origin
@@ -145,11 +158,12 @@ def compiled(
         decomposed=None if decomposed is source else decomposed,
         space=found,
         strict=space == "rank",
-        in_space=partial(compiled, source, None, None, length, batch, pinned=pinned),
+        in_space=partial(compiled, source, None, None, length, batch, pinned=pinned, jit=jit),
         pins=pins,
         known_trees=partial(tree_plan, source, length, batch, pinned=True),
-        unpinned=partial(compiled, source, None, None, length, batch, found, pinned=False),
+        unpinned=partial(compiled, source, None, None, length, batch, found, pinned=False, jit=jit),
         emit=emit,
+        native=native if jit else None,
         shapes=partial(shapes, source, length, batch),
     )
 

@@ -46,6 +46,13 @@ class Modules:
 
     plan: Plan
     load: Callable[[bool], ModuleType]
+    # What carries out the passes of the module with sums, if not the module itself.
+    engine_of: Callable[[ModuleType], Any] | None = None
+
+    @cached_property
+    def engine(self) -> Any:
+        """What has the functions of `sums`."""
+        return self.sums if self.engine_of is None else self.engine_of(self.sums)
 
     @cached_property
     def sums(self) -> ModuleType:
@@ -74,7 +81,7 @@ def log_charts(
     if modules is None:
         return interpreted(plan, weights, batch, "log")
     run = _Run(modules.plan, modules.sums, weights, batch)
-    values, scales = modules.sums.inside(run.leaves, run.scales, run.batch)
+    values, scales = modules.engine.inside(run.leaves, run.scales, run.batch)
     if run.loses(modules, values, scales):
         return interpreted(plan, weights, batch, "log")
     return run.charts(plan, "log", values, scales)
@@ -108,13 +115,13 @@ def used_cells(
     Requires that the start symbol of the modules' plan has no external nodes. An item without
     derivations has 0 everywhere. None if the numbers' range is too small for these charts.
     """
-    module = modules.sums
-    run = _Run(modules.plan, module, weights, batch)
-    values, scales = module.inside(run.leaves, run.scales, run.batch)
+    engine = modules.engine
+    run = _Run(modules.plan, modules.sums, weights, batch)
+    values, scales = engine.inside(run.leaves, run.scales, run.batch)
     if run.loses(modules, values, scales):
         return None
     ones = torch.ones(batch.size, dtype=torch.float64)
-    _, slopes = module.outside(run.leaves, run.scales, values, scales, run.batch, ones)
+    _, slopes = engine.outside(run.leaves, run.scales, values, scales, run.batch, ones)
     found = {
         name: slopes[name] * values[name] if name in values else slopes[name] for name in plan.chart
     }
@@ -129,18 +136,18 @@ def slopes(
     Requires that the start symbol of the modules' plan has no external nodes. None if the numbers'
     range is too small for the item's charts.
     """
-    module = modules.sums
+    engine = modules.engine
     with torch.enable_grad():
         own = {name: w.detach().requires_grad_() for name, w in weights.items()}
         logs = {name: x.detach().requires_grad_() for name, x in batch.potentials.items()}
-        run = _Run(modules.plan, module, own, replace(batch, potentials=logs))
+        run = _Run(modules.plan, modules.sums, own, replace(batch, potentials=logs))
     with torch.inference_mode():
-        values, scales = module.inside(run.leaves, run.scales, run.batch)
+        values, scales = engine.inside(run.leaves, run.scales, run.batch)
         if run.loses(modules, values, scales):
             return None
-        z = module.result(scales, run.batch)
+        z = engine.result(scales, run.batch)
         one = torch.ones(1, dtype=torch.float64)
-        found, _ = module.outside(run.leaves, run.scales, values, scales, run.batch, one)
+        found, _ = engine.outside(run.leaves, run.scales, values, scales, run.batch, one)
     names = [name for name in found if run.leaves[name].requires_grad]
     sources = {**own, **logs}
     grads = torch.autograd.grad(

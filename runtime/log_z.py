@@ -23,12 +23,12 @@ class LogZ(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, run: Run, *tensors: Tensor) -> Tensor:
         """Fill the charts; they are kept for the outside program."""
-        module = run.program.module
+        engine = run.program.engine
         run.batch.spare = any(tensor.requires_grad for tensor in tensors)
         # Nothing is recorded of what a program does, not even versions: calls cost less so.
         with torch.inference_mode():
-            values, charts = module.inside(run.leaves, run.scales, run.batch)
-            result: Tensor = module.result(charts, run.batch)
+            values, charts = engine.inside(run.leaves, run.scales, run.batch)
+            result: Tensor = engine.result(charts, run.batch)
         ctx.run, ctx.values, ctx.charts = run, values, charts
         ctx.save_for_backward(*tensors)
         return result.clone()
@@ -49,7 +49,7 @@ class LogZ(torch.autograd.Function):
 def _outside(ctx: FunctionCtx, run: Run, gradient: Tensor) -> list[Tensor | None]:
     """By the outside program for the leaves, and from there through what was prepared."""
     with torch.inference_mode():
-        leaves, _ = run.program.module.outside(
+        leaves, _ = run.program.engine.outside(
             run.leaves,
             run.scales,
             ctx.values,  # type: ignore[attr-defined]

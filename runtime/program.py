@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from math import inf, prod
 from types import ModuleType
@@ -21,6 +21,7 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, render_all
 from fgg.domains import domain_size
 from fgg.grammar import Factor, Grammar
+from fgg.native import Native
 from fgg.observe import MISSING
 from fgg.paths import pinned_inputs
 from fgg.pieces import pieces
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     from fgg.runtime.mbr_outline import Outline
     from fgg.runtime.model import Model
 
+
+Engine = Any
+"""What has the functions `inside`, `result` and `outside` of an emitted module."""
 
 MAX_WHOLE = 2**22
 """Factors of declared rank with more entries are not multiplied out to find a derivation."""
@@ -91,6 +95,8 @@ class Program(Questions):
     known_trees: Callable[[], Plan | None] | None = field(default=None, repr=False)
     # Writes the programs of other plans, when they are first asked for.
     emit: Callable[..., str] | None = field(default=None, repr=False)
+    # Writes plans in C++, if their passes are to run as machine code.
+    native: Callable[[Plan], Native] | None = field(default=None, repr=False)
     # The plan of the grammar's outline, and where its rules come from.
     shapes: Callable[[], tuple[Plan, Mapping[str, SplitRule]]] | None = None
     asked: Asked | None = None
@@ -118,6 +124,18 @@ class Program(Questions):
         return "\n".join(lines)
 
     @cached_property
+    def engine(self) -> Engine:
+        """What carries out the inside and outside passes: the module, or machine code."""
+        return self._engine(self.plan, self.module)
+
+    def _engine(self, plan: Plan, module: ModuleType) -> Engine:
+        if self.native is None:
+            return module
+        from fgg.runtime.native import NativeEngine
+
+        return NativeEngine(plan, self.native(plan), module)
+
+    @cached_property
     def tree_plan(self) -> Plan | None:
         """A plan without messages, if derivations can be told apart; made when first asked for."""
         return self.trees()
@@ -142,7 +160,7 @@ class Program(Questions):
             own = self.source if plan is main and not best else emit(plan, best=best)
             return load_module(own)
 
-        return Modules(plan, load)
+        return Modules(plan, load, partial(self._engine, plan))
 
     @cached_property
     def _known(self) -> tuple[Plan, Modules | None] | None:
@@ -531,10 +549,10 @@ class Run:
 
     def marginals(self) -> dict[str, Tensor]:
         """Value times gradient, cell by cell, put together by the user's families."""
-        module, plan = self.program.module, self.program.plan
-        values, charts = module.inside(self.leaves, self.scales, self.batch)
-        log_z = module.result(charts, self.batch)
-        _, gradients = module.outside(
+        engine, plan = self.program.engine, self.program.plan
+        values, charts = engine.inside(self.leaves, self.scales, self.batch)
+        log_z = engine.result(charts, self.batch)
+        _, gradients = engine.outside(
             self.leaves, self.scales, values, charts, self.batch, torch.ones_like(log_z)
         )
         found = {

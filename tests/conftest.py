@@ -1,5 +1,6 @@
 """Golden files and Hypothesis profiles."""
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,12 @@ TESTS = Path(__file__).resolve().parent
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile("ci")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_machine_code(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Machine code that tests make is theirs alone."""
+    os.environ["FGG_CACHE"] = str(tmp_path_factory.mktemp("machine_code"))
 
 
 @dataclass(frozen=True)

@@ -219,7 +219,7 @@ class _Emitter:
         if reverse:
             for step in reversed(steps):
                 back = OutsideWriter(*self.shared(step))
-                body = back.outside(charts=True, parameters=not self.at_once(step))
+                body = back.outside(charts=True, parameters=not at_once(self.plan, step))
                 self.before += back.before
                 yield from self.step(back, fused(without_unused(body), back.matrices))
             return
@@ -236,13 +236,6 @@ class _Emitter:
                 yield "if terms:"
                 yield from (INDENT + line for line in writer.put_terms())
                 self.strided |= writer.strided
-
-    def at_once(self, step: Step) -> bool:
-        """Whether a step's parameters get their gradient from all cells at once.
-
-        A chart with several axes is half empty, so that this would be twice the work there.
-        """
-        return self.plan.shares_scale(step) and len(self.plan.chart[step.head].axes) < 2
 
     def shared(
         self, step: Step
@@ -338,7 +331,7 @@ class _Emitter:
         body = [line for stage in stages for line in self.stage(stage, reverse=True)]
         for stage in plan.stages:
             for step in stage.steps:
-                if self.at_once(step):
+                if at_once(self.plan, step):
                     writer = OutsideWriter(*self.shared(step), whole=True)
                     rule = _plain(print_rule(self.plan.grammar, step.rule))
                     body.append(f"# {rule}: all cells at once")
@@ -353,6 +346,14 @@ class _Emitter:
         adjoints = ", ".join(f"{c.family!r}: {names.get('a_', c.family)}" for c in plan.charts)
         lines.append(f"    return {{{grads}}}, {{{adjoints}}}")
         return lines
+
+
+def at_once(plan: Plan, step: Step) -> bool:
+    """Whether a step's parameters get their gradient from all cells at once.
+
+    A chart with several axes is half empty, so that this would be twice the work there.
+    """
+    return plan.shares_scale(step) and len(plan.chart[step.head].axes) < 2
 
 
 def prelude_lines(name: str = "prelude") -> list[str]:

@@ -191,16 +191,16 @@ class Counter:
     def emitted(self, batch: Ready, level: Level) -> Counted:
         """By the emitted programs of inside and outside passes."""
         program, own = self.suited(batch), batch.collated
-        module = program.module
+        engine = program.engine
         with torch.inference_mode(False), torch.enable_grad():
             leaves = {n: w.detach().requires_grad_() for n, w in level.weights.items()}
             run: Run = program.prepared(leaves, own, level.dtype, self.device)
         run.batch.spare = True  # nobody needs the charts after the outside pass
         with torch.inference_mode():
-            values, scales = module.inside(run.leaves, run.scales, run.batch)
-            log_z = module.result(scales, run.batch)
+            values, scales = engine.inside(run.leaves, run.scales, run.batch)
+            log_z = engine.result(scales, run.batch)
             ones = torch.isfinite(log_z).to(log_z.dtype)
-            slopes, _ = module.outside(run.leaves, run.scales, values, scales, run.batch, ones)
+            slopes, _ = engine.outside(run.leaves, run.scales, values, scales, run.batch, ones)
         names = [n for n in slopes if run.leaves[n].requires_grad]
         sources = list(level.weights)
         grads = torch.autograd.grad(

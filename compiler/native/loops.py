@@ -1,0 +1,254 @@
+"""Sums of products as C++: loops over points and states, or matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from fgg.compiler.emit.names import BATCH
+from fgg.compiler.native.memory import ONE, Memory, Size, Term, dims_of, product
+
+INDENT = "  "
+MANY = 16
+"""How long a loop is taken to be whose length is not known."""
+LEAST_SIDE = 4
+LEAST_WORK = 2048
+"""From how many entries a side, and multiplications, a matrix product is worth a call."""
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """A sum of products as matrix products: one for each value of `batch`."""
+
+    batch: tuple[str, ...]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    inner: tuple[str, ...]
+
+
+class Loops:
+    """Writes sums of products over the axes of one step.
+
+    `points` are its loops and the batch; every other axis is one of states, whose size is known.
+    """
+
+    def __init__(self, points: Sequence[str], sizes: Mapping[str, Size]) -> None:
+        self.points = tuple(points)
+        self.sizes = sizes
+        self.order = tuple(dict.fromkeys((*points, *sizes)))
+        self.lines: list[str] = []
+        self.names = count(1)
+        axes = [d for d in sizes if d not in self.points]
+        self.variables = {d: f"x{i}" for i, d in enumerate(d for d in points if d != BATCH)}
+        self.variables |= {BATCH: "b"} | {d: f"s{i}" for i, d in enumerate(axes)}
+
+    def fresh(self, stem: str) -> str:
+        """A new name."""
+        return f"{stem}_{next(self.names)}"
+
+    def ordered(self, dims: Iterable[str]) -> tuple[str, ...]:
+        """Axes in the order in which they lie in intermediate results: points, then states."""
+        wanted = set(dims)
+        return tuple(d for d in self.order if d in wanted)
+
+    def buffer(self, dims: Sequence[str], kind: str = "T", zero: bool = False) -> Memory:
+        """Room for an intermediate result."""
+        name = self.fresh("r")
+        size = product(self.sizes[d] for d in dims)
+        self.lines.append(
+            f"{kind}* const {name} = room.{'zeros' if zero else 'some'}<{kind}>({size});"
+        )
+        return Memory(name, self.dense(dims))
+
+    def dense(self, dims: Sequence[str]) -> dict[str, Size]:
+        """The strides of axes that lie behind each other."""
+        strides: dict[str, Size] = {}
+        stride = ONE
+        for d in reversed(dims):
+            strides[d] = stride
+            stride = stride * self.sizes[d]
+        return {d: strides[d] for d in dims}
+
+    def forced(self, term: Term) -> Term:
+        """A term without sums: they are carried out."""
+        if not term.summed and len(term.factors) <= 4:
+            return term
+        dims = self.ordered(term.dims)
+        target = self.buffer(dims)
+        self.assign(target, term)
+        return Term(dims=dims, left=(target,))
+
+    def assign(self, target: Memory, term: Term, *, add: bool = False) -> None:
+        """Writes a term into memory (or adds it), repeated along axes that it lacks."""
+        matrices = self.matrices(target, term)
+        if matrices is not None:
+            self.multiply(target, term, matrices, add)
+            return
+        if not add and dims_of(term.factors) - target.dims:
+            self.lines += self.nest(target, (), set(), add=False, zero=True)
+            add = True
+        self.lines += self.nest(target, term.factors, set(), add=add)
+
+    # loops
+
+    def nest(
+        self,
+        target: Memory,
+        factors: Sequence[Memory],
+        fixed: set[str],
+        *,
+        add: bool,
+        zero: bool = False,
+    ) -> Iterator[str]:
+        """Loops over all axes but those fixed; the product is written to the target or added."""
+        dims = (target.dims | dims_of(factors)) - fixed
+        axes = [d for d in self.ordered(dims) if d not in self.points]
+        loops = [d for d in self.points if d in dims and d in target.dims]
+        loops += [d for d in self.points if d in dims and d not in target.dims]
+        if not axes and BATCH in loops and not any(m.points for m in (target, *factors)):
+            # Numbers next to each other are those of the items.
+            loops.remove(BATCH)
+            axes = [BATCH]
+        inner = self.inner(target, factors, axes) if axes else None
+        outer = [d for d in axes if d != inner]
+        # What is summed comes last, so that the target stays where it is.
+        outer.sort(key=lambda d: d not in target.dims)
+        depth = 0
+
+        def line(text: str) -> str:
+            return INDENT * depth + text
+
+        def open_loop(d: str) -> str:
+            x = self.variables[d]
+            return f"for (I {x} = 0; {x} < {self.sizes[d]}; ++{x}) {{"
+
+        yield "{"
+        depth = 1
+        for d in loops:
+            yield line(open_loop(d))
+            depth += 1
+        known = [d for d in self.points if d in loops or d in fixed]
+        known += [d for d in fixed if d not in self.points]
+        yield line(f"T* const t = {target.at(self.variables, known)};")
+        for number, factor in enumerate(factors):
+            yield line(f"const T* const f{number} = {factor.at(self.variables, known)};")
+        for d in outer:
+            yield line(open_loop(d))
+            depth += 1
+
+        def entry(name: str, memory: Memory) -> str:
+            moves = [
+                self.variables[d]
+                if memory.strides[d] == ONE
+                else f"{self.variables[d]} * {memory.strides[d]}"
+                for d in (*outer, *([inner] if inner else ()))
+                if d in memory.strides
+            ]
+            return f"{name}[{' + '.join(moves) or '0'}]"
+
+        entries = [(entry(f"f{i}", f), f) for i, f in enumerate(factors)]
+        place = entry("t", target)
+        sign = "+=" if add else "="
+        if inner is None:
+            value = "0" if zero else " * ".join(e for e, _ in entries) or "1"
+            yield line(f"{place} {sign} {value};")
+        else:
+            still = [e for e, f in entries if inner not in f.dims]
+            moving = [e for e, f in entries if inner in f.dims]
+            if len(still) > 1 or (still and moving):
+                yield line(f"const T c = {' * '.join(still)};")
+                still = ["c"]
+            value = "0" if zero else " * ".join([*moving, *still]) or "1"
+            if inner in target.dims:
+                yield line(f"LOOP {open_loop(inner)} {place} {sign} {value}; }}")
+            else:
+                yield line("T sum = 0;")
+                yield line(f"SUM(sum) {open_loop(inner)} sum += {value}; }}")
+                yield line(f"{place} {sign} sum;")
+        while depth:
+            depth -= 1
+            yield line("}")
+
+    def inner(self, target: Memory, factors: Sequence[Memory], axes: Sequence[str]) -> str:
+        """The axis of the innermost loop: one whose entries lie next to each other."""
+
+        def key(d: str) -> tuple[bool, int, int]:
+            size = MANY if d == BATCH else self.sizes[d].number
+            memories = [m for m in (target, *factors) if d in m.dims]
+            near = all(m.strides.get(d) == ONE for m in memories)
+            if d in target.dims:
+                rank = 0 if near else 2 if target.strides.get(d) == ONE else 3
+            else:
+                rank = 1 if near else 3
+            return size < LEAST_SIDE, rank, -size
+
+        return min(axes, key=key)
+
+    # matrix products
+
+    def matrices(self, target: Memory, term: Term) -> Matrices | None:
+        """How a term is a matrix product, if it is one that is worth it."""
+        left, right, there = dims_of(term.left), dims_of(term.right), target.dims
+        if not term.left or not term.right or there - (left | right) or ((left ^ right) - there):
+            return None
+        found = Matrices(
+            self.ordered(left & right & there),
+            self.ordered((left & there) - right),
+            self.ordered((right & there) - left),
+            self.ordered((left & right) - there),
+        )
+        work = 1
+        for group in (found.rows, found.columns, found.inner):
+            side = 1
+            for d in group:
+                side *= self.sizes[d].number if not self.sizes[d].names else MANY
+            if side < LEAST_SIDE:
+                return None
+            work *= side
+        return found if work >= LEAST_WORK else None
+
+    def multiply(self, target: Memory, term: Term, found: Matrices, add: bool) -> None:
+        """Writes a term as matrix products; what does not lie as a matrix is copied."""
+        rows, columns, inner, batch = found.rows, found.columns, found.inner, found.batch
+        sides = []
+        for factors, first, second in ((term.left, rows, inner), (term.right, inner, columns)):
+            direct = self.direct(factors, first, second) if len(factors) == 1 else None
+            packed = None if direct else self.buffer((*first, *second))
+            sides.append((factors, packed or factors[0], packed, first, second))
+        straight = not target.shared and self.direct((target,), rows, columns)
+        result = target if straight else self.buffer((*rows, *columns))
+        depth = 0
+        for d in batch:
+            x = self.variables[d]
+            self.lines.append(f"{INDENT * depth}for (I {x} = 0; {x} < {self.sizes[d]}; ++{x}) {{")
+            depth += 1
+        pad = INDENT * depth
+        fixed = set(batch)
+        for factors, _, packed, _, _ in sides:
+            if packed is not None:
+                self.lines += [pad + line for line in self.nest(packed, factors, fixed, add=False)]
+        arguments = [str(product(self.sizes[d] for d in group)) for group in (rows, columns, inner)]
+        for memory, first, second in (
+            (sides[0][1], rows, inner),
+            (sides[1][1], inner, columns),
+            (result, rows, columns),
+        ):
+            strides = [memory.merged(group, self.sizes) for group in (first, second)]
+            assert None not in strides
+            arguments += [memory.at(self.variables, batch), *map(str, strides)]
+        over = "true" if add and straight else "false"
+        self.lines.append(f"{pad}matmul(blas, {', '.join(arguments)}, {over});")
+        if not straight:
+            self.lines += [pad + line for line in self.nest(target, (result,), fixed, add=add)]
+        while depth:
+            depth -= 1
+            self.lines.append(INDENT * depth + "}")
+
+    def direct(
+        self, factors: Sequence[Memory], first: Sequence[str], second: Sequence[str]
+    ) -> bool:
+        """Whether a memory is a matrix as it lies."""
+        (memory,) = factors
+        strides = [memory.merged(group, self.sizes) for group in (first, second)]
+        return None not in strides and ONE in strides

@@ -1,0 +1,193 @@
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#if defined(__clang__)
+#define LOOP _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define LOOP _Pragma("GCC ivdep")
+#else
+#define LOOP
+#endif
+
+#if defined(__GNUC__)
+#define SEPARATE __attribute__((noinline))
+#else
+#define SEPARATE
+#endif
+#define PRAGMA(text) _Pragma(#text)
+#define SUM(name) PRAGMA(omp simd reduction(+ : name))
+#define MAXIMUM(name) PRAGMA(omp simd reduction(max : name))
+
+using I = int64_t;
+
+static const double NEGATIVE = -INFINITY;
+static const double FLOOR = -1e300;
+static const I OUTSIDE = -(I(1) << 40);
+// The smallest normal number, and what a ratio of scales is held below.
+static const T TINY = sizeof(T) == 4 ? T(1.17549435e-38) : T(2.2250738585072014e-308);
+static const double LIMIT = sizeof(T) == 4 ? 85.0 : 706.0;
+
+static inline I least(I a, I b) { return a < b ? a : b; }
+static inline I greatest(I a, I b) { return a > b ? a : b; }
+static inline I floor_div(I a, I b) { I q = a / b; return q - (a % b != 0 && (a < 0) != (b < 0)); }
+static inline I ceil_div(I a, I b) { return -floor_div(-a, b); }
+
+// e^x for x below 709, without branches, so that loops of it can be vectorised; 0 below -708.
+static inline double exp_of(double x) {
+  const double magic = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to a whole number
+  double held = x < -708.0 ? -708.0 : x;
+  double shifted = held * 1.4426950408889634 + magic;
+  double k = shifted - magic;
+  double r = held - k * 6.93147180369123816490e-01;
+  r = r - k * 1.90821492927058770002e-10;
+  double p = 1.6059043836821613e-10;
+  p = p * r + 2.08767569878681e-9;
+  p = p * r + 2.505210838544172e-8;
+  p = p * r + 2.755731922398589e-7;
+  p = p * r + 2.7557319223985893e-6;
+  p = p * r + 2.48015873015873e-5;
+  p = p * r + 1.984126984126984e-4;
+  p = p * r + 1.388888888888889e-3;
+  p = p * r + 8.333333333333333e-3;
+  p = p * r + 4.1666666666666664e-2;
+  p = p * r + 1.6666666666666666e-1;
+  p = p * r + 0.5;
+  p = p * r + 1.0;
+  p = p * r + 1.0;
+  int64_t bits;
+  std::memcpy(&bits, &shifted, 8);
+  bits = (bits + 1023) << 52;
+  double power;
+  std::memcpy(&power, &bits, 8);
+  return x < -708.0 ? 0.0 : p * power;
+}
+
+// What a scale is worth relative to a greatest one, or to its cell's.
+static inline double worth(double e, double top) { return exp_of(e - (top < FLOOR ? FLOOR : top)); }
+static inline T weight(double e, double top) { return T(worth(e, top)); }
+static inline T ratio(double e, double head) {
+  double x = e - head;
+  x = x > LIMIT ? LIMIT : x;
+  return head > NEGATIVE ? T(exp_of(x)) : T(0);
+}
+
+static inline double log_add(double a, double b) {
+  double top = a > b ? a : b;
+  if (top == NEGATIVE) return NEGATIVE;
+  return top + std::log1p(exp_of((a > b ? b : a) - top));
+}
+
+// Room for intermediate results: given back as a whole, kept for the next step.
+struct Room {
+  struct Block { char* at; size_t size, used; Block* next; };
+  Block* first = nullptr;
+  Block* here = nullptr;
+  void reset() { for (Block* b = first; b; b = b->next) b->used = 0; here = first; }
+  void* get(size_t bytes) {
+    bytes = (bytes + 63) & ~size_t(63);
+    while (here && here->used + bytes > here->size && here->next) here = here->next;
+    if (!here || here->used + bytes > here->size) {
+      size_t size = bytes > (size_t(1) << 16) ? bytes : (size_t(1) << 16);
+      Block* block = static_cast<Block*>(std::malloc(sizeof(Block)));
+      void* memory = nullptr;
+      if (!block || posix_memalign(&memory, 64, size)) { std::free(block); throw std::bad_alloc(); }
+      *block = {static_cast<char*>(memory), size, 0, nullptr};
+      if (here) here->next = block; else first = block;
+      here = block;
+    }
+    void* found = here->at + here->used;
+    here->used += bytes;
+    return found;
+  }
+  template <class U> U* some(I count) { return static_cast<U*>(get(sizeof(U) * (count > 0 ? count : 1))); }
+  template <class U> U* zeros(I count) {
+    U* found = some<U>(count);
+    std::memset(static_cast<void*>(found), 0, sizeof(U) * (count > 0 ? count : 1));
+    return found;
+  }
+  ~Room() {
+    while (first) { Block* next = first->next; std::free(first->at); std::free(first); first = next; }
+  }
+};
+
+// The entry of a table, [*indices, batch].
+template <int R>
+static inline I look(const I* table, const I* sizes, const I (&index)[R], I b, I count) {
+  I at = 0;
+  for (int r = 0; r < R; ++r) {
+    if (index[r] < 0 || index[r] >= sizes[r]) return OUTSIDE;
+    at = at * sizes[r] + index[r];
+  }
+  return table[at * count + b];
+}
+
+// C (m x n) = A (m x k) B (k x n), or added to C. Every matrix has rows and columns at strides.
+typedef void (*Product)(const char*, const char*, const int*, const int*, const int*, const T*,
+                        const T*, const int*, const T*, const int*, const T*, T*, const int*);
+
+static void matmul(Product blas, I m, I n, I k, const T* A, I ar, I ac, const T* B, I br, I bc,
+                   T* C, I cr, I cc, bool add) {
+  if (cc != 1 && cr == 1) {  // the transpose of C has its rows next to each other
+    matmul(blas, n, m, k, B, bc, br, A, ac, ar, C, cc, cr, add);
+    return;
+  }
+  bool fits = cc == 1 && (ac == 1 || ar == 1) && (bc == 1 || br == 1) && m > 0 && n > 0 && k > 0;
+  if (blas && fits && m < (1 << 30) && n < (1 << 30) && k < (1 << 30)) {
+    // In columns: C' = B' A'.
+    auto lead = [](I a, I b) { return int(a > b ? a : b); };
+    const char ta = ac == 1 ? 'N' : 'T', tb = bc == 1 ? 'N' : 'T';
+    const int M = int(n), N = int(m), K = int(k);
+    const int lda = bc == 1 ? lead(br, n) : lead(bc, k), ldb = ac == 1 ? lead(ar, k) : lead(ac, m);
+    const int ldc = lead(cr, n);
+    const T one = 1, beta = add ? 1 : 0;
+    blas(&tb, &ta, &M, &N, &K, &one, B, &lda, A, &ldb, &beta, C, &ldc);
+    return;
+  }
+  for (I i = 0; i < m; ++i) {
+    if (!add) for (I j = 0; j < n; ++j) C[i * cr + j * cc] = 0;
+    for (I p = 0; p < k; ++p) {
+      const T a = A[i * ar + p * ac];
+      LOOP for (I j = 0; j < n; ++j) C[i * cr + j * cc] += a * B[p * br + j * bc];
+    }
+  }
+}
+
+// One term of a cell: its values relative to its scale.
+struct Part { const T* values; double scale; };
+
+// Write a cell: the greatest value goes into the scale. What is below TINY counts as zero.
+static inline void put_one(T* v, double* e, const T* values, double scale, I n) {
+  T top = 0;
+  MAXIMUM(top) for (I i = 0; i < n; ++i) top = values[i] > top ? values[i] : top;
+  if (!(top >= TINY) || !(scale > NEGATIVE)) {
+    *e = NEGATIVE;
+    for (I i = 0; i < n; ++i) v[i] = 0;
+    return;
+  }
+  *e = std::log(double(top)) + scale;
+  LOOP for (I i = 0; i < n; ++i) v[i] = values[i] / top;
+}
+
+// Write the sum of several terms.
+static inline void put_all(T* v, double* e, const Part* parts, int count, I n, T* sum) {
+  if (count == 1) { put_one(v, e, parts[0].values, parts[0].scale, n); return; }
+  double top = NEGATIVE;
+  for (int p = 0; p < count; ++p) top = parts[p].scale > top ? parts[p].scale : top;
+  for (I i = 0; i < n; ++i) sum[i] = 0;
+  for (int p = 0; p < count; ++p) {
+    const T share = weight(parts[p].scale, top);
+    if (share == 0) continue;
+    const T* values = parts[p].values;
+    LOOP for (I i = 0; i < n; ++i) sum[i] += values[i] * share;
+  }
+  put_one(v, e, sum, top, n);
+}
+
+// A cell, or what stands for cells that there are not.
+template <class U> static inline const U* cell(const U* base, I at, const U* none) {
+  return at < 0 ? none : base + at;
+}
+template <class U> static inline U* spot(U* base, I at, U* none) { return at < 0 ? none : base + at; }

@@ -1,0 +1,166 @@
+"""Inside and outside as machine code, in place of an emitted module's functions of these names."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+from warnings import warn
+
+import torch
+from torch import Tensor
+
+from fgg.diagnostics import Diagnostic, render_all
+from fgg.native import Argument, Native
+from fgg.plan import OneHot, Plan
+from fgg.plan_sizes import environment, extents
+from fgg.runtime.native_build import TYPES, CannotBuild, library, matrix_product
+
+KEPT = 1024
+
+
+class NativeEngine:
+    """The inside and outside passes of a plan, on the processor.
+
+    What it cannot do (another device, tensors that are no numbers, no compiler) the emitted
+    module does: `module` has the same functions.
+    """
+
+    def __init__(self, plan: Plan, native: Native, module: ModuleType) -> None:
+        self.plan = plan
+        self.native = native
+        self.module = module
+        self.failed: str | None = None
+        self._sizes: dict[tuple[tuple[int, int], ...], dict[str, tuple[int, ...]]] = {}
+
+    def result(self, charts: Mapping[str, Tensor], batch: Any) -> Tensor:
+        """log Z of every item."""
+        found: Tensor = self.module.result(charts, batch)
+        return found
+
+    def fits(self, batch: Any, leaves: Mapping[str, Tensor]) -> bool:
+        """Whether machine code can do a batch."""
+        if self.failed is not None or batch.device.type != "cpu" or batch.dtype not in TYPES:
+            return False
+        if any(type(leaf) not in (Tensor, torch.nn.Parameter) for leaf in leaves.values()):
+            return False
+        try:
+            library(self.native.source, batch.dtype)
+        except CannotBuild as error:
+            self.failed = str(error)
+            note = Diagnostic(
+                code="F435",
+                message=f"{self.plan.grammar.name}: {error}; it runs as tensor operations",
+                help="install a C++ compiler or name one in `CXX`, or leave `jit` out",
+            )
+            warn(render_all([note], None), stacklevel=4)
+            return False
+        return True
+
+    @cached_property
+    def gradients(self) -> tuple[str, ...]:
+        """The leaves that have a gradient, in order."""
+        constants = {p.name for p in self.plan.preparations if isinstance(p, OneHot)}
+        used = [o.name for s in self.plan.steps for o in s.operands if o.kind != "chart"]
+        return tuple(name for name in dict.fromkeys(used) if name not in constants)
+
+    def extents(self, batch: Any) -> dict[str, tuple[int, ...]]:
+        """The number of cells along the axes of every chart."""
+        key = tuple((batch.low[name], batch.high[name]) for name in self.plan.lengths)
+        if key not in self._sizes:
+            if len(self._sizes) >= KEPT:
+                self._sizes.clear()
+            values = environment(batch.lengths)
+            self._sizes[key] = {c.family: extents(c, values) for c in self.plan.charts}
+        return self._sizes[key]
+
+    def inside(
+        self, leaves: Mapping[str, Tensor], scales: Mapping[str, Tensor], batch: Any
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The charts: the values of every family, and their scales."""
+        if not self.fits(batch, leaves):
+            found: tuple[dict[str, Tensor], dict[str, Tensor]]
+            found = self.module.inside(leaves, scales, batch)
+            return found
+        sizes = self.extents(batch)
+        values, charts = {}, {}
+        for chart in self.plan.charts:
+            if not chart.is_scalar:
+                half = chart.family if chart.half else None
+                values[chart.family] = batch.values(sizes[chart.family], chart.states, half)
+            if chart.scale_of == chart.family:
+                charts[chart.family] = batch.scales(sizes[chart.family])
+        given = {"values": values, "scales": charts, "leaf": leaves, "leaf scales": scales}
+        self.call("inside", self.native.inside, given, batch)
+        return values, {c.family: charts[c.scale_of] for c in self.plan.charts}
+
+    def outside(
+        self,
+        leaves: Mapping[str, Tensor],
+        scales: Mapping[str, Tensor],
+        values: Mapping[str, Tensor],
+        charts: Mapping[str, Tensor],
+        batch: Any,
+        gradient: Tensor,
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Gradients of log Z: of the leaves, and of every cell relative to its scale."""
+        if not self.fits(batch, leaves):
+            found: tuple[dict[str, Tensor], dict[str, Tensor]]
+            found = self.module.outside(leaves, scales, values, charts, batch, gradient)
+            return found
+        gradients = {
+            name: torch.zeros(leaves[name].shape, dtype=batch.dtype) for name in self.gradients
+        }
+        adjoints = {}
+        for chart in self.plan.charts:
+            if chart.is_scalar:
+                shape = charts[chart.family].shape
+                adjoints[chart.family] = torch.zeros(shape, dtype=batch.dtype)
+            elif chart.half:
+                adjoints[chart.family] = batch.adjoint(values[chart.family], chart.family)
+            else:
+                adjoints[chart.family] = torch.zeros_like(values[chart.family])
+        given = {
+            "values": values,
+            "scales": charts,
+            "adjoint": adjoints,
+            "leaf": leaves,
+            "leaf scales": scales,
+            "leaf gradient": gradients,
+            "gradient": {"": gradient.to(batch.dtype)},
+        }
+        self.call("outside", self.native.outside, given, batch)
+        return gradients, adjoints
+
+    def call(
+        self,
+        name: str,
+        wanted: Sequence[Argument],
+        given: Mapping[str, Mapping[str, Tensor]],
+        batch: Any,
+    ) -> None:
+        """Hand tensors over: pointers, and the strides and extents of their indices."""
+        numbers = [batch.size, int(batch.mixed)]
+        for length in self.plan.lengths:
+            numbers += [batch.low[length], batch.high[length]]
+        given = {**given, "lengths": batch.item, "table": batch.tables}
+        pointers = []
+        held = []  # copies live until the call is over
+        for tensor in wanted:
+            found = given[tensor.role][tensor.name]
+            if tensor.role in ("leaf", "leaf scales", "lengths", "table", "gradient"):
+                found = found.contiguous()
+                held.append(found)
+            pointers.append(found.data_ptr())
+            numbers += found.stride()[: tensor.rank]
+            numbers += found.shape[: tensor.rank]
+        function = getattr(library(self.native.source, batch.dtype), name)
+        failed = function(
+            (ctypes.c_int64 * len(numbers))(*numbers),
+            (ctypes.c_void_p * len(pointers))(*pointers),
+            matrix_product(batch.dtype),
+        )
+        if failed:
+            raise MemoryError(f"no memory for the {name} pass")

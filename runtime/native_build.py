@@ -1,0 +1,139 @@
+"""Programs in C++ as machine code: compiled once, kept on disk, loaded when they are needed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+import torch
+
+FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-march=native",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fopenmp-simd",
+    "-fPIC",
+    "-shared",
+    "-w",
+)
+TYPES = {torch.float32: "float", torch.float64: "double"}
+PRODUCTS = {torch.float32: "sgemm_", torch.float64: "dgemm_"}
+SECONDS = 600
+
+
+class CannotBuild(Exception):
+    """There is no C++ compiler, or it refused a program."""
+
+
+@cache
+def compiler() -> tuple[str, ...]:
+    """The C++ compiler and its first arguments: `$CXX`, or what is there. Raises CannotBuild."""
+    given = shlex.split(os.environ.get("CXX", ""))
+    for command in [given] if given else [["c++"], ["g++"], ["clang++"]]:
+        found = shutil.which(command[0])
+        if found is not None:
+            return (found, *command[1:])
+    raise CannotBuild(f"there is no C++ compiler ({shlex.join(given) or 'c++, g++, clang++'})")
+
+
+@cache
+def _machine() -> str:
+    """What machine code depends on besides its source: the compiler and the processor."""
+    version = _run([*compiler(), "--version"])
+    features = platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            features += next((line for line in file if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        features += platform.processor()
+    return "\n".join([version, features, sys.platform])
+
+
+@cache
+def folder() -> Path:
+    """Where machine code is kept: `$FGG_CACHE`, or the user's own cache.
+
+    Code from it is run: if anyone else could write there, a folder for this process is taken.
+    """
+    given = os.environ.get("FGG_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    wanted = Path(given) if given else Path(base) / "fgg"
+    try:
+        wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = wanted.stat()
+        others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if not others and found.st_uid == os.getuid() and os.access(wanted, os.W_OK):
+            return wanted
+    except (OSError, AttributeError):
+        pass
+    _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="fgg-"))
+    return Path(_TEMPORARY[-1].name)
+
+
+_TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
+
+
+@cache
+def library(source: str, dtype: torch.dtype) -> ctypes.CDLL:
+    """The machine code of a program for numbers of a type. Raises CannotBuild."""
+    own = "\n".join([source, *FLAGS, TYPES[dtype], _machine()])
+    name = sha256(own.encode()).hexdigest()[:32]
+    place = folder()
+    path = place / f"{name}.so"
+    if not path.is_file():
+        _build(source, dtype, path)
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise CannotBuild(f"the machine code could not be loaded: {error}") from None
+
+
+def _build(source: str, dtype: torch.dtype, path: Path) -> None:
+    """Compile to a file beside, then give it its name: nobody sees half of it."""
+    with tempfile.TemporaryDirectory(prefix="build-", dir=path.parent) as work:
+        text = Path(work) / "program.cpp"
+        text.write_text(source, encoding="utf-8")
+        result = Path(work) / "program.so"
+        _run([*compiler(), *FLAGS, f"-DT={TYPES[dtype]}", "-o", str(result), str(text)])
+        os.replace(result, path)
+
+
+def _run(command: list[str]) -> str:
+    """What a command prints. Raises CannotBuild."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotBuild(f"the C++ compiler did not run: {error}") from None
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if "error" in line] or [
+            "no reason given"
+        ]
+        raise CannotBuild(f"the C++ compiler refused the program: {lines[0].strip()}")
+    return done.stdout
+
+
+@cache
+def matrix_product(dtype: torch.dtype) -> ctypes.c_void_p:
+    """The matrix product that torch itself uses, if it can be found; else null."""
+    ending = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
+    path = Path(torch.__file__).parent / "lib" / f"libtorch_cpu.{ending}"
+    try:
+        found = getattr(ctypes.CDLL(str(path)), PRODUCTS[dtype])
+    except (OSError, AttributeError):
+        return ctypes.c_void_p(None)
+    return ctypes.cast(found, ctypes.c_void_p)
