@@ -45,6 +45,7 @@ def start(
     epochs: int | None = None,
     every: float = 60.0,
     device: str = "cpu",
+    jit: bool = False,
     processes: Processes | None = None,
     stopping: Callable[[], bool] | None = None,
     report: Callable[[Epoch], None] | None = None,
@@ -68,7 +69,12 @@ def start(
             raise _refused(f"there are no items in {shown} to learn from", "F478", LEFT_OUT)
     sizes = sizes_for(grammar, feed, settings.changes.get("sizes", {}))
     program = compile(
-        with_sizes(grammar, sizes), settings.query, space=settings.space, batch=16, fallback=False
+        with_sizes(grammar, sizes),
+        settings.query,
+        space=settings.space,
+        batch=16,
+        fallback=False,
+        jit=jit,
     )
     import torch
 
@@ -226,7 +232,7 @@ def load_feed(folder: Path) -> Feed:
 
 
 def load_run(
-    folder: str | os.PathLike[str], query: str | None = None
+    folder: str | os.PathLike[str], query: str | None = None, *, jit: bool = False
 ) -> tuple[Model, Feed, Settings]:
     """The best model of a run, how data are fed to it, and the run's settings.
 
@@ -234,7 +240,7 @@ def load_run(
     """
     path = Path(folder)
     settings = load_settings(path)
-    model, feed = load_model(path / MODEL, query=query), load_feed(path)
+    model, feed = load_model(path / MODEL, query=query, jit=jit), load_feed(path)
     if query not in (None, settings.query):
         feed = feed.serving(model.program.grammar)
     return model, feed, settings

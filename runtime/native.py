@@ -12,11 +12,17 @@ from warnings import warn
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, render_all
+from fgg.diagnostics import render_all
 from fgg.native import Argument, Native
 from fgg.plan import OneHot, Plan
 from fgg.plan_sizes import environment, extents
-from fgg.runtime.native_build import TYPES, CannotBuild, library, matrix_product
+from fgg.runtime.native_build import (
+    TYPES,
+    CannotBuild,
+    library,
+    matrix_product,
+    no_machine_code,
+)
 
 KEPT = 1024
 
@@ -50,12 +56,7 @@ class NativeEngine:
             library(self.native.source, batch.dtype)
         except CannotBuild as error:
             self.failed = str(error)
-            note = Diagnostic(
-                code="F435",
-                message=f"{self.plan.grammar.name}: {error}; it runs as tensor operations",
-                help="install a C++ compiler or name one in `CXX`, or leave `jit` out",
-            )
-            warn(render_all([note], None), stacklevel=4)
+            warn(render_all([no_machine_code(self.failed)], None), stacklevel=4)
             return False
         return True
 

@@ -17,9 +17,12 @@ from pathlib import Path
 
 import torch
 
+from fgg.diagnostics import Diagnostic
+
 FLAGS = (
     "-std=c++17",
-    "-O3",
+    "-O2",
+    "-ftree-vectorize",
     "-march=native",
     "-ffp-contract=fast",
     "-fno-math-errno",
@@ -29,6 +32,8 @@ FLAGS = (
     "-shared",
     "-w",
 )
+GNU_FLAGS = ("-fvect-cost-model=dynamic",)
+"""With `-O2` other compilers vectorise as much by themselves."""
 TYPES = {torch.float32: "float", torch.float64: "double"}
 PRODUCTS = {torch.float32: "sgemm_", torch.float64: "dgemm_"}
 SECONDS = 600
@@ -38,10 +43,26 @@ class CannotBuild(Exception):
     """There is no C++ compiler, or it refused a program."""
 
 
-@cache
+def no_machine_code(reason: str) -> Diagnostic:
+    """The warning that passes are tensor operations, and why."""
+    return Diagnostic(
+        code="F435",
+        message=f"{reason}; passes are tensor operations",
+        help="install a C++ compiler or name one in `CXX`, or leave `jit` out",
+    )
+
+
 def compiler() -> tuple[str, ...]:
     """The C++ compiler and its first arguments: `$CXX`, or what is there. Raises CannotBuild."""
-    given = shlex.split(os.environ.get("CXX", ""))
+    return _compiler(os.environ.get("CXX", ""))
+
+
+@cache
+def _compiler(named: str) -> tuple[str, ...]:
+    try:
+        given = shlex.split(named)
+    except ValueError:
+        raise CannotBuild(f"`CXX` is no command: {named}") from None
     for command in [given] if given else [["c++"], ["g++"], ["clang++"]]:
         found = shutil.which(command[0])
         if found is not None:
@@ -49,17 +70,31 @@ def compiler() -> tuple[str, ...]:
     raise CannotBuild(f"there is no C++ compiler ({shlex.join(given) or 'c++, g++, clang++'})")
 
 
+def flags() -> tuple[str, ...]:
+    """The arguments of the compiler."""
+    return FLAGS if "clang" in _version(compiler()) else FLAGS + GNU_FLAGS
+
+
 @cache
+def _version(command: tuple[str, ...]) -> str:
+    return _run([*command, "--version"])
+
+
 def _machine() -> str:
     """What machine code depends on besides its source: the compiler and the processor."""
-    version = _run([*compiler(), "--version"])
-    features = platform.machine()
+    return "\n".join([_version(compiler()), _features(), sys.platform])
+
+
+@cache
+def _features() -> str:
+    """What the processor can do."""
+    found = platform.machine()
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            features += next((line for line in file if line.startswith(("flags", "Features"))), "")
+            found += next((line for line in file if line.startswith(("flags", "Features"))), "")
     except OSError:
-        features += platform.processor()
-    return "\n".join([version, features, sys.platform])
+        found += platform.processor()
+    return found
 
 
 @cache
@@ -69,7 +104,7 @@ def folder() -> Path:
     Code from it is run: if anyone else could write there, a folder for this process is taken.
     """
     given = os.environ.get("FGG_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     wanted = Path(given) if given else Path(base) / "fgg"
     try:
         wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -89,16 +124,20 @@ _TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
 @cache
 def library(source: str, dtype: torch.dtype) -> ctypes.CDLL:
     """The machine code of a program for numbers of a type. Raises CannotBuild."""
-    own = "\n".join([source, *FLAGS, TYPES[dtype], _machine()])
+    own = "\n".join([source, *flags(), TYPES[dtype], _machine()])
     name = sha256(own.encode()).hexdigest()[:32]
     place = folder()
     path = place / f"{name}.so"
-    if not path.is_file():
-        _build(source, dtype, path)
+    if path.is_file():
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError:
+            pass  # a file that is no machine code any more: it is made again
     try:
+        _build(source, dtype, path)
         return ctypes.CDLL(str(path))
     except OSError as error:
-        raise CannotBuild(f"the machine code could not be loaded: {error}") from None
+        raise CannotBuild(f"the machine code could not be kept or loaded: {error}") from None
 
 
 def _build(source: str, dtype: torch.dtype, path: Path) -> None:
@@ -107,7 +146,7 @@ def _build(source: str, dtype: torch.dtype, path: Path) -> None:
         text = Path(work) / "program.cpp"
         text.write_text(source, encoding="utf-8")
         result = Path(work) / "program.so"
-        _run([*compiler(), *FLAGS, f"-DT={TYPES[dtype]}", "-o", str(result), str(text)])
+        _run([*compiler(), *flags(), f"-DT={TYPES[dtype]}", "-o", str(result), str(text)])
         os.replace(result, path)
 
 

@@ -14,7 +14,9 @@ MANY = 16
 """How long a loop is taken to be whose length is not known."""
 LEAST_SIDE = 4
 LEAST_WORK = 2048
-"""From how many entries a side, and multiplications, a matrix product is worth a call."""
+LEAST_EACH = 32768
+"""From how many entries a side, and multiplications, a matrix product is worth a call; if there is
+one for each cell, they are to be larger."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,7 @@ class Loops:
             if side < LEAST_SIDE:
                 return None
             work *= side
-        return found if work >= LEAST_WORK else None
+        return found if work >= (LEAST_EACH if found.batch else LEAST_WORK) else None
 
     def multiply(self, target: Memory, term: Term, found: Matrices, add: bool) -> None:
         """Writes a term as matrix products; what does not lie as a matrix is copied."""

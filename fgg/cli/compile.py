@@ -17,7 +17,7 @@ from fgg.cli.target import add_file, assignments, load_target, need_grammar, onl
 from fgg.diagnostics import Diagnostic, GrammarError, as_json, did_you_mean
 from fgg.grammar import Grammar
 
-FORMS = ("python", "grammar", "schedule", "plan", "cost", "aoti")
+FORMS = ("python", "grammar", "schedule", "plan", "cost", "cpp", "aoti")
 WIDTHS = {"float32": 4, "float64": 8}
 MAX_LENGTH = 1_000_000
 MAX_BATCH = 1_000_000
@@ -32,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=FORMS,
         default="python",
         help="a Python module (the default), the grammar after a pass, the order in which charts "
-        "are filled, the plan, its cost, or a package compiled ahead of time (-o model.pt2)",
+        "are filled, the plan, its cost, the passes in C++ as `--jit` compiles them, or a "
+        "package compiled ahead of time (-o model.pt2)",
     )
     add_declarations(parser)
     add_after(parser, "with `--emit grammar` or `schedule`, after which pass (default: the last)")
@@ -169,6 +170,11 @@ def _emitted(
         width = WIDTHS[arguments.dtype]
         report = cost(plan, all_lengths, batch=arguments.batch, width=width)
         return "\n".join(cost_lines(report)) + "\n", {**chosen, "cost": report.as_json()}
+    if arguments.emit == "cpp":
+        from fgg.compiler.native import native
+
+        text = native(plan).source
+        return text, {**chosen, "cpp": text}
     from fgg.compiler.emit import emit
 
     text = emit(plan)

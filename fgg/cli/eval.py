@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fgg.cli import Usage
 from fgg.cli.output import print_json
+from fgg.cli.passes import add_jit, jit_of
 from fgg.cli.verify import shown_progress
 from fgg.diagnostics import Diagnostic, GrammarError
 
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--max-length", type=int, metavar="N", help="leave out what is longer")
     parser.add_argument("--tokens", type=int, default=4096, metavar="N", help="tokens of a batch")
+    add_jit(parser)
     parser.add_argument("--skip-bad", action="store_true", help="leave out lines that are wrong")
     parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
 
@@ -48,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     from fgg.structures import read_links
     from fgg.training import load_run
 
-    model, feed, settings = load_run(Path(arguments.folder), arguments.query)
+    model, feed, settings = load_run(Path(arguments.folder), arguments.query, jit=jit_of(arguments))
     format = arguments.format or settings.format
     corpus = changed(
         read(*arguments.data, format=format, skip=arguments.skip_bad), settings.changes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fgg.cli import Usage
 from fgg.cli.output import print_diagnostics
-from fgg.cli.passes import AUTO, add_space
+from fgg.cli.passes import AUTO, add_jit, add_space, jit_of
 from fgg.cli.target import add_inputs, add_weights, assignments, only_query, read_inputs
 from fgg.cli.trained import is_run, run_query, run_weights
 from fgg.compiler.loading import MAX_BYTES, decode
@@ -40,6 +40,7 @@ def add_items(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser, "lengths, where inputs are not given (what is missing is summed out)")
     add_weights(parser)
     add_space(parser)
+    add_jit(parser)
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,10 @@ def compiled_for(
     from fgg.compiling import compile
 
     space = arguments.space or space_for(grammar, weights)
+    jit = jit_of(arguments)
     with catch_warnings():
         simplefilter("ignore")  # the notes say it
-        program = compile(grammar, query_of(grammar, arguments), space=space)
+        program = compile(grammar, query_of(grammar, arguments), space=space, jit=jit)
     if not arguments.json:
         print_diagnostics(program.notes, None)
     return program

@@ -28,6 +28,30 @@ def add_space(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_jit(parser: argparse.ArgumentParser) -> None:
+    """Add `--jit`."""
+    parser.add_argument(
+        "--jit",
+        action="store_true",
+        help="inside and outside passes as machine code, by a C++ compiler when first needed",
+    )
+
+
+def jit_of(arguments: argparse.Namespace) -> bool:
+    """Whether passes are to be machine code; without a compiler not, with a warning (F435)."""
+    if not arguments.jit:
+        return False
+    from fgg.cli.output import print_diagnostics
+    from fgg.runtime.native_build import CannotBuild, compiler, no_machine_code
+
+    try:
+        compiler()
+    except CannotBuild as error:
+        print_diagnostics([no_machine_code(str(error))], None)
+        return False
+    return True
+
+
 def add_after(parser: argparse.ArgumentParser, use: str) -> None:
     """Add `--after PASS` and `--space SPACE`; `use` says what the pass is for."""
     from fgg.compiler.driver import SPACES

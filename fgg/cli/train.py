@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fgg.cli import Usage
 from fgg.cli.data import add_data, changes_of, fields_given
 from fgg.cli.output import print_json
-from fgg.cli.passes import AUTO, add_space
+from fgg.cli.passes import AUTO, add_jit, add_space, jit_of
 from fgg.cli.target import add_file, assignments, load_target, need_grammar, only_query, seed_number
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--save-every", type=float, default=60.0, metavar="SECONDS", help="checkpoints in an epoch"
     )
     add_space(parser)
+    add_jit(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -79,6 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
                 epochs=arguments.epochs,
                 every=arguments.save_every,
                 device=arguments.device,
+                jit=jit_of(arguments),
                 processes=processes,
                 stopping=stopping,
                 report=show.epoch,

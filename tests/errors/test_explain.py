@@ -99,8 +99,11 @@ def run(
             return run_python(commands.text)
         text, good = "", True
         for line in commands.text.splitlines():
-            assert line.startswith("$ fggc "), line
-            status = main(shlex.split(line.removeprefix("$ fggc ")))
+            words = shlex.split(line.removeprefix("$ "))
+            while "=" in words[0]:
+                monkeypatch.setenv(*words.pop(0).split("=", 1))
+            assert words.pop(0) == "fggc", line
+            status = main(words)
             good &= status == 0
             text += f"{line}\n{capfdbinary.readouterr().err.decode()}"
         return Outcome(tuple(_CODE.findall(text)), text.rstrip("\n"), good)
