@@ -121,13 +121,16 @@ def folder() -> Path:
 _TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
 
 
+def path_of(source: str, dtype: torch.dtype) -> Path:
+    """Where the machine code of a program is kept."""
+    own = "\n".join([source, *flags(), TYPES[dtype], _machine()])
+    return folder() / f"{sha256(own.encode()).hexdigest()[:32]}.so"
+
+
 @cache
 def library(source: str, dtype: torch.dtype) -> ctypes.CDLL:
     """The machine code of a program for numbers of a type. Raises CannotBuild."""
-    own = "\n".join([source, *flags(), TYPES[dtype], _machine()])
-    name = sha256(own.encode()).hexdigest()[:32]
-    place = folder()
-    path = place / f"{name}.so"
+    path = path_of(source, dtype)
     if path.is_file():
         try:
             return ctypes.CDLL(str(path))
