@@ -7,7 +7,7 @@ from torch import Tensor
 
 import fgg
 from benchmarks import adapters, limits, peers
-from benchmarks.measure import OURS, Call, Goal, Point, Suite, gradients_of
+from benchmarks.measure import JIT, OURS, Call, Goal, Point, Suite, as_machine_code, gradients_of
 
 
 def data(point: Point) -> dict[str, Tensor]:
@@ -20,10 +20,10 @@ def data(point: Point) -> dict[str, Tensor]:
     }
 
 
-def ours(point: Point) -> Call:
+def ours(point: Point, *, jit: bool = False) -> Call:
     """The compiled program."""
     scores = data(point)
-    program = fgg.compile(fgg.load("eisner"))
+    program = fgg.compile(fgg.load("eisner"), jit=jit)
     return lambda: gradients_of(program.log_z({}, scores), scores)
 
 
@@ -46,7 +46,14 @@ def torch_struct(point: Point) -> Call:
 SUITE = Suite(
     name="dependency",
     title="Eisner, inside and outside, float32",
-    makers={OURS: ours, "by hand": by_hand, "supar": supar, "torch-struct": torch_struct},
+    makers={
+        OURS: ours,
+        JIT: as_machine_code(ours),
+        "by hand": by_hand,
+        "supar": supar,
+        "torch-struct": torch_struct,
+    },
+    own=(JIT,),
     points=[{"batch": 16, "n": n} for n in (10, 20, 40, 80)],
     memory=[{"batch": 16, "n": n} for n in (20, 40, 80)],
     goals=[

@@ -34,20 +34,20 @@ class Verdict:
         return self.margin >= 1
 
 
-def verdicts(goals: Iterable[Goal], records: Sequence[Record]) -> list[Verdict]:
-    """The verdicts of the goals of a suite, by the records of that suite.
+def verdicts(goals: Iterable[Goal], records: Sequence[Record], of: str = OURS) -> list[Verdict]:
+    """The verdicts of the goals of a suite for a program `of` ours, by the records of that suite.
 
     A goal beside a peer that was not measured has none.
     """
-    return [verdict for goal in goals for verdict in _verdicts(goal, records)]
+    return [verdict for goal in goals for verdict in _verdicts(goal, records, of)]
 
 
-def _verdicts(goal: Goal, records: Sequence[Record]) -> Iterator[Verdict]:
+def _verdicts(goal: Goal, records: Sequence[Record], of: str) -> Iterator[Verdict]:
     key = NUMBERS[goal.of]
     found = [r for r in records if key in r and _within(goal, r["point"])]
-    ours = {r["at"]: r for r in found if r["role"] == "ours"}
+    ours = {r["at"]: r for r in found if r["name"] == of}
     if goal.grows:
-        measured = [(OURS, r["point"], r[key]) for r in ours.values()]
+        measured = [(of, r["point"], r[key]) for r in ours.values()]
         for growth in growths(measured):
             if growth.varied == goal.grows and growth.points > 1 and goal.most is not None:
                 at = ", ".join(f"{name} {value}" for name, value in growth.rest)
@@ -55,9 +55,11 @@ def _verdicts(goal: Goal, records: Sequence[Record]) -> Iterator[Verdict]:
                 yield Verdict(at, text_of(goal), shown, 1 + goal.most - growth.exponent)
     elif goal.least is not None:
         for record in (r for r in found if r["name"] == goal.peer and r["at"] in ours):
-            ratio = record.get("ratio", record[key] / ours[record["at"]][key])
+            own = ours[record["at"]]
+            # Ratios are to what is ours by default, in the same round.
+            ratio = record["ratio"] / own["ratio"] if "ratio" in record else record[key] / own[key]
             shown = f"{ratio:.2f}"
-            if record.get("rounds", 1) > 1:
+            if record.get("rounds", 1) > 1 and of == OURS:
                 shown += f" ({record['ratio_low']:.2f} to {record['ratio_high']:.2f})"
             yield Verdict(record["at"], text_of(goal), shown, ratio / goal.least)
     elif goal.most is not None:

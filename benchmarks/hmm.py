@@ -7,7 +7,7 @@ from torch import Tensor
 
 import fgg
 from benchmarks import adapters, limits, peers
-from benchmarks.measure import OURS, Call, Goal, Point, Skipped, Suite
+from benchmarks.measure import JIT, OURS, Call, Goal, Point, Skipped, Suite, as_machine_code
 from benchmarks.strings import by_function, by_program
 from fgg.runtime.program import Program
 
@@ -29,15 +29,15 @@ def data(point: Point) -> tuple[dict[str, Tensor], Tensor]:
     return weights, torch.randint(WORDS, (point["batch"], point["n"]), generator=chance)
 
 
-def program(point: Point) -> Program:
+def program(point: Point, *, jit: bool = False) -> Program:
     """The compiled program."""
     grammar = fgg.load("hmm", sizes={"k": point["states"], "d": WORDS})
-    return fgg.compile(grammar, query="string")
+    return fgg.compile(grammar, query="string", jit=jit)
 
 
-def ours(point: Point) -> Call:
+def ours(point: Point, *, jit: bool = False) -> Call:
     """The compiled program."""
-    return by_program(program(point), data(point))
+    return by_program(program(point, jit=jit), data(point))
 
 
 def by_hand(point: Point) -> Call:
@@ -85,6 +85,7 @@ SUITE = Suite(
     title="HMM, forward and backward, float32",
     makers={
         OURS: ours,
+        JIT: as_machine_code(ours),
         "by hand": by_hand,
         "torch-struct": torch_struct,
         "hmmlearn": hmmlearn,
@@ -98,6 +99,7 @@ SUITE = Suite(
         Goal(peer="hmmlearn", least=1, at={"states": (256, 1024)}),
         Goal(peer="dynamax", least=1, at={"states": (256, 1024)}),
     ],
+    own=(JIT,),
     limits={
         limits.PRODUCTS: products,
         limits.TRAFFIC: lambda point: limits.traffic(program(point), point),

@@ -7,7 +7,7 @@ from torch import Tensor
 
 import fgg
 from benchmarks import checkouts, limits, peers
-from benchmarks.measure import OURS, Call, Point, Suite
+from benchmarks.measure import JIT, OURS, Call, Point, Suite, as_machine_code
 from benchmarks.strings import by_function, by_program, softmaxed
 from fgg.runtime.program import Program
 
@@ -26,15 +26,15 @@ def data(point: Point) -> tuple[dict[str, Tensor], Tensor]:
     return softmaxed(point, shapes, WORDS)
 
 
-def program(point: Point) -> Program:
+def program(point: Point, *, jit: bool = False) -> Program:
     """The program in state space."""
     grammar = fgg.load("lhmm", sizes={"k": point["m"], "d": WORDS, "r": point["r"]})
-    return fgg.compile(grammar, space="state", length=point["n"], batch=point["batch"])
+    return fgg.compile(grammar, space="state", length=point["n"], batch=point["batch"], jit=jit)
 
 
-def ours(point: Point) -> Call:
+def ours(point: Point, *, jit: bool = False) -> Call:
     """The program in state space."""
-    return by_program(program(point), data(point))
+    return by_program(program(point, jit=jit), data(point))
 
 
 def by_hand(point: Point) -> Call:
@@ -67,7 +67,13 @@ def products(point: Point) -> Call:
 SUITE = Suite(
     name="lhmm",
     title="HMM with low-rank transitions in state space, forward and backward, float32",
-    makers={OURS: ours, "by hand": by_hand, "low-rank-models": low_rank_models},
+    makers={
+        OURS: ours,
+        JIT: as_machine_code(ours),
+        "by hand": by_hand,
+        "low-rank-models": low_rank_models,
+    },
+    own=(JIT,),
     limits={
         limits.PRODUCTS: products,
         limits.TRAFFIC: lambda point: limits.traffic(program(point), point),

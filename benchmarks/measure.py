@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fgg.runtime.native_build import CannotBuild, compiler
+
 Point = Mapping[str, int]
 """What a measurement is of: lengths, numbers of states, batch."""
 
@@ -22,6 +24,8 @@ Values = Mapping[str, Tensor]
 Call = Callable[[], Values]
 
 OURS = "fgg"
+JIT = "jit"
+"""Our programs as tensor operations, and as machine code."""
 SETTLE = 0.03
 LONG = 1.0
 
@@ -216,6 +220,19 @@ def made(suite: Suite, point: Point) -> tuple[dict[str, Call], dict[str, str]]:
         except Skipped as reason:
             notes[name] = str(reason)
     return calls, notes
+
+
+def as_machine_code(maker: Callable[..., Call]) -> Callable[[Point], Call]:
+    """A maker of calls whose passes are machine code, by a maker that has the option `jit`."""
+
+    def make(point: Point) -> Call:
+        try:
+            compiler()
+        except CannotBuild as error:
+            raise Skipped(str(error)) from None
+        return maker(point, jit=True)
+
+    return make
 
 
 def gradients_of(log_z: Tensor, leaves: Values) -> Values:

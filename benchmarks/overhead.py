@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
 import fgg
-from benchmarks.measure import OURS, Goal, quartiles, quiet
+from benchmarks.measure import JIT, OURS, Goal, quartiles, quiet
 from fgg.conjoining import lengths as length_names
 from fgg.domains import domain_size, size_values, with_sizes
+from fgg.runtime.native_build import CannotBuild, build
 from fgg.runtime.program import Program
 
 LENGTH, SIZE = 5, 10
 """Of the item, and at most of states and words: tables should cost nothing."""
 TITLE = f"Overhead: at most {SIZE} states, n = {LENGTH}, batch 1"
-GOALS = (Goal(of="compiling", most=1.0), Goal(of="call", most=0.005))
+DRAWS = 1000
+CALL = 0.005
+GOALS = (Goal(of="compiling", most=1.0), Goal(of="call", most=CALL))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +31,16 @@ class Overhead:
 
     name: str
     compiling: float
+    forward: float
+    both: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineCode:
+    """Seconds by the clock to build machine code; CPU seconds for the same calls with it."""
+
+    name: str
+    building: float
     forward: float
     both: float
 
@@ -38,19 +54,48 @@ def programs() -> list[tuple[str, str | None]]:
     return found
 
 
+def small(name: str, query: str | None, *, jit: bool = False) -> Program | None:
+    """The program of a grammar of few states; None if it has no schedule."""
+    sizes = {k: min(v, SIZE) for k, v in size_values(fgg.load(name)).items()}
+    try:
+        return fgg.compile(with_sizes(fgg.load(name), sizes), query, fallback=False, jit=jit)
+    except fgg.GrammarError:
+        return None
+
+
 def overhead(name: str, query: str | None, repeats: int, compiles: int = 3) -> Overhead | None:
     """The overhead of a grammar; None if it has no schedule and so does not compile."""
-    small = {k: min(v, SIZE) for k, v in size_values(fgg.load(name)).items()}
     compiling = []
+    program = None
     with quiet():
         for _ in range(compiles):
             start = time.process_time()
-            try:
-                grammar = with_sizes(fgg.load(name), small)
-                program = fgg.compile(grammar, query, fallback=False)
-            except fgg.GrammarError:
-                return None
+            program = small(name, query)
             compiling.append(time.process_time() - start)
+    if program is None:
+        return None
+    forward, both = calls(program, repeats)
+    return Overhead(name=OURS, compiling=quartiles(compiling)[1], forward=forward, both=both)
+
+
+def machine_code(name: str, query: str | None, repeats: int) -> MachineCode | None:
+    """The overhead of a grammar with `jit`; None if it cannot be."""
+    program = small(name, query, jit=True)
+    if program is None:
+        return None
+    with TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        try:
+            build(program.engine.native.source, torch.float32, Path(folder) / "program.so")
+        except CannotBuild:
+            return None
+        building = time.perf_counter() - start
+    forward, both = calls(program, repeats)
+    return MachineCode(name=JIT, building=building, forward=forward, both=both)
+
+
+def calls(program: Program, repeats: int) -> tuple[float, float]:
+    """CPU seconds of log Z, and of log Z and its gradients, of a tiny item."""
     weights = program.weights(seed=0)
     inputs, lengths = example(program)
     leaves = {n: w.requires_grad_() for n, w in weights.items()}
@@ -68,26 +113,34 @@ def overhead(name: str, query: str | None, repeats: int, compiles: int = 3) -> O
             if log_z.requires_grad:
                 log_z.sum().backward()  # type: ignore[no-untyped-call]
             both.append(time.process_time() - start)
-    return Overhead(
-        name=OURS,
-        compiling=quartiles(compiling)[1],
-        forward=quartiles(forward)[1],
-        both=quartiles(both)[1],
-    )
+    return quartiles(forward)[1], quartiles(both)[1]
 
 
 def example(program: Program) -> tuple[dict[str, torch.Tensor], dict[str, list[int]]]:
-    """An item whose lengths are all `LENGTH`: token 0, entry 0 and log-potential 0 everywhere."""
+    """An item whose lengths are all `LENGTH` and which has derivations, if one is soon found.
+
+    Log-potentials are 0, tokens go up from 0, entries of tables are drawn.
+    """
     grammar = program.grammar
     lengths = {name: LENGTH for name in length_names(grammar)}
     known = {**size_values(grammar), **lengths}
     inputs = {}
-    for item in grammar.observed:
+    for item in grammar.inputs:
         shape = [e.evaluate(known) or 0 for e in item.shape]
-        inputs[item.name] = torch.zeros((1, *shape), dtype=torch.long)
+        tokens = torch.arange(prod(shape)) % domain_size(grammar, item.domain)
+        inputs[item.name] = tokens.reshape(1, *shape)
     for factor in grammar.input_factors:
         # No index is above the greatest length or size: more positions than needed do no harm.
         extent = 1 + max(known.values())
         states = [domain_size(grammar, d) for d in factor.domains]
         inputs[factor.name] = torch.zeros((1, *(extent for _ in factor.indices), *states))
-    return inputs, {name: [n] for name, n in lengths.items()}
+    chance = torch.Generator().manual_seed(0)
+    sizes = {name: [n] for name, n in lengths.items()}
+    weights = program.weights(seed=0)
+    for _ in range(DRAWS):
+        for table in grammar.tables:
+            shape = [e.evaluate(known) or 0 for e in table.shape]
+            inputs[table.name] = torch.randint(-1, LENGTH, (1, *shape), generator=chance)
+        if not grammar.tables or bool(torch.isfinite(program.log_z(weights, inputs, sizes))):
+            break
+    return inputs, sizes

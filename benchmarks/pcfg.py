@@ -7,7 +7,7 @@ from torch import Tensor
 
 import fgg
 from benchmarks import adapters, limits, peers
-from benchmarks.measure import OURS, Call, Goal, Point, Skipped, Suite
+from benchmarks.measure import JIT, OURS, Call, Goal, Point, Skipped, Suite, as_machine_code
 from benchmarks.strings import by_function, by_program
 from fgg.runtime.program import Program
 
@@ -31,15 +31,15 @@ def data(point: Point) -> tuple[dict[str, Tensor], Tensor]:
     return weights, torch.randint(WORDS, (point["batch"], point["n"]), generator=chance)
 
 
-def program(point: Point) -> Program:
+def program(point: Point, *, jit: bool = False) -> Program:
     """The compiled program."""
     sizes = {"nt": point["phrases"], "pt": point["tags"], "words": WORDS}
-    return fgg.compile(fgg.load("pcfg_dense", sizes=sizes), query="string")
+    return fgg.compile(fgg.load("pcfg_dense", sizes=sizes), query="string", jit=jit)
 
 
-def ours(point: Point) -> Call:
+def ours(point: Point, *, jit: bool = False) -> Call:
     """The compiled program."""
-    return by_program(program(point), data(point))
+    return by_program(program(point, jit=jit), data(point))
 
 
 def by_hand(point: Point) -> Call:
@@ -96,6 +96,7 @@ SUITE = Suite(
     title="Dense PCFG, inside and outside, float32",
     makers={
         OURS: ours,
+        JIT: as_machine_code(ours),
         "by hand": by_hand,
         "by hand, apart": apart,
         "torch-struct": torch_struct,
@@ -108,6 +109,7 @@ SUITE = Suite(
         Goal(peer="torch-struct", least=1),
         Goal(of="memory", grows="n", most=2),
     ],
+    own=(JIT,),
     limits={
         limits.PRODUCTS: products,
         limits.TRAFFIC: lambda point: limits.traffic(program(point), point),

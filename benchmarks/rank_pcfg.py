@@ -7,7 +7,7 @@ from torch import Tensor
 
 import fgg
 from benchmarks import checkouts, limits, peers
-from benchmarks.measure import OURS, Call, Goal, Point, Suite
+from benchmarks.measure import JIT, OURS, Call, Goal, Point, Suite, as_machine_code
 from benchmarks.strings import by_function, by_program, softmaxed
 from fgg.runtime.program import Program
 
@@ -28,22 +28,22 @@ def data(point: Point) -> tuple[dict[str, Tensor], Tensor]:
     return softmaxed(point, shapes, WORDS)
 
 
-def program(point: Point, space: str) -> Program:
+def program(point: Point, space: str, *, jit: bool = False) -> Program:
     """The program of a space."""
     m = point["m"]
     sizes = {"nt": m // 3, "pt": m - m // 3, "words": WORDS, "r": point["r"]}
     grammar = fgg.load("pcfg", sizes=sizes)
-    return fgg.compile(grammar, space=space, length=point["n"], batch=point["batch"])
+    return fgg.compile(grammar, space=space, length=point["n"], batch=point["batch"], jit=jit)
 
 
-def compiled(point: Point, space: str) -> Call:
+def compiled(point: Point, space: str, *, jit: bool = False) -> Call:
     """Calls of the program of a space."""
-    return by_program(program(point, space), data(point))
+    return by_program(program(point, space, jit=jit), data(point))
 
 
-def ours(point: Point) -> Call:
+def ours(point: Point, *, jit: bool = False) -> Call:
     """The program in rank space."""
-    return compiled(point, "rank")
+    return compiled(point, "rank", jit=jit)
 
 
 def automatic(point: Point) -> Call:
@@ -96,7 +96,13 @@ def at(n: int, r: int, m: int) -> Point:
 SUITE = Suite(
     name="rank_pcfg",
     title="PCFG in rank space, inside and outside, float32",
-    makers={OURS: ours, "auto": automatic, "by hand": by_hand, "TN-PCFG": tn_pcfg},
+    makers={
+        OURS: ours,
+        JIT: as_machine_code(ours),
+        "auto": automatic,
+        "by hand": by_hand,
+        "TN-PCFG": tn_pcfg,
+    },
     limits={
         limits.PRODUCTS: products,
         limits.TRAFFIC: lambda point: limits.traffic(program(point, "rank"), point),
@@ -111,5 +117,5 @@ SUITE = Suite(
     ],
     memory=[at(20, 300, 1500), at(40, 300, 1500), at(40, 1000, 1500)],
     goals=[Goal(peer="TN-PCFG", least=5), Goal(of="memory", peer="TN-PCFG", least=5)],
-    own=("auto",),
+    own=(JIT, "auto"),
 )

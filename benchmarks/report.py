@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.goals import untried, verdicts
+from benchmarks.goals import Verdict, untried, verdicts
 from benchmarks.growth import Growth, growths
-from benchmarks.measure import Goal
+from benchmarks.measure import JIT, Goal
 from benchmarks.tables import Table, megabytes, milliseconds
 
 Record = Mapping[str, Any]
@@ -124,13 +124,27 @@ def memory(records: Sequence[Record]) -> Table | None:
 def overheads(records: Sequence[Record], title: str) -> Table:
     """Compile times, and calls on one item of a few tokens."""
     columns = ["", "compile, ms", "log Z, ms", "log Z and gradients, ms"]
+    fast = {r["at"]: r for r in records if "building" in r}
+    if fast:
+        columns += ["jit: build, ms", "log Z, ms", "log Z and gradients, ms"]
     table = Table(title=title, columns=columns)
     for r in records:
         if "compiling" in r:
             cells = [milliseconds(r[key]) for key in ("compiling", "forward", "both")]
+            if r["at"] in fast:
+                other = fast[r["at"]]
+                cells += [milliseconds(other[key]) for key in ("building", "forward", "both")]
+            elif fast:
+                cells += [""] * 3
             table.rows.append([r["at"], *cells])
     table.notes += skipped(records, {})
     return table
+
+
+def met_at(found: Sequence[Verdict]) -> str:
+    """At how many points a goal is met, in bold if not at all of them."""
+    text = f"{sum(v.met for v in found)} of {len(found)}" if found else ""
+    return text if all(v.met for v in found) else f"**{text}**"
 
 
 def goals(wanted: Sequence[Goal], records: Sequence[Record]) -> Table | None:
@@ -138,12 +152,17 @@ def goals(wanted: Sequence[Goal], records: Sequence[Record]) -> Table | None:
     if not wanted:
         return None
     found = verdicts(wanted, records)
-    table = Table(title="Goals", columns=["goal", "met at", "farthest", "there"])
+    fast = verdicts(wanted, records, JIT)
+    columns = ["goal", "met at", "farthest", "there"]
+    table = Table(title="Goals", columns=[*columns, "with jit", "farthest"] if fast else columns)
     for goal in dict.fromkeys(v.goal for v in found):
         own = [v for v in found if v.goal == goal]
         worst = min(own, key=lambda v: v.margin)
-        met = f"{sum(v.met for v in own)} of {len(own)}"
-        met = met if worst.met else f"**{met}**"
-        table.rows.append([goal, met, worst.measured, worst.at])
+        row = [goal, met_at(own), worst.measured, worst.at]
+        if fast:
+            others = [v for v in fast if v.goal == goal]
+            least = min(others, key=lambda v: v.margin).measured if others else ""
+            row += [met_at(others), least]
+        table.rows.append(row)
     table.notes += [f"not measured: {text}" for text in untried(wanted, records)]
     return table

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks import overhead
 from benchmarks.measure import (
+    JIT,
     OURS,
     Point,
     Skipped,
@@ -109,7 +110,7 @@ def _memory(suite: Suite, effort: Effort, progress: Progress) -> Iterator[Record
     named = {goal.peer for goal in suite.goals if goal.of == "memory"}
     start = time.perf_counter()
     for name in suite.makers:
-        if name != OURS and name not in named and not name.startswith("by hand"):
+        if name not in (OURS, JIT) and name not in named and not name.startswith("by hand"):
             continue
         left = effort.budget - (time.perf_counter() - start)
         progress.say(suite.name, f"memory of {name}", left)
@@ -128,7 +129,10 @@ def _memory(suite: Suite, effort: Effort, progress: Progress) -> Iterator[Record
 
 
 def overheads(effort: Effort, progress: Progress) -> Iterator[Record]:
-    """Compile times, and calls on one item of a few tokens."""
+    """Compile times, and calls on one item of a few tokens.
+
+    Where calls take longer than they should, the same with machine code.
+    """
     start = time.perf_counter()
     wanted = overhead.programs()
     for number, (name, query) in enumerate(wanted):
@@ -140,5 +144,9 @@ def overheads(effort: Effort, progress: Progress) -> Iterator[Record]:
         at = name if query is None else f"{name}:{query}"
         if found is None:
             yield {**head, "at": at, "name": OURS, "skipped": "has no schedule"}
-        else:
-            yield {**head, "at": at, **asdict(found)}
+            continue
+        yield {**head, "at": at, **asdict(found)}
+        if found.forward > overhead.CALL:
+            fast = overhead.machine_code(name, query, 3 * effort.repeats)
+            if fast is not None:
+                yield {**head, "role": "own", "at": at, **asdict(fast)}

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from benchmarks import checkouts, limits, peers
-from benchmarks.measure import OURS, Call, Goal, Point, Suite
+from benchmarks.measure import JIT, OURS, Call, Goal, Point, Suite, as_machine_code
 from benchmarks.rank_pcfg import at, compiled, data, program
 from benchmarks.strings import by_function
 
 
-def ours(point: Point) -> Call:
+def ours(point: Point, *, jit: bool = False) -> Call:
     """The program in state space."""
-    return compiled(point, "state")
+    return compiled(point, "state", jit=jit)
 
 
 def by_hand(point: Point) -> Call:
@@ -61,7 +61,13 @@ def products(point: Point) -> Call:
 SUITE = Suite(
     name="td_pcfg",
     title="PCFG with decomposed rules in state space, inside and outside, float32",
-    makers={OURS: ours, "by hand, in logarithms": by_hand, "TN-PCFG": tn_pcfg},
+    makers={
+        OURS: ours,
+        JIT: as_machine_code(ours),
+        "by hand, in logarithms": by_hand,
+        "TN-PCFG": tn_pcfg,
+    },
+    own=(JIT,),
     points=[at(20, 100, 250), at(40, 100, 250), at(20, 300, 250), at(20, 1000, 250)],
     slow=[at(40, 300, 250), at(40, 1000, 250)],
     memory=[at(20, 100, 250), at(40, 100, 250), at(20, 300, 250)],

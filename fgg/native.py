@@ -26,7 +26,8 @@ class Native:
     """A program in C++, and what its two functions take, in order.
 
     A function takes numbers (the batch, whether lengths differ, the least and the greatest of each
-    length, strides and extents of every tensor's indices), pointers, and a matrix product.
+    length, strides and extents of every tensor's indices), pointers, and a matrix product. It
+    returns the bytes that it took for intermediate results, or -1 if there were not enough.
     """
 
     source: str

@@ -31,14 +31,18 @@ class NativeEngine:
     """The inside and outside passes of a plan, on the processor.
 
     What it cannot do (another device, tensors that are no numbers, no compiler) the emitted
-    module does: `module` has the same functions.
+    module does: `module` has the same functions. `taken` is the greatest number of bytes that a
+    call took for intermediate results, `most` that of all engines.
     """
+
+    most = 0
 
     def __init__(self, plan: Plan, native: Native, module: ModuleType) -> None:
         self.plan = plan
         self.native = native
         self.module = module
         self.failed: str | None = None
+        self.taken = 0
         self._sizes: dict[tuple[tuple[int, int], ...], dict[str, tuple[int, ...]]] = {}
 
     def result(self, charts: Mapping[str, Tensor], batch: Any) -> Tensor:
@@ -158,10 +162,13 @@ class NativeEngine:
             numbers += found.stride()[: tensor.rank]
             numbers += found.shape[: tensor.rank]
         function = getattr(library(self.native.source, batch.dtype), name)
-        failed = function(
+        function.restype = ctypes.c_int64
+        taken = function(
             (ctypes.c_int64 * len(numbers))(*numbers),
             (ctypes.c_void_p * len(pointers))(*pointers),
             matrix_product(batch.dtype),
         )
-        if failed:
+        if taken < 0:
             raise MemoryError(f"no memory for the {name} pass")
+        self.taken = max(self.taken, taken)
+        NativeEngine.most = max(NativeEngine.most, taken)

@@ -137,13 +137,13 @@ def library(source: str, dtype: torch.dtype) -> ctypes.CDLL:
         except OSError:
             pass  # a file that is no machine code any more: it is made again
     try:
-        _build(source, dtype, path)
+        build(source, dtype, path)
         return ctypes.CDLL(str(path))
     except OSError as error:
         raise CannotBuild(f"the machine code could not be kept or loaded: {error}") from None
 
 
-def _build(source: str, dtype: torch.dtype, path: Path) -> None:
+def build(source: str, dtype: torch.dtype, path: Path) -> None:
     """Compile to a file beside, then give it its name: nobody sees half of it."""
     with tempfile.TemporaryDirectory(prefix="build-", dir=path.parent) as work:
         text = Path(work) / "program.cpp"

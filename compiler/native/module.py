@@ -55,7 +55,7 @@ def _pass(
 ) -> tuple[list[str], tuple[Argument, ...]]:
     """A pass as a structure with a function for each step, and a function that runs it.
 
-    That returns 0, or 1 if there was not enough memory.
+    That returns how many bytes it took for intermediate results, or -1 if there were not enough.
     """
     steps = _Steps(plan)
     body = write(steps)
@@ -80,11 +80,12 @@ def _pass(
         f"{INDENT}}}",
         "};",
         "",
-        f'extern "C" int {name}(const int64_t* N, void* const* P, Product blas) try {{',
-        f"{INDENT}{name}_pass{{N, P, blas}}.run();",
-        f"{INDENT}return 0;",
+        f'extern "C" int64_t {name}(const int64_t* N, void* const* P, Product blas) try {{',
+        f"{INDENT}{name}_pass found{{N, P, blas}};",
+        f"{INDENT}found.run();",
+        f"{INDENT}return found.kept.all + found.room.all;",
         "} catch (const std::bad_alloc&) {",
-        f"{INDENT}return 1;",
+        f"{INDENT}return -1;",
         "}",
     ]
     return lines, tuple(steps.tensors.found.values())

@@ -85,6 +85,7 @@ struct Room {
   struct Block { char* at; size_t size, used; Block* next; };
   Block* first = nullptr;
   Block* here = nullptr;
+  I all = 0;
   void reset() { for (Block* b = first; b; b = b->next) b->used = 0; here = first; }
   void* get(size_t bytes) {
     bytes = (bytes + 63) & ~size_t(63);
@@ -95,6 +96,7 @@ struct Room {
       void* memory = nullptr;
       if (!block || posix_memalign(&memory, 64, size)) { std::free(block); throw std::bad_alloc(); }
       *block = {static_cast<char*>(memory), size, 0, nullptr};
+      all += I(size);
       if (here) here->next = block; else first = block;
       here = block;
     }
