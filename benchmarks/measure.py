@@ -230,7 +230,9 @@ def as_machine_code(maker: Callable[..., Call]) -> Callable[[Point], Call]:
             compiler()
         except CannotBuild as error:
             raise Skipped(str(error)) from None
-        return maker(point, jit=True)
+        call = maker(point, jit=True)
+        call()  # builds it: that is told of elsewhere
+        return call
 
     return make
 

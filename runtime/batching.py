@@ -6,7 +6,7 @@ wrong is reported with the input, the item and what was expected.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 from typing import Any
@@ -72,6 +72,8 @@ class _Collator:
         self.sizes = size_values(grammar)
         self.wanted = sorted(length_names(grammar))
         self.count: int | None = None
+        # Expressions live as long as the grammar: their identity is theirs.
+        self.values: dict[tuple[int, tuple[tuple[str, int], ...]], int] = {}
         self.lengths = self.read_lengths(lengths)
         self.padded = {name for name in self.lengths}
 
@@ -158,13 +160,21 @@ class _Collator:
     def extents(self, expr: Expr) -> list[int]:
         """An extent for each item."""
         size = 1 if self.count is None else self.count
-        found = []
-        for i in range(size):
-            values = {name: numbers[i] for name, numbers in self.lengths.items()}
-            value = expr.evaluate({**self.sizes, **values})
+        return [self.value(expr, item) for item in self.items(size)]
+
+    def items(self, size: int) -> Iterator[tuple[tuple[str, int], ...]]:
+        """The lengths that are known of each item."""
+        known = list(self.lengths.items())
+        return (tuple((name, numbers[i]) for name, numbers in known) for i in range(size))
+
+    def value(self, expr: Expr, lengths: tuple[tuple[str, int], ...]) -> int:
+        """The value of an expression; items of one length have the same."""
+        key = (id(expr), lengths)
+        if key not in self.values:
+            value = expr.evaluate({**self.sizes, **dict(lengths)})
             assert value is not None
-            found.append(value)
-        return found
+            self.values[key] = value
+        return self.values[key]
 
     def set_length(self, expr: Expr, found: Sequence[int]) -> None:
         """Learn a length from the extents of the items, if it is the only unknown."""
@@ -173,11 +183,9 @@ class _Collator:
             return
         name = unknown[0]
         values = []
-        for i, extent in enumerate(found):
-            others = {n: numbers[i] for n, numbers in self.lengths.items()}
-            rest = expr.substitute({**self.sizes, **others, name: 0}).constant
-            one = expr.substitute({**self.sizes, **others, name: 1}).constant
-            if rest is None or one is None or one - rest != 1:
+        for others, extent in zip(self.items(len(found)), found, strict=True):
+            rest = self.value(expr, (*others, (name, 0)))
+            if self.value(expr, (*others, (name, 1))) - rest != 1:
                 return
             values.append(extent - rest)
         if any(v < 0 for v in values):

@@ -41,6 +41,7 @@ class Loops:
         self.order = tuple(dict.fromkeys((*points, *sizes)))
         self.lines: list[str] = []
         self.names = count(1)
+        self.packs: dict[object, Memory] = {}
         axes = [d for d in sizes if d not in self.points]
         self.variables = {d: f"x{i}" for i, d in enumerate(d for d in points if d != BATCH)}
         self.variables |= {BATCH: "b"} | {d: f"s{i}" for i, d in enumerate(axes)}
@@ -216,8 +217,10 @@ class Loops:
         sides = []
         for factors, first, second in ((term.left, rows, inner), (term.right, inner, columns)):
             direct = self.direct(factors, first, second) if len(factors) == 1 else None
-            packed = None if direct else self.buffer((*first, *second))
-            sides.append((factors, packed or factors[0], packed, first, second))
+            packed, new = (
+                (None, False) if direct else self.packed(factors, (*first, *second), batch)
+            )
+            sides.append((factors, packed or factors[0], packed if new else None))
         straight = not target.shared and self.direct((target,), rows, columns)
         result = target if straight else self.buffer((*rows, *columns))
         depth = 0
@@ -227,7 +230,7 @@ class Loops:
             depth += 1
         pad = INDENT * depth
         fixed = set(batch)
-        for factors, _, packed, _, _ in sides:
+        for factors, _, packed in sides:
             if packed is not None:
                 self.lines += [pad + line for line in self.nest(packed, factors, fixed, add=False)]
         arguments = [str(product(self.sizes[d] for d in group)) for group in (rows, columns, inner)]
@@ -246,6 +249,18 @@ class Loops:
         while depth:
             depth -= 1
             self.lines.append(INDENT * depth + "}")
+
+    def packed(
+        self, factors: Sequence[Memory], dims: Sequence[str], batch: Sequence[str]
+    ) -> tuple[Memory, bool]:
+        """Room for factors as one matrix, and whether it is to be filled: once for all cells."""
+        if batch:
+            return self.buffer(dims), True
+        key = (tuple((f.base, tuple(f.strides.items())) for f in factors), tuple(dims))
+        new = key not in self.packs
+        if new:
+            self.packs[key] = self.buffer(dims)
+        return self.packs[key], new
 
     def direct(
         self, factors: Sequence[Memory], first: Sequence[str], second: Sequence[str]

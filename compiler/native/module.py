@@ -83,7 +83,7 @@ def _pass(
         f'extern "C" int64_t {name}(const int64_t* N, void* const* P, Product blas) try {{',
         f"{INDENT}{name}_pass found{{N, P, blas}};",
         f"{INDENT}found.run();",
-        f"{INDENT}return found.kept.all + found.room.all;",
+        f"{INDENT}return found.kept.most + found.room.most;",
         "} catch (const std::bad_alloc&) {",
         f"{INDENT}return -1;",
         "}",

@@ -80,28 +80,41 @@ static inline double log_add(double a, double b) {
   return top + std::log1p(exp_of((a > b ? b : a) - top));
 }
 
-// Room for intermediate results: given back as a whole, kept for the next step.
+// Room for intermediate results: given back as a whole, kept for the next step. Several blocks
+// become one as soon as they are empty.
 struct Room {
   struct Block { char* at; size_t size, used; Block* next; };
-  Block* first = nullptr;
-  Block* here = nullptr;
-  I all = 0;
-  void reset() { for (Block* b = first; b; b = b->next) b->used = 0; here = first; }
+  Block* last = nullptr;
+  size_t now = 0;
+  I most = 0;
+  void reset() {
+    if (last && last->next) {
+      size_t used = 0;
+      for (Block* b = last; b; b = b->next) used += b->used;
+      clear();
+      add(used + used / 4);
+    }
+    if (last) last->used = 0;
+  }
+  void clear() {
+    while (last) { Block* next = last->next; std::free(last->at); std::free(last); last = next; }
+    now = 0;
+  }
+  void add(size_t bytes) {
+    const size_t size = bytes > (size_t(1) << 16) ? (bytes + 63) & ~size_t(63) : size_t(1) << 16;
+    Block* block = static_cast<Block*>(std::malloc(sizeof(Block)));
+    void* memory = nullptr;
+    if (!block || posix_memalign(&memory, 64, size)) { std::free(block); throw std::bad_alloc(); }
+    *block = {static_cast<char*>(memory), size, 0, last};
+    last = block;
+    now += size;
+    most = I(now) > most ? I(now) : most;
+  }
   void* get(size_t bytes) {
     bytes = (bytes + 63) & ~size_t(63);
-    while (here && here->used + bytes > here->size && here->next) here = here->next;
-    if (!here || here->used + bytes > here->size) {
-      size_t size = bytes > (size_t(1) << 16) ? bytes : (size_t(1) << 16);
-      Block* block = static_cast<Block*>(std::malloc(sizeof(Block)));
-      void* memory = nullptr;
-      if (!block || posix_memalign(&memory, 64, size)) { std::free(block); throw std::bad_alloc(); }
-      *block = {static_cast<char*>(memory), size, 0, nullptr};
-      all += I(size);
-      if (here) here->next = block; else first = block;
-      here = block;
-    }
-    void* found = here->at + here->used;
-    here->used += bytes;
+    if (!last || last->used + bytes > last->size) add(bytes);
+    void* found = last->at + last->used;
+    last->used += bytes;
     return found;
   }
   template <class U> U* some(I count) { return static_cast<U*>(get(sizeof(U) * (count > 0 ? count : 1))); }
@@ -110,9 +123,7 @@ struct Room {
     std::memset(static_cast<void*>(found), 0, sizeof(U) * (count > 0 ? count : 1));
     return found;
   }
-  ~Room() {
-    while (first) { Block* next = first->next; std::free(first->at); std::free(first); first = next; }
-  }
+  ~Room() { clear(); }
 };
 
 // The entry of a table, [*indices, batch].
