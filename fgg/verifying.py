@@ -64,6 +64,7 @@ def verify(
     items: int = ITEMS,
     seed: int = 0,
     floats: bool = True,
+    jit: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Verification:
     """The comparisons of a grammar, joined with a query, with what the compiler makes of it.
@@ -71,8 +72,9 @@ def verify(
     `space` and `after` choose a space or a pass; with another grammar, `against` (or in the place
     of the query), it is compared with that instead. Sizes are made small where `sizes` does not
     give them. There are `trials` random points of prime fields, and about `items` inputs of
-    lengths up to `length`. `progress` is called with how much is done, of how much. Raises
-    GrammarError for what cannot be asked; a difference is not an error, but `ok` is False.
+    lengths up to `length`. With `jit` programs are compared as machine code. `progress` is called
+    with how much is done, of how much. Raises GrammarError for what cannot be asked; a difference
+    is not an error, but `ok` is False.
     """
     from fgg.runtime.verify.run import run
 
@@ -101,7 +103,7 @@ def verify(
         free=small.free,
         shrunk={**small.structure, **small.states},
         compared=[(c.what, c.space, c.side) for c in found.candidates],
-        programs={name: program_maker(name) for name in found.programs},
+        programs={name: program_maker(name, jit) for name in found.programs},
         left_out=found.left_out,
         unchanged=found.unchanged,
         trials=trials,
@@ -248,11 +250,11 @@ def plan_side(grammar: Grammar, name: str, *, hoist: bool = False) -> Sized:
     return made
 
 
-def program_maker(space: str) -> Callable[[Grammar], Program]:
+def program_maker(space: str, jit: bool = False) -> Callable[[Grammar], Program]:
     """How the program of a grammar joined with its query is made in a space."""
     from fgg.compiling import compile
 
-    return partial(compile, space=space, fallback=False)
+    return partial(compile, space=space, fallback=False, jit=jit)
 
 
 def check_inputs(one: Grammar, two: Grammar) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from fgg.cli.declaring import add_declarations, with_declarations
 from fgg.cli.items import query_of
 from fgg.cli.output import print_json
+from fgg.cli.passes import add_jit, jit_of
 from fgg.cli.target import add_file, assignments, load_target, need_grammar, seed_number
 from fgg.diagnostics import as_json
 from fgg.verifying import ITEMS, LENGTH, TRIALS, verify
@@ -57,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"about how many inputs to try (default: {ITEMS})",
     )
     parser.add_argument("--seed", type=seed_number, default=0, help="of weights and inputs")
+    add_jit(parser)
     parser.add_argument(
         "--no-float", action="store_true", help="compare exactly only, without programs in float64"
     )
@@ -86,6 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
             items=arguments.items,
             seed=arguments.seed,
             floats=not arguments.no_float,
+            jit=jit_of(arguments),
             progress=progress,
         )
     if arguments.json:
