@@ -192,6 +192,13 @@ FOUND = {
         rule b: X[i](a) -> (u: E) (x: E) u.D = v[i] x.D.T = z[i].T X[i+1](u) X[i+1](x) init(a.D.T)
             for i < n
         rule c: X[n](a) ->""",
+    "what the rest of a rule sums is not summed in a shared product too": """
+        nonterminal X[i](T) for 0 <= i <= n
+        rule a: S -> X[0](t) init(t)
+        rule b: X[i](t) -> X[p](t) X[p](t) emit(t, w[q]) init(u) for i < p, p <= n, i <= q, q < n
+        rule c: X[i](t) -> X[p](t) X[p](t) emit(t, w[q]) trans(u, u)
+            for i < p, p <= n, i <= q, q < n
+        rule d: X[i](t) ->""",
     "names like those of strides": """
         nonterminal X[i](T) for 0 <= i <= n
         nonterminal X_0[i](T) for 0 <= i <= n
