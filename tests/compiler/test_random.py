@@ -199,6 +199,18 @@ FOUND = {
         rule c: X[i](t) -> X[p](t) X[p](t) emit(t, w[q]) trans(u, u)
             for i < p, p <= n, i <= q, q < n
         rule d: X[i](t) ->""",
+    "an adjoint in the empty half of a chart that is filled across": """
+        nonterminal X[i, j](T) for 0 <= i <= j <= n
+        rule a: S -> X[n, n](t)
+        rule b: X[i, j](t) -> X[i-1, j](t) X[i, j-1](u) trans(t, u) for 0 < i < j
+        rule c: X[0, j](t) -> emit(t, w[j])
+        rule d: X[i, i](t) -> init(t)""",
+    "where a rule writes does not depend on what it sums": """
+        nonterminal X[i](T) for 0 <= i <= n
+        nonterminal Y[i](T) for 0 <= i <= n
+        rule a: S -> X[p](t) for 0 <= p <= n
+        rule b: X[i](t) -> Y[p](u) emit(t, w[i]) for 0 <= p, p < i, 2*i <= n
+        rule c: Y[i](t) -> emit(t, w[i])""",
     "names like those of strides": """
         nonterminal X[i](T) for 0 <= i <= n
         nonterminal X_0[i](T) for 0 <= i <= n
