@@ -211,6 +211,22 @@ FOUND = {
         rule a: S -> X[p](t) for 0 <= p <= n
         rule b: X[i](t) -> Y[p](u) emit(t, w[i]) for 0 <= p, p < i, 2*i <= n
         rule c: Y[i](t) -> emit(t, w[i])""",
+    "weights on their own beside several products": """
+        input factor cost[i]() for 0 <= i < n
+        nonterminal X(C)
+        rule a: S -> X(c)
+        rule b: X(c) -> union_T(c, t) init(t) cost[q]() for 0 <= q < n""",
+    "a matrix that is added along an axis which only a parameter has": """
+        factor triple(T, K, T)
+        domain K = 1
+        nonterminal X[i, j](T) for 0 <= i < j <= n
+        nonterminal Y[i, j](K) for 0 <= i < j <= n
+        rule a: S -> X[0, n](t) init(t)
+        rule b: X[i, j](t) -> Y[i, j](a) triple(u, a, t)
+        rule c: Y[i, j](a) ->""",
+    "an input factor has nothing outside its range": """
+        input factor above[i, j](T) for 0 <= i < j <= n
+        rule a: S -> above[left[p], q](t) for 0 <= p < n, 0 <= q <= n""",
     "names like those of strides": """
         nonterminal X[i](T) for 0 <= i <= n
         nonterminal X_0[i](T) for 0 <= i <= n
