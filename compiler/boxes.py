@@ -115,7 +115,10 @@ def shape_of(
 
 
 def shifts(shape: Shape) -> Iterable[dict[str, Expr]]:
-    """Ways to write the loop variables as new ones plus a bound, the plain one first."""
+    """Ways to write the loop variables as new ones plus a bound, the plain one first.
+
+    Positions are shifted by positions only: the head's cells do not depend on what is summed.
+    """
     names = [*shape.positions, *shape.splits]
     choices: list[list[Expr]] = []
     for name in names:
@@ -126,6 +129,8 @@ def shifts(shape: Shape) -> Iterable[dict[str, Expr]]:
             if any("[" in n for n, _ in r.coefficients):
                 continue  # what is looked up differs from item to item: no view begins there
             others = {n for n, _ in r.coefficients if n != name and n in names}
+            if name in shape.positions and others & set(shape.splits):
+                continue
             rest = expr_of(r) - own * c
             if c == 1 and others:
                 found.append(own - rest)
@@ -256,6 +261,11 @@ def is_view(
         needed += [row_of(e - expr * d) for e, d in axis.high.terms]
         if not all(implies(system, r) for r in needed):
             return False
+    return goes_on(index, loops)
+
+
+def goes_on(index: Sequence[Expr], loops: Sequence[Loop]) -> bool:
+    """Whether no loop goes backwards through the cells of a chart whose axes `index` are."""
     for column in _columns(index, loops):
         nonzero = [c for c in column if c]
         # Axes are stored in order, so the first coefficient decides, unless two later ones

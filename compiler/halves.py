@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fgg.compiler.boxes import Box
+from fgg.compiler.boxes import Box, goes_on
 from fgg.compiler.forms import row_of
 from fgg.index import Expr
 from fgg.linear import implies
@@ -15,7 +15,8 @@ def halves(charts: Mapping[str, Chart], work: Sequence[tuple[Step, Box]]) -> fro
     """The charts over two axes of which no step reads or writes a cell below the diagonal.
 
     A chart of spans, i <= j, leaves half of its square empty. Cells are counted as they are stored,
-    from the least index of each axis on.
+    from the least index of each axis on. The adjoint has its axes the other way round, so views
+    must not go backwards there either: along i + j = level one of the two would.
     """
     found = {
         name: diagonal
@@ -26,7 +27,10 @@ def halves(charts: Mapping[str, Chart], work: Sequence[tuple[Step, Box]]) -> fro
         uses = [(step.head, step.head_index, True)]
         uses += [(o.name, o.index, o.view) for o in step.operands if o.kind == "chart"]
         for name, index, view in uses:
-            if name in found and not _above(charts[name], found[name], index, box, view=view):
+            if name not in found:
+                continue
+            above = _above(charts[name], found[name], index, box, view=view)
+            if not above or (view and not goes_on(index[::-1], box.loops)):
                 del found[name]
     return frozenset(found)
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from fgg.compiler.messages import Product, new_rule, with_product
 from fgg.compiler.parts import rule_parts
+from fgg.compiler.rank_cut import Cut
 from fgg.grammar import Attachment, Edge, Grammar, Nonterminal, Rule
-from fgg.index import Condition, Expr
+from fgg.index import Expr
 from fgg.names import fresh
 
 
@@ -39,16 +40,7 @@ def share(grammar: Grammar, *, length: int = 32, batch: int = 16) -> Grammar:
             span=first.span,
         )
         new.append(family)
-        rules.append(
-            new_rule(
-                rule_names,
-                first,
-                family,
-                first.indices,
-                replace(product, conditions=first.conditions),
-                order,
-            )
-        )
+        rules.append(new_rule(rule_names, first, family, first.indices, product, order))
         for rule, own, externals in members:
             edge = Edge(
                 label=name,
@@ -56,8 +48,7 @@ def share(grammar: Grammar, *, length: int = 32, batch: int = 16) -> Grammar:
                 indices=rule.indices,
             )
             folded = with_product(rule, own, edge)
-            conditions = tuple(c for c in rule.conditions if _holds_of(c, rule))
-            changed[rule.name] = replace(folded, conditions=conditions)
+            changed[rule.name] = replace(folded, conditions=own.left)
     if not new:
         return grammar
     return replace(
@@ -80,36 +71,48 @@ def _is_multiplied(grammar: Grammar, rule: Rule, product: Product, length: int, 
     return False
 
 
-def _holds_of(condition: Condition, rule: Rule) -> bool:
-    """Whether a condition speaks of the head's indices only."""
-    own = {name for index in rule.indices for name in index.names()}
-    body = {
-        name for edge in rule.rhs.edges for index in edge.indices for name in index.names()
-    } - own
-    return not any(name in body for term in condition.terms for name in term.names())
+def _parted(cut: Cut, product: Product) -> Product | None:
+    """The product with its own conditions, `left` being those of the rest of the rule.
+
+    Split variables of the product, and what is summed under conditions along with them, are summed
+    in it and nowhere else; what speaks of the head's indices alone holds on both sides. None where
+    the rest depends on a variable of the product.
+    """
+    rhs = cut.rule.rhs
+    rest = [i for e in rhs.edges if e not in product.edges for i in e.indices]
+    rest += [i for clamp in rhs.clamps for i in clamp.indices]
+    spoken = [(c, cut.names(c.terms) - cut.head) for c in cut.rule.conditions]
+    inner = cut.names(i for e in product.edges for i in e.indices) - cut.head
+    more = inner
+    while more:
+        more = {n for _, names in spoken if names & inner for n in names} - inner
+        inner |= more
+    if inner & cut.names(rest):
+        return None
+    conditions = tuple(c for c, names in spoken if names <= inner)
+    left = tuple(c for c, names in spoken if not names & inner)
+    return replace(product, conditions=conditions, left=left)
 
 
 def _shareable(grammar: Grammar, rule: Rule) -> tuple[object, Product, tuple[str, ...]] | None:
     """The product of a rule's nonterminals, if something else is left of the rule."""
-    heads = [index.names() for index in rule.indices]
-    names = [name for found in heads for name in found]
-    if not names or len(set(names)) != len(names):
-        return None
-    if any(index != Expr.of(name) for index, name in zip(rule.indices, names, strict=False)):
+    cut = Cut(grammar, rule)
+    names = [str(index) for index in rule.indices]
+    if not names or len(cut.head) != len(names) or cut.head != set(names):
         return None
     charts = tuple(e for e in rule.rhs.edges if e.label in grammar.nonterminal)
     rest = [e for e in rule.rhs.edges if e.label not in grammar.nonterminal]
     if len(charts) < 2 or not (rest or rule.rhs.clamps):
         return None
+    product = _parted(cut, Product(charts, ()))
+    if product is None:
+        return None
     renamed: dict[str, int | Expr] = {name: Expr.of(f"#{i}") for i, name in enumerate(names)}
-    for edge in charts:
-        for index in edge.indices:
-            for name in index.names():
+    indices = [index for edge in charts for index in edge.indices]
+    for expr in (*indices, *(term for c in product.conditions for term in c.terms)):
+        for name in expr.names():
+            if name not in cut.known:
                 renamed.setdefault(name, Expr.of(f"#{len(renamed)}"))
-    outside = {n for e in rest for i in e.indices for n in i.names()}
-    outside |= {n for c in rule.rhs.clamps for i in c.indices for n in i.names()}
-    if outside & (set(renamed) - set(names)):
-        return None  # a split variable is needed elsewhere too
     inner = {a.node for e in charts for a in e.attachments}
     needed = {a.node for e in rest for a in e.attachments} | set(rule.rhs.externals)
     needed |= {c.attachment.node for c in rule.rhs.clamps}
@@ -130,8 +133,8 @@ def _shareable(grammar: Grammar, rule: Rule) -> tuple[object, Product, tuple[str
             )
             for e in ordered
         ),
-        frozenset(c.substitute(renamed) for c in rule.conditions),
+        frozenset(c.substitute(renamed) for c in product.conditions),
         len(names),
         tuple(numbers[node] for node in order),
     )
-    return key, Product(charts, order), order
+    return key, replace(product, free=order), order

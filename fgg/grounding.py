@@ -182,7 +182,7 @@ class _Grounder:
         edges: list[Edge] = []
         for edge in rule.rhs.edges:
             indices = self.values(edge.indices, values)
-            if indices is None:
+            if indices is None or not self.in_range(edge.label, indices):
                 return
             label = self.label(edge.label, indices)
             edges.append(Edge(label=label, attachments=edge.attachments, span=edge.span))
@@ -218,6 +218,18 @@ class _Grounder:
         if not condition.looks_up:
             return True
         found = self.values(tuple(condition.inequalities()), values)
+        return found is not None and all(value >= 0 for value in found)
+
+    def in_range(self, name: str, indices: tuple[int, ...]) -> bool:
+        """Whether an index lies in the range of an input factor; beyond it there is nothing.
+
+        A nonterminal beyond its range has no rules: nothing needs to be checked.
+        """
+        factor = self.grammar.input_factor.get(name)
+        if factor is None:
+            return True
+        values = {**self.known, **dict(zip(factor.indices, indices, strict=True))}
+        found = self.values([f for c in factor.conditions for f in c.inequalities()], values)
         return found is not None and all(value >= 0 for value in found)
 
     def inside(self, clamp: Clamp, position: tuple[int, ...]) -> bool:

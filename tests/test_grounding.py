@@ -204,3 +204,16 @@ def test_conditions_on_sizes_decide_which_rules_there_are() -> None:
     text = "size k = 2 factor f() nonterminal S() start S rule a: S -> f for k > 2 rule b: S ->"
     assert [rule.name for rule in ground(loads(text)).rules] == ["b"]
     assert len(ground(loads(text), sizes={"k": 3}).rules) == 2
+
+
+def test_an_input_factor_has_nothing_outside_its_range() -> None:
+    text = """
+        input table left[n]
+        input factor phi[i, j]() for 0 <= i < j <= n
+        nonterminal S()
+        start S
+        rule a: S -> phi[left[p], 1] for 0 <= p < n
+    """
+    left, phi = [0, 1, 2, -1, 9], [[0.0] * 6] * 5
+    rules = ground(loads(text), inputs={"left": left, "phi": phi}).rules
+    assert [rule.origin.values for rule in rules if rule.origin] == [(("p", 0),)]

@@ -67,8 +67,11 @@ class Contraction(StepFrame):
         done: list[Product] = []
         everything: list[Value | None] = list(values)
         alias: dict[int, int] = {}
+        operands = len(self.step.operands)
 
         def real(number: int) -> int:
+            # The path numbers results after operands; weights on their own come between.
+            number += len(values) - operands if number >= operands else 0
             while number in alias:
                 number = alias[number]
             return number

@@ -215,6 +215,8 @@ class OutsideWriter(Contraction):
         if in_place or (operand.view and operand.distinct):
             code = tensor if operand.kind == "parameter" else self.place(tensor, operand, origin)
             place = self.diagonal(Value(code, (*index_dims, *operand.axes)))
+            if len(place.dims) != 2:
+                self.matrices.discard(value.code)  # it is added to all matrices of a larger tensor
             lines.append(f"{place.code}.add_({aligned(value, place.dims)})")
             return lines
         index = self.gather_index(number, operand, lines)

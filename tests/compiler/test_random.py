@@ -192,6 +192,41 @@ FOUND = {
         rule b: X[i](a) -> (u: E) (x: E) u.D = v[i] x.D.T = z[i].T X[i+1](u) X[i+1](x) init(a.D.T)
             for i < n
         rule c: X[n](a) ->""",
+    "what the rest of a rule sums is not summed in a shared product too": """
+        nonterminal X[i](T) for 0 <= i <= n
+        rule a: S -> X[0](t) init(t)
+        rule b: X[i](t) -> X[p](t) X[p](t) emit(t, w[q]) init(u) for i < p, p <= n, i <= q, q < n
+        rule c: X[i](t) -> X[p](t) X[p](t) emit(t, w[q]) trans(u, u)
+            for i < p, p <= n, i <= q, q < n
+        rule d: X[i](t) ->""",
+    "an adjoint in the empty half of a chart that is filled across": """
+        nonterminal X[i, j](T) for 0 <= i <= j <= n
+        rule a: S -> X[n, n](t)
+        rule b: X[i, j](t) -> X[i-1, j](t) X[i, j-1](u) trans(t, u) for 0 < i < j
+        rule c: X[0, j](t) -> emit(t, w[j])
+        rule d: X[i, i](t) -> init(t)""",
+    "where a rule writes does not depend on what it sums": """
+        nonterminal X[i](T) for 0 <= i <= n
+        nonterminal Y[i](T) for 0 <= i <= n
+        rule a: S -> X[p](t) for 0 <= p <= n
+        rule b: X[i](t) -> Y[p](u) emit(t, w[i]) for 0 <= p, p < i, 2*i <= n
+        rule c: Y[i](t) -> emit(t, w[i])""",
+    "weights on their own beside several products": """
+        input factor cost[i]() for 0 <= i < n
+        nonterminal X(C)
+        rule a: S -> X(c)
+        rule b: X(c) -> union_T(c, t) init(t) cost[q]() for 0 <= q < n""",
+    "a matrix that is added along an axis which only a parameter has": """
+        factor triple(T, K, T)
+        domain K = 1
+        nonterminal X[i, j](T) for 0 <= i < j <= n
+        nonterminal Y[i, j](K) for 0 <= i < j <= n
+        rule a: S -> X[0, n](t) init(t)
+        rule b: X[i, j](t) -> Y[i, j](a) triple(u, a, t)
+        rule c: Y[i, j](a) ->""",
+    "an input factor has nothing outside its range": """
+        input factor above[i, j](T) for 0 <= i < j <= n
+        rule a: S -> above[left[p], q](t) for 0 <= p < n, 0 <= q <= n""",
     "names like those of strides": """
         nonterminal X[i](T) for 0 <= i <= n
         nonterminal X_0[i](T) for 0 <= i <= n
