@@ -230,11 +230,12 @@ class NativeFrame(Contraction):
         return f"(!mixed || ({code}))" if mixed else f"({code})"
 
     def open_loops(self, dims: Sequence[str]) -> str:
-        """Loops over points."""
+        """Loops over points; what they write in the innermost one, none of them reads."""
         text = []
-        for d in dims:
+        for number, d in enumerate(dims, 1):
             x = self.loops_of.variables[d]
-            text.append(f"for (I {x} = 0; {x} < {self.loops_of.sizes[d]}; ++{x}) ")
+            free = "LOOP " if number == len(dims) else ""
+            text.append(f"{free}for (I {x} = 0; {x} < {self.loops_of.sizes[d]}; ++{x}) ")
         return "".join(text)
 
     def offset(self, memory: Memory, dims: Sequence[str]) -> str:

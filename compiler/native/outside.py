@@ -38,7 +38,7 @@ class NativeOutside(NativeFrame, OutsideWriter):
         weights = self.loops_of.buffer(ordered)
         head = self.memory(self.head_operand(), "scales", states=False)
         self.written.append(
-            f"LOOP {self.open_loops(ordered)}*({self.offset(weights, ordered)}) = "
+            f"{self.open_loops(ordered)}*({self.offset(weights, ordered)}) = "
             f"ratio({self.scale_code(scales, ordered)}, *({self.offset(head, ordered)}));"
         )
         return Term(dims=dims, left=(weights,))
