@@ -23,13 +23,12 @@ class LogZ(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, run: Run, *tensors: Tensor) -> Tensor:
         """Fill the charts; they are kept for the outside program."""
-        engine = run.program.engine
         run.batch.spare = any(tensor.requires_grad for tensor in tensors)
         # Nothing is recorded of what a program does, not even versions: calls cost less so.
         with torch.inference_mode():
-            values, charts = engine.inside(run.leaves, run.scales, run.batch)
-            result: Tensor = engine.result(charts, run.batch)
-        ctx.run, ctx.values, ctx.charts = run, values, charts
+            found = run.program.engine.inside(run.leaves, run.scales, run.batch)
+            result: Tensor = run.program.engine.result(found[1], run.batch)
+        ctx.run, ctx.found = run, found
         ctx.save_for_backward(*tensors)
         return result.clone()
 
@@ -47,16 +46,17 @@ class LogZ(torch.autograd.Function):
 
 
 def _outside(ctx: FunctionCtx, run: Run, gradient: Tensor) -> list[Tensor | None]:
-    """By the outside program for the leaves, and from there through what was prepared."""
+    """By the outside program for the leaves, and from there through what was prepared.
+
+    The charts are given up in between, so that their memory is there for the gradients of what was
+    prepared; if they are asked for once more, they are filled once more.
+    """
+    found, ctx.found = ctx.found, None  # type: ignore[attr-defined]
+    engine = run.program.engine
     with torch.inference_mode():
-        leaves, _ = run.program.engine.outside(
-            run.leaves,
-            run.scales,
-            ctx.values,  # type: ignore[attr-defined]
-            ctx.charts,  # type: ignore[attr-defined]
-            run.batch,
-            gradient,
-        )
+        found = found or engine.inside(run.leaves, run.scales, run.batch)
+        leaves, _ = engine.outside(run.leaves, run.scales, *found, run.batch, gradient)
+    del found, _
     names = [n for n in leaves if run.leaves[n].requires_grad]
     sources = [t for t in run.tensors.values() if t.requires_grad]
     found = torch.autograd.grad(

@@ -358,3 +358,13 @@ def test_mistakes_in_compiling_are_named() -> None:
     for sizes in ({"zz": 2}, {"k": 0}):
         with pytest.raises(fgg.GrammarError, match="F410"):
             fgg.compile(grammar, sizes=sizes)
+
+
+def test_the_gradient_can_be_asked_for_twice() -> None:
+    program = fgg.compile(fgg.load("pcfg_dense", sizes={"nt": 2, "pt": 3, "words": 4}))
+    weights = {n: w.requires_grad_() for n, w in program.weights(seed=1).items()}
+    log_z = program.log_z(weights, {"w": [[0, 1, 2, 3], [3, 2]]}).sum()
+    once = torch.autograd.grad(log_z, list(weights.values()), retain_graph=True)
+    twice = torch.autograd.grad(log_z, list(weights.values()))
+    for one, two in zip(once, twice, strict=True):
+        torch.testing.assert_close(one, two)
