@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 if TYPE_CHECKING:
-    from fgg.runtime.program import Run
+    from fgg.runtime.run import Run
 
 
 class LogZ(torch.autograd.Function):

@@ -19,7 +19,7 @@ from torch import Tensor
 from fgg.prelude import NEGATIVE, Term, spread
 
 if TYPE_CHECKING:
-    from fgg.runtime.program import Run
+    from fgg.runtime.run import Run
 
 
 @dataclass(frozen=True)

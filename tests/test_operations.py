@@ -20,7 +20,8 @@ import fgg
 from fgg.compiler.cost import cost
 from fgg.compiler.driver import Expected, plan_of
 from fgg.compiling import selected
-from fgg.runtime.program import Program, Run
+from fgg.runtime.program import Program
+from fgg.runtime.run import Run
 
 SHORT, LONG = 12, 24
 

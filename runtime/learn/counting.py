@@ -17,8 +17,9 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.prelude import NEGATIVE, spread
 from fgg.runtime.learn.items import Ready
-from fgg.runtime.program import Program, Run
+from fgg.runtime.program import Program
 from fgg.runtime.reference_program import ReferenceProgram
+from fgg.runtime.run import Run
 from fgg.runtime.support import support
 
 FLOORS = {torch.float64: (-700.0, -150.0), torch.float32: (-80.0, -18.0)}

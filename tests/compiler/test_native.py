@@ -22,7 +22,8 @@ from fgg.diagnostics import GrammarError
 from fgg.domains import with_sizes
 from fgg.runtime import native_build
 from fgg.runtime.native import NativeEngine
-from fgg.runtime.program import Program, Run
+from fgg.runtime.program import Program
+from fgg.runtime.run import Run
 from tests.comparing import (
     Item,
     collated,

@@ -230,7 +230,7 @@ def test_a_large_model_takes_little_memory_beyond_its_gradients() -> None:
 
 
 def test_an_emitted_module_refuses_missing_tokens() -> None:
-    from fgg.runtime.program import load_module
+    from fgg.runtime.modules import load_module
 
     program = fgg.compile(chain())
     module = load_module(program.source)

@@ -22,8 +22,9 @@ from fgg.runtime.emitted import Modules, best_charts, covers, log_charts, slopes
 from fgg.runtime.expectation import entropy, kl
 from fgg.runtime.interpret import inside, interpret
 from fgg.runtime.mbr import cell_marginals, mbr
+from fgg.runtime.modules import load_module
 from fgg.runtime.preparing import checked_weights, plain
-from fgg.runtime.program import Program, load_module
+from fgg.runtime.program import Program
 from fgg.runtime.support import has_derivations
 from tests.runtime.compiled import compiled, programs
 from tests.runtime.plans import CASES, Case, case
