@@ -229,13 +229,13 @@ class NativeFrame(Contraction):
         code = " && ".join(tests)
         return f"(!mixed || ({code}))" if mixed else f"({code})"
 
-    def open_loops(self, dims: Sequence[str]) -> str:
-        """Loops over points; what they write in the innermost one, none of them reads."""
+    def open_loops(self, dims: Sequence[str], *, free: bool = True) -> str:
+        """Loops over points; if the innermost is `free`, none of its rounds reads from another."""
         text = []
         for number, d in enumerate(dims, 1):
             x = self.loops_of.variables[d]
-            free = "LOOP " if number == len(dims) else ""
-            text.append(f"{free}for (I {x} = 0; {x} < {self.loops_of.sizes[d]}; ++{x}) ")
+            hint = "LOOP " if free and number == len(dims) else ""
+            text.append(f"{hint}for (I {x} = 0; {x} < {self.loops_of.sizes[d]}; ++{x}) ")
         return "".join(text)
 
     def offset(self, memory: Memory, dims: Sequence[str]) -> str:
@@ -260,5 +260,5 @@ def _combined(moves: Sequence[tuple[int, Size]]) -> Size:
     if len(used) == 1:
         ((c, size),) = used
         return Size(c * size.number, size.names)
-    text = " + ".join(f"I({c}) * {size}" for c, size in used)
+    text = " + ".join(str(size) if c == 1 else f"{c} * {size}" for c, size in used)
     return Size(1, (f"({text})",))

@@ -29,6 +29,15 @@ class Matrices:
     inner: tuple[str, ...]
 
 
+def indented(lines: Iterable[str]) -> Iterator[str]:
+    """Lines as deep as the blocks are that are open."""
+    depth = 0
+    for line in lines:
+        depth -= line == "}"
+        yield INDENT * depth + line
+        depth += line.endswith("{")
+
+
 class Loops:
     """Writes sums of products over the axes of one step.
 
@@ -38,7 +47,7 @@ class Loops:
     def __init__(self, points: Sequence[str], sizes: Mapping[str, Size]) -> None:
         self.points = tuple(points)
         self.sizes = sizes
-        self.order = tuple(dict.fromkeys((*points, *sizes)))
+        self.all = tuple(dict.fromkeys((*points, *sizes)))
         self.lines: list[str] = []
         self.names = count(1)
         self.packs: dict[object, Memory] = {}
@@ -50,10 +59,10 @@ class Loops:
         """A new name."""
         return f"{stem}_{next(self.names)}"
 
-    def ordered(self, dims: Iterable[str]) -> tuple[str, ...]:
+    def order_of(self, dims: Iterable[str]) -> tuple[str, ...]:
         """Axes in the order in which they lie in intermediate results: points, then states."""
         wanted = set(dims)
-        return tuple(d for d in self.order if d in wanted)
+        return tuple(d for d in self.all if d in wanted)
 
     def buffer(self, dims: Sequence[str], kind: str = "T", zero: bool = False) -> Memory:
         """Room for an intermediate result."""
@@ -77,7 +86,7 @@ class Loops:
         """A term without sums: they are carried out."""
         if not term.summed and len(term.factors) <= 4:
             return term
-        dims = self.ordered(term.dims)
+        dims = self.order_of(term.dims)
         target = self.buffer(dims)
         self.assign(target, term)
         return Term(dims=dims, left=(target,))
@@ -104,74 +113,74 @@ class Loops:
         add: bool,
         zero: bool = False,
     ) -> Iterator[str]:
-        """Loops over all axes but those fixed; the product is written to the target or added."""
-        dims = (target.dims | dims_of(factors)) - fixed
-        axes = [d for d in self.ordered(dims) if d not in self.points]
-        loops = [d for d in self.points if d in dims and d in target.dims]
-        loops += [d for d in self.points if d in dims and d not in target.dims]
-        if not axes and BATCH in loops and not any(m.points for m in (target, *factors)):
-            # Numbers next to each other are those of the items.
-            loops.remove(BATCH)
-            axes = [BATCH]
-        inner = self.inner(target, factors, axes) if axes else None
-        outer = [d for d in axes if d != inner]
-        # What is summed comes last, so that the target stays where it is.
-        outer.sort(key=lambda d: d not in target.dims)
-        depth = 0
+        """Loops over all axes but those fixed; the product is written to the target or added.
 
-        def line(text: str) -> str:
-            return INDENT * depth + text
-
-        def open_loop(d: str) -> str:
-            x = self.variables[d]
-            return f"for (I {x} = 0; {x} < {self.sizes[d]}; ++{x}) {{"
-
-        yield "{"
-        depth = 1
-        for d in loops:
-            yield line(open_loop(d))
-            depth += 1
-        known = [d for d in self.points if d in loops or d in fixed]
-        known += [d for d in fixed if d not in self.points]
-        yield line(f"T* const t = {target.at(self.variables, known)};")
+        Outermost come points, then states: their memory is at constant strides from a pointer for
+        each point.
+        """
+        loops, outer, inner = self.order(target, factors, fixed)
+        known = [*(d for d in self.order_of(fixed)), *loops]
+        pointers = [f"T* const t = {target.at(self.variables, known)};"]
         for number, factor in enumerate(factors):
-            yield line(f"const T* const f{number} = {factor.at(self.variables, known)};")
-        for d in outer:
-            yield line(open_loop(d))
-            depth += 1
-
-        def entry(name: str, memory: Memory) -> str:
-            moves = [
-                self.variables[d]
-                if memory.strides[d] == ONE
-                else f"{self.variables[d]} * {memory.strides[d]}"
-                for d in (*outer, *([inner] if inner else ()))
-                if d in memory.strides
-            ]
-            return f"{name}[{' + '.join(moves) or '0'}]"
-
-        entries = [(entry(f"f{i}", f), f) for i, f in enumerate(factors)]
-        place = entry("t", target)
+            pointers.append(f"const T* const f{number} = {factor.at(self.variables, known)};")
+        axes = [*outer, inner] if inner else outer
+        place = self.entry("t", target, axes)
+        entries = [(self.entry(f"f{n}", f, axes), f) for n, f in enumerate(factors)]
         sign = "+=" if add else "="
+        still = [e for e, f in entries if inner not in f.dims]
+        moving = [e for e, f in entries if inner in f.dims]
+        body = []
+        if inner and still and len(entries) > 1:
+            body.append(f"const T c = {' * '.join(still)};")
+            still = ["c"]
+        value = "0" if zero else " * ".join([*moving, *still]) or "1"
         if inner is None:
-            value = "0" if zero else " * ".join(e for e, _ in entries) or "1"
-            yield line(f"{place} {sign} {value};")
+            body.append(f"{place} {sign} {value};")
+        elif inner in target.dims:
+            body.append(f"LOOP {self.loop(inner)} {place} {sign} {value}; }}")
         else:
-            still = [e for e, f in entries if inner not in f.dims]
-            moving = [e for e, f in entries if inner in f.dims]
-            if len(still) > 1 or (still and moving):
-                yield line(f"const T c = {' * '.join(still)};")
-                still = ["c"]
-            value = "0" if zero else " * ".join([*moving, *still]) or "1"
-            if inner in target.dims:
-                yield line(f"LOOP {open_loop(inner)} {place} {sign} {value}; }}")
-            else:
-                yield line("T sum = 0;")
-                yield line(f"SUM(sum) {open_loop(inner)} sum += {value}; }}")
-                yield line(f"{place} {sign} sum;")
-        while depth:
-            depth -= 1
-            yield line("}")
+            body.append("T sum = 0;")
+            body.append(f"SUM(sum) {self.loop(inner)} sum += {value}; }}")
+            body.append(f"{place} {sign} sum;")
+        opened = [*map(self.loop, loops), *pointers, *map(self.loop, outer)]
+        closed = ["}"] * (len(loops) + len(outer))
+        return indented(["{", *opened, *body, *closed, "}"])
+
+    def order(
+        self, target: Memory, factors: Sequence[Memory], fixed: set[str]
+    ) -> tuple[list[str], list[str], str | None]:
+        """The loops over points, those over states, and the innermost one, if there is any."""
+        dims = (target.dims | dims_of(factors)) - fixed
+        points = [d for d in self.points if d in dims]
+        # What is summed comes last, so that the target stays where it is.
+        points.sort(key=lambda d: d not in target.dims)
+        axes = [d for d in self.order_of(dims) if d not in self.points]
+        if not axes and BATCH in points and not any(m.points for m in (target, *factors)):
+            # Numbers next to each other are those of the items.
+            points.remove(BATCH)
+            axes = [BATCH]
+        if not axes:
+            return points, [], None
+        inner = self.inner(target, factors, axes)
+        outer = [d for d in axes if d != inner]
+        outer.sort(key=lambda d: d not in target.dims)
+        return points, outer, inner
+
+    def loop(self, d: str) -> str:
+        """The beginning of a loop over an axis."""
+        x = self.variables[d]
+        return f"for (I {x} = 0; {x} < {self.sizes[d]}; ++{x}) {{"
+
+    def entry(self, name: str, memory: Memory, axes: Sequence[str]) -> str:
+        """An entry of a cell."""
+        moves = [
+            self.variables[d]
+            if memory.strides[d] == ONE
+            else f"{self.variables[d]} * {memory.strides[d]}"
+            for d in axes
+            if d in memory.strides
+        ]
+        return f"{name}[{' + '.join(moves) or '0'}]"
 
     def inner(self, target: Memory, factors: Sequence[Memory], axes: Sequence[str]) -> str:
         """The axis of the innermost loop: one whose entries lie next to each other."""
@@ -196,10 +205,10 @@ class Loops:
         if not term.left or not term.right or there - (left | right) or ((left ^ right) - there):
             return None
         found = Matrices(
-            self.ordered(left & right & there),
-            self.ordered((left & there) - right),
-            self.ordered((right & there) - left),
-            self.ordered((left & right) - there),
+            self.order_of(left & right & there),
+            self.order_of((left & there) - right),
+            self.order_of((right & there) - left),
+            self.order_of((left & right) - there),
         )
         work = 1
         for group in (found.rows, found.columns, found.inner):
@@ -225,8 +234,7 @@ class Loops:
         result = target if straight else self.buffer((*rows, *columns))
         depth = 0
         for d in batch:
-            x = self.variables[d]
-            self.lines.append(f"{INDENT * depth}for (I {x} = 0; {x} < {self.sizes[d]}; ++{x}) {{")
+            self.lines.append(INDENT * depth + self.loop(d))
             depth += 1
         pad = INDENT * depth
         fixed = set(batch)

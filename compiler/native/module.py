@@ -12,7 +12,7 @@ from fgg.compiler.native.inside import NativeInside, Part
 from fgg.compiler.native.loops import INDENT
 from fgg.compiler.native.memory import Memory
 from fgg.compiler.native.outside import NativeOutside
-from fgg.compiler.native.tensors import Tensors
+from fgg.compiler.native.tensors import Tensors, plain
 from fgg.native import Argument, Native
 from fgg.plan import Plan, PlanStage, Step
 from fgg.printer import print_rule
@@ -47,7 +47,7 @@ class _Steps:
 
     def title(self, steps: Sequence[Step]) -> str:
         """The rules of steps."""
-        return "; ".join(_plain(print_rule(self.plan.grammar, step.rule)) for step in steps)
+        return "; ".join(plain(print_rule(self.plan.grammar, step.rule)) for step in steps)
 
 
 def _pass(
@@ -176,7 +176,7 @@ def _put(plan: Plan, writer: NativeInside, parts: Sequence[tuple[str, Part]]) ->
     count = prod(chart.states)
     values = writer.offset(writer.memory(head, "values"), dims)
     yield f"T* const sum = room.some<T>({count});"
-    yield f"{writer.open_loops(dims)}{{"
+    yield f"{writer.open_loops(dims, free=False)}{{"
     yield f"{INDENT}T* const v = {values};"
     yield f"{INDENT}double* const e = {scales};"
     yield f"{INDENT}Part some[{len(parts) + 1}];"
@@ -237,9 +237,3 @@ def _start(plan: Plan, tensors: Tensors) -> Iterator[str]:
     tests.append(f"{place[scales]} > NEGATIVE")
     yield f"{INDENT}if ({' && '.join(tests)}) {place[adjoint]} += {given}[b];"
     yield "}"
-
-
-def _plain(text: str) -> str:
-    """User's text for a comment: one line, printable."""
-    kept = "".join(c if c.isprintable() else " " for c in text)
-    return " ".join(kept.split()).replace("\\", "/")

@@ -34,7 +34,7 @@ class NativeOutside(NativeFrame, OutsideWriter):
         dims = self.cell_dims
         if found is not None and any(d in found for d in self.split_dims):
             dims = tuple(d for d in self.point_dims if d in found or d in self.cell_dims)
-        ordered = self.loops_of.ordered(dims)
+        ordered = self.loops_of.order_of(dims)
         weights = self.loops_of.buffer(ordered)
         head = self.memory(self.head_operand(), "scales", states=False)
         self.written.append(

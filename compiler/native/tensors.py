@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fgg.compiler.emit.names import lookups_in
+from fgg.compiler.emit.names import affine_code, lookups_in
 from fgg.compiler.native.memory import Size, product
 from fgg.index import Expr
 from fgg.native import Argument
@@ -86,7 +86,7 @@ class Tensors:
             )
             yield (
                 f"{const}{tensor.kind}* const {tensor.ident} = "
-                f"static_cast<{const}{tensor.kind}*>(*P++);  // {tensor.role}"
+                f"static_cast<{const}{tensor.kind}*>(*P++);  // {tensor.role} {plain(tensor.name)}"
             )
             for axis in range(tensor.rank):
                 yield f"const I {tensor.ident}_s{axis} = *N++;"
@@ -133,12 +133,11 @@ def fold(function: str, parts: Sequence[str]) -> str:
 
 
 def _polynomial(expr: Expr, names: Mapping[str, str]) -> str:
-    parts = []
-    for monomial, coefficient in expr.terms:
-        factors = [names[str(atom)] for atom in monomial]
-        parts.append(
-            " * ".join(
-                [f"I({coefficient})", *factors] if coefficient != 1 or not factors else factors
-            )
-        )
-    return f"({' + '.join(parts) or 'I(0)'})"
+    text = affine_code(expr, names)
+    return text if len(expr.terms) < 2 and not text.startswith("-") else f"({text})"
+
+
+def plain(text: str) -> str:
+    """User's text for a comment: one line, printable, that does not go on in the next."""
+    kept = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(kept.split()).replace("\\", "/")
