@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import fgg
 from fgg.compiler.cost import cost
 from fgg.compiler.driver import Expected, plan_of
+from fgg.compiler.native import native
 from fgg.compiling import selected
 from fgg.runtime.program import Program
 from fgg.runtime.run import Run
@@ -185,3 +186,31 @@ def test_a_plan_takes_no_more_work_and_memory_than_it_did(name: str) -> None:
     assert found.multiply_adds <= case.multiply_adds
     assert found.chart_bytes + found.adjoint_bytes <= case.charts
     assert found.peak_bytes <= case.peak
+
+
+# Machine code: at most so many matrix products, loops and intermediate results in its text, inside
+# and outside, at sizes at which states are many.
+WRITTEN: dict[str, tuple[dict[str, int], tuple[int, int, int], tuple[int, int, int]]] = {
+    "hmm": ({"k": 256, "d": 50}, (1, 13, 8), (2, 15, 4)),
+    "pcfg_dense": ({"nt": 30, "pt": 60, "words": 50}, (4, 67, 20), (8, 94, 16)),
+    "eisner": ({}, (0, 55, 17), (0, 49, 7)),
+    "rank_pcfg": ({"nt": 500, "pt": 1000, "words": 50, "r": 300}, (2, 51, 17), (4, 54, 13)),
+    "td_pcfg": ({"nt": 83, "pt": 167, "words": 50, "r": 100}, (5, 58, 22), (10, 77, 22)),
+    "rank_hmm": ({"k": 1024, "d": 50, "r": 256}, (1, 22, 13), (2, 24, 8)),
+    "lhmm": ({"k": 1024, "d": 50, "r": 64}, (2, 13, 9), (7, 15, 8)),
+    "hmm_blocks": ({"m": 16, "k": 64, "d": 50}, (0, 18, 9), (0, 24, 5)),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_machine_code_has_a_few_loops(name: str) -> None:
+    sizes, *bounds = WRITTEN[name]
+    grammar, _, space = SMALL[name]
+    text = native(fgg.compile(fgg.load(grammar, sizes=sizes), space=space).plan).source
+    inside, outside = text.split("struct inside_pass")[1].split("struct outside_pass")
+    for found, bound in zip((inside, outside), bounds, strict=True):
+        products, loops = found.count("matmul(blas"), found.count("for (I ")
+        results = found.count("room.some") + found.count("room.zeros")
+        assert loops <= bound[1] and results <= bound[2]
+        # Large states are matrix products wherever a parameter maps cells.
+        assert products == bound[0]
