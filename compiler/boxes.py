@@ -22,6 +22,7 @@ from fgg.compiler.forms import (
     implicit_equalities,
     irredundant,
     loosen,
+    moved,
     row_of,
     solve_equalities,
     uniform,
@@ -82,7 +83,7 @@ def shape_of(
     the indices. Variables of the rule are primed, so that the head's own names stay free.
     """
     primed = {name: Expr.of(name + PRIME) for name in variables}
-    system = [row_of(expr_of(r).substitute(primed)) for r in rows] + list(region)
+    system = moved(rows, primed) + list(region)
     definitions = [Expr.of(name) - expr.substitute(primed) for name, expr in head.items()]
     if level is not None:
         definitions.append(level - Expr.of(LEVEL))
@@ -98,7 +99,7 @@ def shape_of(
         for _ in range(2):
             found, rest = solve_equalities(equalities, preferred, {*without, *looked_up})
             values = {n: e.substitute(found) for n, e in values.items()} | found
-            system = [row_of(expr_of(r).substitute(found)) for r in system]
+            system = moved(system, found)
             for equality in rest:
                 system += [row_of(equality), row_of(-equality)]
             system = list(dict.fromkeys(system))
@@ -179,7 +180,7 @@ def boxed(
 ) -> Box:
     """The box of a rule after a shift. `zeros` hold wherever no part of the rule is zero."""
     full = resolve_shift(change)
-    rows = [row_of(expr_of(r).substitute(full)) for r in shape.rows]
+    rows = moved(shape.rows, full)
     loops: dict[str, Loop] = {}
     for name in (*shape.positions, *shape.splits):
         low, high = bounds(rows, name, lengths)
@@ -195,12 +196,12 @@ def boxed(
     loops = {name: pruned(loop, [*guards, *batch]) for name, loop in loops.items()}
     system = [r for loop in loops.values() for r in box_rows(loop)]
     system += guards + batch
-    nothing = [row_of(expr_of(r).substitute(full)) for r in zeros]
+    nothing = moved(zeros, full)
     alone = uniform(system, lengths)
     same = uniform([*system, *nothing], lengths)
     masks = []
     loose = 0
-    for r in (row_of(expr_of(r).substitute(full)) for r in shape.core):
+    for r in moved(shape.core, full):
         loose += not implies(alone, r)
         if not implies(same, r):
             masks.append(Mask(expr_of(r), mixed=False))

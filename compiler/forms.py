@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fgg.index import Expr
 from fgg.linear import Row, implies, project
@@ -17,15 +17,42 @@ def expr_of(row: Row) -> Expr:
 
 def row_of(expr: Expr) -> Row:
     """The inequality `expr >= 0`; a look-up is a variable of its own."""
-    coefficients: dict[str, int] = {}
+    return Row.make(*_coefficients(expr))
+
+
+def _coefficients(expr: Expr) -> tuple[dict[str, int], int]:
+    """The coefficients of an affine form's variables, and its constant."""
+    found: dict[str, int] = {}
     constant = 0
     for monomial, coefficient in expr.terms:
         if not monomial:
             constant += coefficient
         else:
             (atom,) = monomial
-            coefficients[str(atom)] = coefficients.get(str(atom), 0) + coefficient
-    return Row.make(coefficients, constant)
+            found[str(atom)] = found.get(str(atom), 0) + coefficient
+    return found, constant
+
+
+def moved(rows: Iterable[Row], values: Mapping[str, Expr]) -> list[Row]:
+    """Rows with variables replaced by affine forms."""
+    forms = {name: _coefficients(expr) for name, expr in values.items()}
+    found = []
+    for r in rows:
+        if not any(name in forms for name, _ in r.coefficients):
+            found.append(r)
+            continue
+        total: dict[str, int] = {}
+        constant = r.constant
+        for name, c in r.coefficients:
+            if name not in forms:
+                total[name] = total.get(name, 0) + c
+                continue
+            form, more = forms[name]
+            constant += c * more
+            for other, inner in form.items():
+                total[other] = total.get(other, 0) + c * inner
+        found.append(Row.make(total, constant))
+    return found
 
 
 def coefficient_of(expr: Expr, name: str) -> int:
@@ -77,7 +104,7 @@ def batch_rows(lengths: Iterable[str]) -> list[Row]:
 def uniform(rows: Iterable[Row], lengths: Iterable[str]) -> list[Row]:
     """A system for a batch whose items all have the same lengths."""
     same = {name + end: Expr.of(name) for name in lengths for end in (LOW, HIGH)}
-    return [row_of(expr_of(r).substitute(same)) for r in rows]
+    return moved(rows, same)
 
 
 def irredundant(rows: Iterable[Row]) -> list[Row]:

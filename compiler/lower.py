@@ -10,9 +10,9 @@ from math import prod
 from fgg.compiler.boxes import Box, Unbounded, boxed, is_distinct, is_view, shape_of, shifts
 from fgg.compiler.forms import bounds as loop_bounds
 from fgg.compiler.forms import (
-    expr_of,
     implicit_equalities,
     irredundant,
+    moved,
     row_of,
     solve_equalities,
     uniform,
@@ -232,10 +232,7 @@ class _Lowering:
         shape = shape_of(rows, region, head, level, variables, self.lengths)
         primed = {name: Expr.of(name + "'") for name in variables}
         # References are to cells in which lengths have been put in, so what is zero there is too.
-        zeros = [
-            row_of(expr_of(r).substitute(primed).substitute(shape.values).substitute(shape.lengths))
-            for r in self.zero_rows(rule)
-        ]
+        zeros = moved(moved(moved(self.zero_rows(rule), primed), shape.values), shape.lengths)
         parts = rule_parts(self.grammar, rule)
         tree = parts.tree(self.length, self.batch, hoist=self.hoist) if parts.parts else None
         looked_up = {str(x): x for x in rule_lookups(rule)}
@@ -367,7 +364,7 @@ class _Lowering:
             if step.group == group:
                 continue
             renamed = {loop.name: Expr.of(loop.name + "*") for loop in other.loops}
-            rows = [*box.system, *(row_of(expr_of(r).substitute(renamed)) for r in other.system)]
+            rows = [*box.system, *moved(other.system, renamed)]
             for one, two in zip(head_index, step.head_index, strict=True):
                 gap = one - two.substitute(renamed)
                 rows += [row_of(gap), row_of(-gap)]
