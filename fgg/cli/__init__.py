@@ -69,7 +69,8 @@ def _run(arguments: Sequence[str]) -> int:
         print(_overview())
         return 0 if arguments else 2
     name, *rest = arguments
-    as_json = "--json" in rest
+    # For `bench` it names a file.
+    as_json = "--json" in rest and name != "bench"
     # Imported here so that `fggc --help` answers at once.
     from fgg.cli.output import fail_internal, fail_usage, report_failure
     from fgg.diagnostics import GrammarError, did_you_mean

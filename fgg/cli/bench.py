@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
 
 from fgg.cli import Usage
+from fgg.cli.output import check_writable
 from fgg.diagnostics import did_you_mean
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +34,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _suites().add_arguments(parser)
 
 
+def _check_peers(found: ModuleType, arguments: argparse.Namespace) -> None:
+    """Raise Usage for peers that no suite has."""
+    suites = [name for name in arguments.suites or found.COMPARED if name in found.COMPARED]
+    known = dict.fromkeys(name for suite in suites for name in found.suite_of(suite).makers)
+    for name in arguments.against:
+        if name not in known:
+            shown = ", ".join(f"`{peer}`" for peer in known)
+            hint = did_you_mean(name, known) or f"there are {shown}"
+            raise Usage(f"there is no peer `{name}`", hint)
+
+
+def _check_numbers(path: Path) -> None:
+    """Raise Usage for a file that `--json` has not written."""
+    try:
+        data = json.loads(path.read_text("utf-8"))
+        if all("suite" in record for record in data["records"]) and "about" in data:
+            return
+    except OSError as error:
+        raise Usage(f"`{path}` cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise Usage(f"`{path}` has no numbers", "`fggc bench --json` writes such files")
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Measure and print tables."""
     found = _suites()
@@ -46,11 +72,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise Usage("`--repeats` is a number from 1 up")
     if not arguments.budget > 0:
         raise Usage("`--budget` is a number of seconds above 0")
-    if arguments.source is not None and not arguments.source.is_file():
-        raise Usage(f"there is no file `{arguments.source}`")
+    _check_peers(found, arguments)
+    if arguments.source is not None:
+        _check_numbers(arguments.source)
     for path in (arguments.json, arguments.plot, arguments.page):
-        if path is not None and not path.resolve().parent.is_dir():
-            raise Usage(f"there is no folder `{path.parent}`")
+        check_writable(path)
     if arguments.plot is not None and arguments.plot.suffix != ".svg":
         raise Usage("`--plot` writes .svg")
     if arguments.page is not None and arguments.page.suffix != ".md":
