@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import log
 
 from fgg.compiler.emit.contraction import Contraction
@@ -10,7 +11,7 @@ from fgg.compiler.emit.names import BATCH, Names, lookups_in
 from fgg.compiler.emit.values import Value
 from fgg.compiler.forms import coefficient_of
 from fgg.compiler.native.loops import Loops
-from fgg.compiler.native.memory import ONE, Memory, Size, Term, product
+from fgg.compiler.native.memory import ONE, Later, Memory, Size, Term, product
 from fgg.compiler.native.tensors import Tensors
 from fgg.domains import domain_size
 from fgg.index import Expr
@@ -40,7 +41,7 @@ class NativeFrame(Contraction):
         # The lines so far, and terms that were carried out: kept, so that nothing else gets
         # their identity.
         self.written = self.loops_of.lines
-        self.known: dict[int, tuple[Term, Term]] = {}
+        self.known: dict[int, tuple[Value, Term]] = {}
 
     def box(self) -> list[str]:
         """The first values and the numbers of values of the loops."""
@@ -179,22 +180,28 @@ class NativeFrame(Contraction):
     def multiplied(
         self, lines: list[str], left: Value, right: Value, dims: tuple[str, ...], stem: str = "v"
     ) -> Value:
-        """The product of two terms, to be carried out when it is needed."""
-        return Term(dims=dims, left=self.forced(left).factors, right=self.forced(right).factors)
+        """The product of two values, to be carried out when it is needed."""
+        return Later(dims=dims, left=left, right=right)
 
     def summed(self, lines: list[str], value: Value, keep: tuple[str, ...]) -> Value:
-        """A term summed to some of its axes, when it is needed."""
+        """A value summed to some of its axes, when it is needed."""
         if all(d in keep for d in value.dims):
             return value
+        assert isinstance(value, Term | Later)
+        return replace(value, dims=tuple(d for d in value.dims if d in keep))
+
+    def term(self, value: Value) -> Term:
+        """A value as a product of memories: what it is made from is carried out."""
+        if isinstance(value, Later):
+            left, right = self.forced(value.left).factors, self.forced(value.right).factors
+            return Term(dims=value.dims, left=left, right=right)
         assert isinstance(value, Term)
-        dims = tuple(d for d in value.dims if d in keep)
-        return Term(dims=dims, left=value.left, right=value.right)
+        return value
 
     def forced(self, value: Value) -> Term:
         """A term without sums; carried out once."""
-        assert isinstance(value, Term)
         if id(value) not in self.known:
-            self.known[id(value)] = value, self.loops_of.forced(value)
+            self.known[id(value)] = value, self.loops_of.forced(self.term(value))
         return self.known[id(value)][1]
 
     # scales

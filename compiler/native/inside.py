@@ -28,8 +28,8 @@ class NativeInside(NativeFrame):
         values, scales = self.read(self.written, scales=True)
         if self.step.linear:
             result = self.contract(self.written, values).result
-            assert isinstance(result, Term)
-            self.linear(result)
+            assert result is not None
+            self.linear(self.term(result))
             return None
         dims = self.scale_dims(scales)
         chart = self.plan.chart[self.step.head]
@@ -48,11 +48,10 @@ class NativeInside(NativeFrame):
         result = self.contract(self.written, values).result
         if chart.is_scalar and result is None and cells is not None:
             return Part(None, cells)
-        return Part(self.result(result or Term()), cells)
+        return Part(self.result(Term() if result is None else self.term(result)), cells)
 
-    def result(self, term: object) -> Memory:
+    def result(self, term: Term) -> Memory:
         """The values of the head's cells, before they are put."""
-        assert isinstance(term, Term)
         axes = self.step.head_axes
         repeated = len(set(axes)) < len(axes)
         count = product(self.loops_of.sizes[a] for a in axes)

@@ -94,6 +94,16 @@ class Term(Value):
         return dims_of(self.factors) - set(self.dims)
 
 
+@dataclass(frozen=True, eq=False)
+class Later(Value):
+    """A product of two values, summed to the axes `dims`, of which nothing is computed yet."""
+
+    code: str = ""
+    dims: tuple[str, ...] = ()
+    left: Value = field(default=Value("", ()))
+    right: Value = field(default=Value("", ()))
+
+
 def dims_of(factors: Iterable[Memory]) -> set[str]:
     """The axes that any factor has."""
     return {d for factor in factors for d in factor.dims}

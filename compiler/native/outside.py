@@ -47,6 +47,6 @@ class NativeOutside(NativeFrame, OutsideWriter):
         """Adds a gradient to an operand's own."""
         if operand.kind == "table" and operand.name in self.constant_tables():
             return []
-        assert isinstance(gradient, Term)
-        self.loops_of.assign(self.gradient_of(operand), gradient, add=True)
+        term = self.term(gradient)
+        self.loops_of.assign(self.gradient_of(operand), term, add=True)
         return []
