@@ -178,7 +178,7 @@ CODES: dict[str, Code] = {
     **_warnings(
         F431="a critical recursion",
         F432="a value that is infinite",
-        F433="numbers too small for this semiring",
+        F433="numbers too small or too large for their type",
         F434="a grammar that runs on the reference engine",
         F435="no machine code",
         F441="a decomposition that has not converged",

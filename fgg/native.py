@@ -27,7 +27,8 @@ class Native:
 
     A function takes numbers (the batch, whether lengths differ, the least and the greatest of each
     length, strides and extents of every tensor's indices), pointers, and a matrix product. It
-    returns the bytes that it took for intermediate results, or -1 if there were not enough.
+    returns the bytes that it took for intermediate results, -1 if there were not enough, or -2 if
+    it was stopped.
     """
 
     source: str

@@ -80,7 +80,7 @@ def verify(
 
     if isinstance(query, Grammar):
         against, query = query, None
-    _check(grammar, sizes or {}, space, after, trials, length, items)
+    _check(grammar, sizes or {}, space, after, trials, length, items, jit)
     source = selected(with_sizes(grammar, sizes or {}), query)
     if against is None:
         small = small_sizes(source, sizes or {})
@@ -124,6 +124,7 @@ def _check(
     trials: int,
     length: int,
     items: int,
+    jit: bool,
 ) -> None:
     from fgg.compiler.driver import CONJOIN, PIPELINES
 
@@ -146,6 +147,13 @@ def _check(
         problems.append(f"there is no pass `{after}`: {hint}")
     elif after is not None and not spaces(space, after):
         problems.append(f"there is no pass `{after}` in the space `{space}`")
+    if jit:
+        from fgg.runtime.native_build import CannotBuild, compiler
+
+        try:
+            compiler()
+        except CannotBuild as error:
+            problems.append(f"machine code cannot be compared: {error}")
     if problems:
         raise GrammarError([Diagnostic(code="F415", message=message) for message in problems])
 

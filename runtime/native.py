@@ -21,7 +21,7 @@ from fgg.runtime.native_build import (
     CannotBuild,
     library,
     matrix_product,
-    no_machine_code,
+    python_functions,
 )
 
 KEPT = 1024
@@ -60,7 +60,7 @@ class NativeEngine:
             library(self.native.source, batch.dtype)
         except CannotBuild as error:
             self.failed = str(error)
-            warn(render_all([no_machine_code(self.failed)], None), stacklevel=4)
+            warn(render_all([error.note()], None), stacklevel=4)
             return False
         return True
 
@@ -167,8 +167,10 @@ class NativeEngine:
             (ctypes.c_int64 * len(numbers))(*numbers),
             (ctypes.c_void_p * len(pointers))(*pointers),
             matrix_product(batch.dtype),
+            python_functions(),
         )
-        if taken < 0:
+        if taken == -1:
             raise MemoryError(f"no memory for the {name} pass")
+        assert taken >= 0, "what stopped it has been raised"
         self.taken = max(self.taken, taken)
         NativeEngine.most = max(NativeEngine.most, taken)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import platform
@@ -14,12 +15,14 @@ import tempfile
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from fgg.diagnostics import Diagnostic
 
 FLAGS = (
+    "-fno-fast-math",  # whatever `CXX` says: infinities mean something
     "-std=c++17",
     "-O2",
     "-ftree-vectorize",
@@ -39,17 +42,21 @@ PRODUCTS = {torch.float32: "sgemm_", torch.float64: "dgemm_"}
 SECONDS = 600
 
 
+COMPILER = "install a C++ compiler or name one in `CXX`, or leave `jit` out"
+FOLDER = "name a folder of your own in `FGG_CACHE`, or leave `jit` out"
+
+
 class CannotBuild(Exception):
-    """There is no C++ compiler, or it refused a program."""
+    """There is no C++ compiler, or it refused a program, or the result cannot be kept."""
 
+    def __init__(self, reason: str, help: str = COMPILER) -> None:
+        super().__init__(reason)
+        self.help = help
 
-def no_machine_code(reason: str) -> Diagnostic:
-    """The warning that passes are tensor operations, and why."""
-    return Diagnostic(
-        code="F435",
-        message=f"{reason}; passes are tensor operations",
-        help="install a C++ compiler or name one in `CXX`, or leave `jit` out",
-    )
+    def note(self) -> Diagnostic:
+        """The warning that passes are tensor operations, and why."""
+        message = f"{self}; passes are tensor operations"
+        return Diagnostic(code="F435", message=message, help=self.help)
 
 
 def compiler() -> tuple[str, ...]:
@@ -82,7 +89,7 @@ def _version(command: tuple[str, ...]) -> str:
 
 def _machine() -> str:
     """What machine code depends on besides its source: the compiler and the processor."""
-    return "\n".join([_version(compiler()), _features(), sys.platform])
+    return "\n".join([*compiler(), _version(compiler()), _features(), sys.platform])
 
 
 @cache
@@ -99,26 +106,30 @@ def _features() -> str:
 
 @cache
 def folder() -> Path:
-    """Where machine code is kept: `$FGG_CACHE`, or the user's own cache.
+    """Where machine code is kept: `$FGG_CACHE`, or the user's own cache. Raises OSError.
 
     Code from it is run: if anyone else could write there, a folder for this process is taken.
     """
     given = os.environ.get("FGG_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    wanted = Path(given) if given else Path(base) / "fgg"
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    wanted = (Path(given) if given else Path(base) / "fgg").expanduser().absolute()
     try:
         wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = wanted.stat()
         others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         if not others and found.st_uid == os.getuid() and os.access(wanted, os.W_OK):
             return wanted
-    except (OSError, AttributeError):
+    except (OSError, AttributeError, RuntimeError):
         pass
-    _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="fgg-"))
-    return Path(_TEMPORARY[-1].name)
+    own = Path(tempfile.mkdtemp(prefix="fgg-"))
+    atexit.register(_remove, own, os.getpid())
+    return own
 
 
-_TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
+def _remove(path: Path, owner: int) -> None:
+    """Remove the folder of a process at its end; a process forked from it leaves it alone."""
+    if os.getpid() == owner:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def path_of(source: str, dtype: torch.dtype) -> Path:
@@ -128,19 +139,36 @@ def path_of(source: str, dtype: torch.dtype) -> Path:
 
 
 @cache
-def library(source: str, dtype: torch.dtype) -> ctypes.CDLL:
-    """The machine code of a program for numbers of a type. Raises CannotBuild."""
-    path = path_of(source, dtype)
-    if path.is_file():
-        try:
-            return ctypes.CDLL(str(path))
-        except OSError:
-            pass  # a file that is no machine code any more: it is made again
+def library(source: str, dtype: torch.dtype) -> ctypes.PyDLL:
+    """The machine code of a program for numbers of a type. Raises CannotBuild.
+
+    It lets go of Python's lock by itself while it works.
+    """
     try:
-        build(source, dtype, path)
-        return ctypes.CDLL(str(path))
+        path = path_of(source, dtype)
+        if not _is_whole(path):
+            build(source, dtype, path)
+        found = ctypes.PyDLL(str(path))
+        _ = found.inside, found.outside
+        return found
+    except AttributeError:
+        raise CannotBuild("the machine code lacks a function", FOLDER) from None
     except OSError as error:
-        raise CannotBuild(f"the machine code could not be kept or loaded: {error}") from None
+        if "symbol" in str(error):
+            raise CannotBuild(f"the C++ compiler made no library: {error}") from None
+        raise CannotBuild(f"the machine code cannot be kept or loaded: {error}", FOLDER) from None
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a file is what was once built: loading half of one would end the process."""
+    try:
+        return _sum_of(path) == path.with_suffix(".sum").read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return False
+
+
+def _sum_of(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
 
 
 def build(source: str, dtype: torch.dtype, path: Path) -> None:
@@ -150,7 +178,12 @@ def build(source: str, dtype: torch.dtype, path: Path) -> None:
         text.write_text(source, encoding="utf-8")
         result = Path(work) / "program.so"
         _run([*compiler(), *flags(), f"-DT={TYPES[dtype]}", "-o", str(result), str(text)])
+        if not result.is_file():
+            raise CannotBuild(f"`{shlex.join(compiler())}` wrote no file: it is no C++ compiler")
+        check = Path(work) / "program.sum"
+        check.write_text(_sum_of(result), encoding="ascii")
         os.replace(result, path)
+        os.replace(check, path.with_suffix(".sum"))
 
 
 def _run(command: list[str]) -> str:
@@ -162,11 +195,28 @@ def _run(command: list[str]) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotBuild(f"the C++ compiler did not run: {error}") from None
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "error" in line] or [
-            "no reason given"
-        ]
-        raise CannotBuild(f"the C++ compiler refused the program: {lines[0].strip()}")
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        told = [line for line in lines if "error" in line] or lines[-1:] or ["it gives no reason"]
+        raise CannotBuild(f"the C++ compiler refused the program: {told[0]}")
     return done.stdout
+
+
+class Python(ctypes.Structure):
+    """What machine code asks of Python: to let others run, and whether it is to stop."""
+
+    _fields_ = (
+        ("save", ctypes.c_void_p),
+        ("restore", ctypes.c_void_p),
+        ("check", ctypes.c_void_p),
+    )
+
+
+@cache
+def python_functions() -> Any:
+    """A pointer to the functions of this Python."""
+    names = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
+    found = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in names]
+    return ctypes.pointer(Python(*found))
 
 
 @cache

@@ -263,25 +263,29 @@ class Program(Weighted, Questions):
         """
         run = self.start(weights, inputs or {}, lengths)
         result: Tensor = LogZ.apply(run, *run.sources)  # type: ignore[no-untyped-call]
-        if bool(torch.isneginf(result).any()):
+        if not bool(torch.isfinite(result).all()):
             self.check_zeros(run, result.detach())
         return result
 
     def check_zeros(self, run: Run, log_z: Tensor) -> None:
-        """Warn if an item has derivations although its numbers became too small to see."""
+        """Warn if an item's numbers became too small to see, or too large to be numbers."""
         from warnings import warn
 
         from fgg.runtime.support import has_derivations
 
-        lost = torch.nonzero(has_derivations(run) & torch.isneginf(log_z)).flatten().tolist()
-        if lost:
-            note = Diagnostic(
-                code="F433",
-                message=f"items {lost[:5]} have derivations, but their weights are too small for "
-                f"{str(log_z.dtype).removeprefix('torch.')}: log Z = -inf is not right",
-                help="use float64, or less extreme weights",
-            )
-            warn(render_all([note], None), stacklevel=3)
+        zero, kind = torch.isneginf(log_z), str(log_z.dtype).removeprefix("torch.")
+        lost = zero & has_derivations(run) if bool(zero.any()) else zero
+        notes = (
+            (lost, f"have derivations, but their weights are too small for {kind}: log Z = -inf"),
+            (~zero & ~torch.isfinite(log_z), f"have weights that are too large for {kind}: log Z"),
+        )
+        for found, what in notes:
+            if bool(found.any()):
+                items = torch.nonzero(found).flatten().tolist()[:5]
+                message = f"items {items} {what} is not right"
+                help = "use float64, or less extreme weights"
+                note = Diagnostic(code="F433", message=message, help=help)
+                warn(render_all([note], None), stacklevel=3)
 
     def start(
         self, weights: Mapping[str, Tensor], inputs: Mapping[str, Any], lengths: Lengths

@@ -17,13 +17,23 @@ from fgg.native import Argument, Native
 from fgg.plan import Plan, PlanStage, Step
 from fgg.printer import print_rule
 
+TITLE = """\
+// Inside and outside passes for the grammar {name}, for numbers of the type T:
+//   c++ -std=c++17 -O2 -march=native -fopenmp-simd -fPIC -shared -DT=float program.cpp
+// Both functions take whole numbers N (the batch, whether lengths differ, the least and greatest
+// of each length, then strides and extents of every tensor's indices), pointers P (the tensors, in
+// the order of the fields below), a matrix product of BLAS or null, functions of Python or null.
+// They return the bytes that intermediate results took; -1: not enough memory; -2: stopped.
+"""
+
 
 def native(plan: Plan) -> Native:
     """The program of a plan in C++; `T`, the type of its numbers, is given to the compiler."""
     inside, first = _pass(plan, "inside", _inside)
     outside, second = _pass(plan, "outside", _outside)
     prelude = (Path(__file__).parent / "prelude.hpp").read_text(encoding="utf-8")
-    source = "\n".join([prelude, *inside, "", *outside, ""])
+    title = TITLE.format(name=plain(plan.grammar.name))
+    source = "\n".join([title, prelude, *inside, "", *outside, ""])
     return Native(source, first, second)
 
 
@@ -55,7 +65,8 @@ def _pass(
 ) -> tuple[list[str], tuple[Argument, ...]]:
     """A pass as a structure with a function for each step, and a function that runs it.
 
-    That returns how many bytes it took for intermediate results, or -1 if there were not enough.
+    That returns how many bytes it took for intermediate results, -1 if there were not enough, -2 if
+    it was stopped.
     """
     steps = _Steps(plan)
     body = write(steps)
@@ -65,8 +76,10 @@ def _pass(
         "const int64_t* N;",
         "void* const* P;",
         "Product blas;",
+        "Watch watch;",
         *steps.tensors.head(),
         "Room kept, room;",
+        "// What is read and written in place of cells that there are not.",
         f"const T* const nothing = kept.zeros<T>({max([1, *sizes])});",
         f"T* const nowhere = kept.zeros<T>({max([1, *sizes])});",
     ]
@@ -80,12 +93,15 @@ def _pass(
         f"{INDENT}}}",
         "};",
         "",
-        f'extern "C" int64_t {name}(const int64_t* N, void* const* P, Product blas) try {{',
-        f"{INDENT}{name}_pass found{{N, P, blas}};",
+        f'extern "C" int64_t {name}(const int64_t* N, void* const* P, Product blas, '
+        "const Python* python) try {",
+        f"{INDENT}{name}_pass found{{N, P, blas, {{python}}}};",
         f"{INDENT}found.run();",
         f"{INDENT}return found.kept.most + found.room.most;",
         "} catch (const std::bad_alloc&) {",
         f"{INDENT}return -1;",
+        "} catch (const Stopped&) {",
+        f"{INDENT}return -2;",
         "}",
     ]
     return lines, tuple(steps.tensors.found.values())
@@ -102,6 +118,7 @@ def _stage(
     last = tensors.extreme(stage.last, low=False)
     ends = (last, first, ">=", "--") if reverse else (first, last, "<=", "++")
     yield f"for (I level = {ends[0]}, end = {ends[1]}; level {ends[2]} end; {ends[3]}level) {{"
+    yield f"{INDENT}watch.look();"
     yield from (INDENT + line for line in body)
     yield "}"
 
@@ -127,17 +144,17 @@ def _group(plan: Plan, tensors: Tensors, steps: Sequence[Step]) -> Iterator[str]
         kept = []
         if part is not None:
             given = (("T", part.values), ("double", part.scales))
-            kept = [(kind, f"g{number}_{kind[0]}", m) for kind, m in given if m is not None]
-            yield f"bool g{number} = false;"
+            kept = [(kind, f"part{number}_{kind[0]}", m) for kind, m in given if m is not None]
+            yield f"bool part{number} = false;"
             yield from (f"{kind}* {name} = nullptr;" for kind, name, _ in kept)
         yield "{"
         yield from (INDENT + line for line in writer.box())
         yield f"{INDENT}if ({writer.condition()}) {{"
         yield from (INDENT * 2 + line for line in writer.written)
         if part is not None:
-            yield f"{INDENT * 2}g{number} = true;"
+            yield f"{INDENT * 2}part{number} = true;"
             yield from (f"{INDENT * 2}{name} = {memory.base};" for _, name, memory in kept)
-            parts.append((f"g{number}", part))
+            parts.append((f"part{number}", part))
         yield f"{INDENT}}}"
         yield "}"
     if parts:
@@ -163,7 +180,8 @@ def _put(plan: Plan, writer: NativeInside, parts: Sequence[tuple[str, Part]]) ->
     if chart.is_scalar:
         yield f"{writer.open_loops(dims)}{{"
         yield f"{INDENT}double* const e = {scales};"
-        yield f"{INDENT}double sum = {more} ? *e : NEGATIVE;"
+        before = "" if more == "false" else f"{more} ? *e : "
+        yield f"{INDENT}double sum = {before}NEGATIVE;"
         for name, part in parts:
             scale = "0.0" if part.scales is None else f"*({part_at(name, part.scales, 'd')})"
             if part.values is not None:

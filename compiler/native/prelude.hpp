@@ -2,7 +2,15 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <new>
+
+#ifndef T
+#error "the type of numbers is missing: -DT=float or -DT=double"
+#endif
+#ifdef __FAST_MATH__
+#error "infinities mean something here: compile without -ffast-math"
+#endif
 
 #if defined(__clang__)
 #define LOOP _Pragma("clang loop vectorize(assume_safety)")
@@ -19,15 +27,20 @@
 #endif
 #define PRAGMA(text) _Pragma(#text)
 #define SUM(name) PRAGMA(omp simd reduction(+ : name))
-#define MAXIMUM(name) PRAGMA(omp simd reduction(max : name))
+#define GREATEST(name, bad) PRAGMA(omp simd reduction(max : name) reduction(| : bad))
 
 using I = int64_t;
 
+// The scale of zero; a number below every other scale, finite, so that differences are numbers.
 static const double NEGATIVE = -INFINITY;
 static const double FLOOR = -1e300;
+// What a table has where it has no entry: outside every chart.
 static const I OUTSIDE = -(I(1) << 40);
-// The smallest normal number, and what a ratio of scales is held below.
+// The smallest normal number and the greatest one.
 static const T TINY = sizeof(T) == 4 ? T(1.17549435e-38) : T(2.2250738585072014e-308);
+static const T LARGEST = sizeof(T) == 4 ? T(3.40282347e+38) : T(1.7976931348623157e+308);
+// A ratio of scales is held below e^LIMIT, which is still a number. It is great only where the
+// term's own factors are zero or nearly so.
 static const double LIMIT = sizeof(T) == 4 ? 85.0 : 706.0;
 
 static inline I least(I a, I b) { return a < b ? a : b; }
@@ -57,7 +70,7 @@ static inline double exp_of(double x) {
   p = p * r + 0.5;
   p = p * r + 1.0;
   p = p * r + 1.0;
-  int64_t bits;
+  uint64_t bits;
   std::memcpy(&bits, &shifted, 8);
   bits = (bits + 1023) << 52;
   double power;
@@ -79,6 +92,31 @@ static inline double log_add(double a, double b) {
   if (top == NEGATIVE) return NEGATIVE;
   return top + std::log1p(exp_of((a > b ? b : a) - top));
 }
+
+// What a program asks of Python: to let others run meanwhile, and whether the user wants it to stop.
+struct Python { void* (*save)(); void (*restore)(void*); int (*check)(); };
+struct Stopped {};
+
+struct Watch {
+  const Python* python;
+  void* state = python ? python->save() : nullptr;
+  double last = seconds();
+  static double seconds() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
+  }
+  void look() {
+    const double now = seconds();
+    if (!python || now - last < 0.1) return;
+    last = now;
+    python->restore(state);
+    state = nullptr;
+    if (python->check()) throw Stopped();
+    state = python->save();
+  }
+  ~Watch() { if (python && state) python->restore(state); }
+};
 
 // Room for intermediate results: given back as a whole, kept for the next step. Several blocks
 // become one as soon as they are empty.
@@ -171,11 +209,21 @@ static void matmul(Product blas, I m, I n, I k, const T* A, I ar, I ac, const T*
 // One term of a cell: its values relative to its scale.
 struct Part { const T* values; double scale; };
 
-// Write a cell: the greatest value goes into the scale. What is below TINY counts as zero.
+// Write a cell: the greatest value goes into the scale. What is below TINY counts as zero; what is
+// too large to be a number makes the cell none.
 static inline void put_one(T* v, double* e, const T* values, double scale, I n) {
   T top = 0;
-  MAXIMUM(top) for (I i = 0; i < n; ++i) top = values[i] > top ? values[i] : top;
-  if (!(top >= TINY) || !(scale > NEGATIVE)) {
+  int bad = scale != scale;
+  GREATEST(top, bad) for (I i = 0; i < n; ++i) {
+    top = values[i] > top ? values[i] : top;
+    bad |= !(values[i] <= LARGEST);
+  }
+  if (bad && scale != NEGATIVE) {
+    *e = NAN;
+    for (I i = 0; i < n; ++i) v[i] = NAN;
+    return;
+  }
+  if (!(top >= TINY) || scale == NEGATIVE) {
     *e = NEGATIVE;
     for (I i = 0; i < n; ++i) v[i] = 0;
     return;
@@ -188,7 +236,10 @@ static inline void put_one(T* v, double* e, const T* values, double scale, I n) 
 static inline void put_all(T* v, double* e, const Part* parts, int count, I n, T* sum) {
   if (count == 1) { put_one(v, e, parts[0].values, parts[0].scale, n); return; }
   double top = NEGATIVE;
-  for (int p = 0; p < count; ++p) top = parts[p].scale > top ? parts[p].scale : top;
+  for (int p = 0; p < count; ++p) {
+    const double scale = parts[p].scale;
+    top = scale > top || scale != scale ? scale : top;
+  }
   for (I i = 0; i < n; ++i) sum[i] = 0;
   for (int p = 0; p < count; ++p) {
     const T share = weight(parts[p].scale, top);

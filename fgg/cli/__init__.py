@@ -10,6 +10,7 @@ import argparse
 import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -81,7 +82,9 @@ def _run(arguments: Sequence[str]) -> int:
     parser = Parser(prog=f"fggc {name}", description=module.__doc__, allow_abbrev=False)
     module.add_arguments(parser)
     try:
-        code: int = module.run(parser.parse_args(rest))
+        with warnings.catch_warnings():
+            warnings.showwarning = _plainly
+            code: int = module.run(parser.parse_args(rest))
         return code
     except Usage as error:
         return fail_usage(str(error), error.help, as_json)
@@ -91,6 +94,21 @@ def _run(arguments: Sequence[str]) -> int:
         raise
     except (Exception, RecursionError) as error:
         return fail_internal(error, as_json)
+
+
+def _plainly(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: object = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning; one of ours says all there is to say."""
+    text = str(message)
+    if not text.startswith("warning["):
+        text = warnings.formatwarning(message, category, filename, lineno)
+    print(text.rstrip("\n"), file=sys.stderr)
 
 
 class Usage(Exception):

@@ -42,12 +42,12 @@ def jit_of(arguments: argparse.Namespace) -> bool:
     if not arguments.jit:
         return False
     from fgg.cli.output import print_diagnostics
-    from fgg.runtime.native_build import CannotBuild, compiler, no_machine_code
+    from fgg.runtime.native_build import CannotBuild, compiler
 
     try:
         compiler()
     except CannotBuild as error:
-        print_diagnostics([no_machine_code(str(error))], None)
+        print_diagnostics([error.note()], None)
         return False
     return True
 

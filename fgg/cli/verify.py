@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fgg.cli.declaring import add_declarations, with_declarations
 from fgg.cli.items import query_of
 from fgg.cli.output import print_json
-from fgg.cli.passes import add_jit, jit_of
+from fgg.cli.passes import add_jit
 from fgg.cli.target import add_file, assignments, load_target, need_grammar, seed_number
 from fgg.diagnostics import as_json
 from fgg.verifying import ITEMS, LENGTH, TRIALS, verify
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
             items=arguments.items,
             seed=arguments.seed,
             floats=not arguments.no_float,
-            jit=jit_of(arguments),
+            jit=arguments.jit,
             progress=progress,
         )
     if arguments.json:

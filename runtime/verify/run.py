@@ -233,7 +233,8 @@ class _Run:
             except FAILURES as error:
                 failure = said(error)
                 break
-        self.floating("program", space, quantity, gaps, tolerance, failure or note, bool(failure))
+        what = "program" if program.native is None else "machine code"
+        self.floating(what, space, quantity, gaps, tolerance, failure or note, bool(failure))
         if not self.rows[-1].holds and self.example is None:
             self.example = self.alone(program, space, quantity, tolerance)
 

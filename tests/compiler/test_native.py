@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import pickle
 import random
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -336,15 +338,83 @@ def test_a_compiler_that_refuses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 @needs_compiler
-def test_a_broken_file_is_made_again() -> None:
-    program = jit(with_sizes(fgg.load("hmm"), {"k": 7, "d": 6}))
-    weights, inputs = program.weights(seed=1), {"w": [[0, 1, 4]]}
-    path = native_build.path_of(program.engine.native.source, torch.float32)
-    path.write_bytes(b"no machine code")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        program.log_z(weights, inputs)
-    assert path.stat().st_size > 1000
+@pytest.mark.parametrize("size", [0, 10, 5000, 12000])
+def test_a_broken_file_is_made_again(size: int) -> None:
+    program = jit(with_sizes(fgg.load("hmm"), {"k": 7, "d": 6 + size}))
+    source = f"{program.engine.native.source}// {size}\n"
+    path = native_build.path_of(source, torch.float32)
+    native_build.build(source, torch.float32, path)
+    whole = path.read_bytes()
+    assert len(whole) > 12000
+    path.write_bytes(whole[:size])  # as after a crash: loading it would end the process
+    native_build.library(source, torch.float32)
+    assert len(path.read_bytes()) > 12000
+
+
+@needs_compiler
+def test_arguments_of_the_compiler_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = set()
+    for named in ("", "c++ -ffast-math", "c++ -g"):
+        monkeypatch.setenv("CXX", named)
+        paths.add(native_build.path_of("text", torch.float32))
+    assert len(paths) == 3
+    # Infinities mean something, whatever the compiler is told.
+    monkeypatch.setenv("CXX", "c++ -ffast-math")
+    program = jit(with_sizes(fgg.load("pair_hmm"), {"letters": 2}))
+    items = items_of(program.grammar, [2, 3], random.Random(2), missing=0.0)
+    same(random_run(program, items, torch.float64, seed=1))
+
+
+@needs_compiler
+def test_numbers_that_are_too_large_are_told_of() -> None:
+    text = """
+    domain T = 2
+    factor f(T)
+    factor g(T)
+    nonterminal S()
+    nonterminal X(T)
+    start S
+    rule s: S -> X(t)
+    rule t: S -> g(t)
+    rule a: X(t) -> f(t) f(t) X(t)
+    rule c: X(t) ->
+    query q(w: T[n]) {
+      rule s: S -> X[0]
+      rule t: S ->
+      rule a: X[i] -> X[i+1] for 0 <= i < n
+      rule c: X[n] ->
+    }
+    """
+    inputs = {"w": [[-1, -1, -1]]}
+    for program in (compile(loads(text)), jit(loads(text))):
+        weights = {"f": torch.tensor([1e25, 1.0]), "g": torch.tensor([0.5, 0.5])}
+        with pytest.warns(UserWarning, match="F433.*too large for float32"):
+            assert bool(torch.isnan(program.log_z(weights, inputs)).all())
+        exact = program.log_z({n: w.double() for n, w in weights.items()}, inputs)
+        assert float(exact) == pytest.approx(345.39, abs=0.01)
+
+
+@needs_compiler
+def test_a_pass_can_be_stopped() -> None:
+    script = """
+import signal, sys, threading, time, os
+import torch
+import fgg
+torch.set_num_threads(1)
+program = fgg.compile(fgg.load("pcfg_dense", sizes={"nt": 8, "pt": 8, "words": 5}), jit=True)
+weights = program.weights(seed=0)
+program.log_z(weights, {"w": [[0, 1, 2]]})
+threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+start = time.time()
+try:
+    program.log_z(weights, {"w": torch.zeros(4, 900, dtype=torch.long)})
+except KeyboardInterrupt:
+    print("stopped", time.time() - start < 10)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.stdout == "stopped True\n", done.stderr
 
 
 @needs_compiler
@@ -370,6 +440,10 @@ def test_machine_code_is_kept_where_only_the_user_writes(
         native_build.folder.cache_clear()
         mine.chmod(0o777)
         assert native_build.folder() != mine
+        native_build.folder.cache_clear()
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("FGG_CACHE", "near")
+        assert native_build.folder() == tmp_path / "near"
         native_build.folder.cache_clear()
         (tmp_path / "file").write_text("")
         monkeypatch.setenv("FGG_CACHE", str(tmp_path / "file"))
