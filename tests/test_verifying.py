@@ -325,7 +325,7 @@ def test_a_side_without_a_value_is_refuted(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_wrong_program_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     right = verifying.program_maker
 
-    def maker(space: str) -> Callable[[Grammar], Program]:
+    def maker(space: str, jit: bool) -> Callable[[Grammar], Program]:
         def made(source: Grammar) -> Program:
             swapped = with_edges(
                 source,
@@ -335,7 +335,7 @@ def test_a_wrong_program_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
                     else edge
                 ),
             )
-            return right(space)(swapped)
+            return right(space, jit)(swapped)
 
         return made
 

@@ -22,7 +22,9 @@ from fgg.cli import main
         (["--json", "nowhere/out.json"], "no folder `nowhere`"),
         (["--page", "folder.md"], "it is a folder"),
         (["--plot", "out.png"], "`--plot` writes .svg"),
+        (["--page", "page.txt"], "`--page` writes .md"),
         (["--budget", "0"], "above 0"),
+        (["--repeats", "0"], "from 1 up"),
     ],
 )
 def test_refused(

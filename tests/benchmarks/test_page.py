@@ -119,22 +119,6 @@ def test_a_page_is_made_again_from_numbers(
     assert (tmp_path / "page" / "hmm-ratios.svg").exists()
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["hmmm"],
-        ["--budget", "0"],
-        ["--repeats", "0"],
-        ["--from", "no-such-file.json"],
-        ["--page", "page.txt"],
-        ["--page", "no/such/folder/page.md"],
-    ],
-)
-def test_wrong_options_are_told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", *arguments]) == 2
-    assert "F415" in capsys.readouterr().err
-
-
 def test_the_committed_page_names_a_commit_and_every_suite() -> None:
     text = (ROOT / "docs" / "performance.md").read_text("utf-8")
     assert re.search(r"^- commit: [0-9a-f]{7,}", text, re.M)
