@@ -31,7 +31,7 @@ class Effort:
     """How much to measure: rounds of calls, seconds a suite, which points, which peers."""
 
     repeats: int = 11
-    budget: float = 50.0
+    budget: float = 40.0
     every: bool = False
     memory: bool = True
     against: Sequence[str] = ()
@@ -116,7 +116,7 @@ def _memory(suite: Suite, effort: Effort, progress: Progress) -> Iterator[Record
         progress.say(suite.name, f"memory of {name}", left)
         role = role_of(suite, name)
         try:
-            found = memories(suite.name, name, suite.memory, max(left, effort.budget / 3))
+            found = memories(suite.name, name, suite.memory, max(left, effort.budget / 2))
         except Skipped as reason:
             yield {
                 "suite": suite.name, "at": "memory", "point": {},
