@@ -31,8 +31,8 @@ class NativeEngine:
     """The inside and outside passes of a plan, on the processor.
 
     What it cannot do (another device, tensors that are no numbers, no compiler) the emitted
-    module does: `module` has the same functions. `taken` is the greatest number of bytes that a
-    call took for intermediate results, `most` that of all engines.
+    module does: `module` has the same functions. `most` is the greatest number of bytes that any
+    call took for intermediate results.
     """
 
     most = 0
@@ -42,7 +42,6 @@ class NativeEngine:
         self.native = native
         self.module = module
         self.failed: str | None = None
-        self.taken = 0
         self._sizes: dict[tuple[tuple[int, int], ...], dict[str, tuple[int, ...]]] = {}
 
     def result(self, charts: Mapping[str, Tensor], batch: Any) -> Tensor:
@@ -172,5 +171,4 @@ class NativeEngine:
         if taken == -1:
             raise MemoryError(f"no memory for the {name} pass")
         assert taken >= 0, "what stopped it has been raised"
-        self.taken = max(self.taken, taken)
         NativeEngine.most = max(NativeEngine.most, taken)

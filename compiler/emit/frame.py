@@ -276,6 +276,12 @@ class StepFrame:
             value = Value(code, (*rest, value.dims[first]))
         return value
 
+    def scale_dims(self, scales: Sequence[Value]) -> tuple[str, ...]:
+        """The axes of the scale of each point; none if it is the same number everywhere."""
+        if self.step.masks:
+            return self.point_dims
+        return tuple(d for d in self.point_dims if any(d in s.dims for s in scales))
+
     def scale(self, lines: list[str], scales: Sequence[Value]) -> Value | None:
         """The sum of the operands' scales at each point, -inf where a mask says so."""
         extra = f" + {log(self.step.free)!r}" if self.step.free > 1 and not self.best else ""
@@ -285,10 +291,7 @@ class StepFrame:
             plain = f"torch.tensor({log(self.step.free)!r}, dtype=torch.float64"
             return Value(f"{plain}, device=batch.device)", ())
         full = bool(self.step.masks)
-        if full:
-            dims: tuple[str, ...] = self.point_dims
-        else:
-            dims = tuple(d for d in self.point_dims if any(d in s.dims for s in scales))
+        dims = self.scale_dims(scales)
         name = self.scaled = self.fresh("e")
         if scales:
             total = " + ".join(aligned(s, dims) for s in scales)

@@ -15,7 +15,7 @@ import fgg
 from fgg.compiler.emit.context import Context
 from fgg.compiler.emit.frame import StepFrame
 from fgg.compiler.emit.inside import InsideWriter
-from fgg.compiler.emit.names import Names, affine_code, bound_code, extreme_code, single
+from fgg.compiler.emit.names import Names, affine_code, bound_code, extreme_code, plain, single
 from fgg.compiler.emit.outside import OutsideWriter
 from fgg.compiler.emit.peephole import fused, guarded, in_place, without_unused, written
 from fgg.compiler.emit.prepare import PrepareWriter
@@ -165,7 +165,7 @@ class _Emitter:
         lines += [f"    {line}" for line in (*self.context.length_lines(), *self.leaf_lines())]
         lines += [f"    {line}" for line in self.context.origin_lines()]
         for chart in plan.charts:
-            lines.append(f"    # {_plain(self.chart_text(chart))}")
+            lines.append(f"    # {plain(self.chart_text(chart))}")
             extents = self.extents(chart)
             if not chart.is_scalar:
                 states = "(" + "".join(f"{s}, " for s in chart.states) + ")"
@@ -207,7 +207,7 @@ class _Emitter:
         forms = ", ".join(f"{name} at {stage.level[name]}" for name in stage.families)
         if not body:
             return  # nothing that a gradient could go to
-        yield f"# Levels: {_plain(forms)}"
+        yield f"# Levels: {plain(forms)}"
         if reverse:
             yield f"for level in range({last}, {first} - 1, -1):"
         else:
@@ -250,7 +250,7 @@ class _Emitter:
             return
         if writer.is_sparse and writer.scaled is not None:
             body = guarded(body, writer.scaled)
-        yield f"# {_plain(print_rule(self.plan.grammar, writer.step.rule))}"
+        yield f"# {plain(print_rule(self.plan.grammar, writer.step.rule))}"
         yield from writer.bounds()
         condition = writer.condition()
         if condition:
@@ -333,7 +333,7 @@ class _Emitter:
             for step in stage.steps:
                 if at_once(self.plan, step):
                     writer = OutsideWriter(*self.shared(step), whole=True)
-                    rule = _plain(print_rule(self.plan.grammar, step.rule))
+                    rule = plain(print_rule(self.plan.grammar, step.rule))
                     body.append(f"# {rule}: all cells at once")
                     body += without_unused(writer.outside(charts=False, parameters=True))
         lines += [f"    {line}" for line in (*self.stride_lines(body), *body)]
@@ -373,18 +373,12 @@ def prelude_lines(name: str = "prelude") -> list[str]:
 def _docstring(paragraphs: Sequence[str]) -> list[str]:
     """The module's own docstring: a title, and notes."""
     if len(paragraphs) == 1:
-        return [f'"""{_plain(paragraphs[0])}"""']
+        return [f'"""{plain(paragraphs[0])}"""']
     first, *rest = paragraphs
-    lines = [f'"""{_plain(first)}']
+    lines = [f'"""{plain(first)}']
     for paragraph in rest:
-        lines += ["", *wrap(_plain(paragraph), 96)]
+        lines += ["", *wrap(plain(paragraph), 96)]
     return [*lines, '"""']
-
-
-def _plain(text: str) -> str:
-    """User's text for a comment or a docstring: one line, nothing that could end either."""
-    kept = "".join(c if c.isprintable() else " " for c in text)
-    return " ".join(kept.split()).replace("\\", "/").replace('"""', "'''")
 
 
 _FRONT = '''\

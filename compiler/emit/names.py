@@ -136,6 +136,12 @@ def scaled_sum(numbers: Sequence[int | str], names: Sequence[str]) -> str:
     return " + ".join(parts).replace("+ -", "- ") or "0"
 
 
+def plain(text: str) -> str:
+    """User's text for a comment or a docstring: one line, nothing that could end either."""
+    kept = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(kept.split()).replace("\\", "/").replace('"""', "'''")
+
+
 def bracketed(code: str) -> str:
     """Code in brackets if it is more than a word."""
     return f"({code})" if " " in code else code

@@ -94,13 +94,17 @@ class OutsideWriter(Contraction):
             return known
         scale = self.scale(lines, scales)
         inverse = Value(self.head(self.names.get("i_", self.step.head)), self.cell_dims)
-        dims = self.cell_dims
-        if scale is not None and any(d in scale.dims for d in self.split_dims):
-            dims = tuple(d for d in self.point_dims if d in scale.dims or d in self.cell_dims)
+        dims = self.weight_dims(() if scale is None else scale.dims)
         scale_code = "None" if scale is None else aligned(scale, dims)
         name = self.fresh("w")
         lines.append(f"{name} = ratio({scale_code}, {aligned(inverse, dims)}, batch.dtype)")
         return Value(name, dims)
+
+    def weight_dims(self, scale: Sequence[str]) -> tuple[str, ...]:
+        """The axes of weights, from those of the scale: the cells', and splits that it tells of."""
+        if not any(d in scale for d in self.split_dims):
+            return self.cell_dims
+        return tuple(d for d in self.point_dims if d in scale or d in self.cell_dims)
 
     def known_weight(self) -> Value | None:
         """The weight from those of all cells of a chain, if the step is one of its links.

@@ -73,12 +73,7 @@ class NativeFrame(Contraction):
             name = self.plan.chart[name].scale_of
         inner = self.states(operand) if states else ()
         ident = self.given.get(role, name)
-        strides: dict[str, Size] = {}
-        stride = ONE
-        for axis, size in reversed(list(zip(operand.axes, inner, strict=states and bool(inner)))):
-            # A node that occurs twice: its diagonal.
-            strides[axis] = _sum(strides[axis], stride) if axis in strides else stride
-            stride = stride * Size(size)
+        strides, stride = self.inner_strides(operand.axes if inner else ())
         if operand.kind == "parameter":
             return Memory(ident, strides)
         outer = self.given.strides(role, name, inner)
@@ -102,6 +97,16 @@ class NativeFrame(Contraction):
                 ]
                 strides[d] = _combined(moves)
         return Memory(" + ".join(base), {**strides, BATCH: stride}, shared=not operand.distinct)
+
+    def inner_strides(self, axes: Sequence[str]) -> tuple[dict[str, Size], Size]:
+        """The strides of a cell's states, and how many there are; a node may occur twice."""
+        strides: dict[str, Size] = {}
+        stride = ONE
+        for axis in reversed(axes):
+            # Where a node occurs twice, its diagonal.
+            strides[axis] = _sum(strides[axis], stride) if axis in strides else stride
+            stride = stride * self.loops_of.sizes[axis]
+        return strides, stride
 
     def looked_up(
         self,
@@ -206,21 +211,13 @@ class NativeFrame(Contraction):
 
     # scales
 
-    def scale_dims(self, scales: Sequence[Value]) -> tuple[str, ...] | None:
-        """The axes of the scale of each point; None if it is the same number everywhere."""
-        if self.step.masks:
-            return self.point_dims
-        if not scales:
-            return None
-        return tuple(d for d in self.point_dims if any(d in s.dims for s in scales))
-
     def scale_code(self, scales: Sequence[Value], dims: Sequence[str]) -> str:
         """The scale of a point: the sum of the operands', -inf where a mask says so."""
         parts = []
         for scale in scales:
             assert isinstance(scale, Term)
             (memory,) = scale.left
-            parts.append(f"*({memory.at(self.loops_of.variables, dims)})")
+            parts.append(f"*({self.offset(memory, dims)})")
         if self.step.free > 1:
             parts.append(repr(log(self.step.free)))
         code = " + ".join(parts) or "0.0"
@@ -235,6 +232,16 @@ class NativeFrame(Contraction):
             tests.append(f"{self.given.code(entry, self.local)} != OUTSIDE")
         code = " && ".join(tests)
         return f"(!mixed || ({code}))" if mixed else f"({code})"
+
+    def clear_masked(self, memory: Memory) -> None:
+        """Writes zeros to the head's cells that only other items have."""
+        count = product(self.loops_of.sizes[a] for a in self.step.head_axes)
+        for mask in self.step.masks:
+            test = self.mask_code(mask.expr, mixed=mask.mixed)
+            self.written.append(
+                f"{self.open_loops(self.cell_dims)}if (!{test}) "
+                f"std::memset({self.offset(memory, self.cell_dims)}, 0, sizeof(T) * {count});"
+            )
 
     def open_loops(self, dims: Sequence[str], *, free: bool = True) -> str:
         """Loops over points; if the innermost is `free`, none of its rounds reads from another."""

@@ -34,7 +34,7 @@ class NativeInside(NativeFrame):
         dims = self.scale_dims(scales)
         chart = self.plan.chart[self.step.head]
         cells = None
-        if dims is not None:
+        if dims:
             splits = [d for d in self.split_dims if d in dims]
             if splits and chart.is_scalar and all(v is None for v in values):
                 return Part(None, self.log_sum(scales, dims))
@@ -54,33 +54,21 @@ class NativeInside(NativeFrame):
         """The values of the head's cells, before they are put."""
         axes = self.step.head_axes
         repeated = len(set(axes)) < len(axes)
-        count = product(self.loops_of.sizes[a] for a in axes)
+        inner, count = self.inner_strides(axes)
         name = self.loops_of.fresh("r")
         make = "zeros" if repeated else "some"
         self.written.append(f"T* const {name} = room.{make}<T>({self.cell_count() * count});")
-        strides = self.loops_of.dense(self.cell_dims)
-        strides = {d: s * count for d, s in strides.items()}
-        stride = product(())
-        for a in reversed(axes):
-            known = strides.get(a)
-            strides[a] = type(stride)(known.number + stride.number) if known else stride
-            stride = stride * self.loops_of.sizes[a]
-        self.loops_of.assign(Memory(name, strides), term)
-        return Memory(name, strides)
+        cells = self.loops_of.dense(self.cell_dims)
+        target = Memory(name, {**{d: stride * count for d, stride in cells.items()}, **inner})
+        self.loops_of.assign(target, term)
+        return target
 
     def linear(self, result: Term) -> None:
         """Maps each cell of one chart; its scale is kept."""
         head = self.head_operand()
         target = self.memory(head, "values")
         self.loops_of.assign(target, result)
-        for mask in self.step.masks:
-            test = self.mask_code(mask.expr, mixed=mask.mixed)
-            count = product(self.loops_of.sizes[a] for a in self.step.head_axes)
-            place = self.offset(target, self.cell_dims)
-            self.written.append(
-                f"{self.open_loops(self.cell_dims)}if (!{test}) "
-                f"std::memset({place}, 0, sizeof(T) * {count});"
-            )
+        self.clear_masked(target)
         if not self.plan.shares_scale(self.step):
             (source,) = (o for o in self.step.operands if o.kind == "chart")
             own, other = self.memory(head, "scales", states=False), self.scales_of(source)

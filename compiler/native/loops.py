@@ -64,13 +64,11 @@ class Loops:
         wanted = set(dims)
         return tuple(d for d in self.all if d in wanted)
 
-    def buffer(self, dims: Sequence[str], kind: str = "T", zero: bool = False) -> Memory:
+    def buffer(self, dims: Sequence[str], kind: str = "T") -> Memory:
         """Room for an intermediate result."""
         name = self.fresh("r")
         size = product(self.sizes[d] for d in dims)
-        self.lines.append(
-            f"{kind}* const {name} = room.{'zeros' if zero else 'some'}<{kind}>({size});"
-        )
+        self.lines.append(f"{kind}* const {name} = room.some<{kind}>({size});")
         return Memory(name, self.dense(dims))
 
     def dense(self, dims: Sequence[str]) -> dict[str, Size]:

@@ -8,11 +8,12 @@ from math import prod
 from pathlib import Path
 
 from fgg.compiler.emit.module import at_once
+from fgg.compiler.emit.names import plain
 from fgg.compiler.native.inside import NativeInside, Part
 from fgg.compiler.native.loops import INDENT
 from fgg.compiler.native.memory import Memory
 from fgg.compiler.native.outside import NativeOutside
-from fgg.compiler.native.tensors import Tensors, plain
+from fgg.compiler.native.tensors import Tensors
 from fgg.native import Argument, Native
 from fgg.plan import Plan, PlanStage, Step
 from fgg.printer import print_rule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fgg.compiler.emit.names import affine_code, lookups_in
+from fgg.compiler.emit.names import affine_code, lookups_in, plain
 from fgg.compiler.native.memory import Size, product
 from fgg.index import Expr
 from fgg.native import Argument
@@ -135,9 +135,3 @@ def fold(function: str, parts: Sequence[str]) -> str:
 def _polynomial(expr: Expr, names: Mapping[str, str]) -> str:
     text = affine_code(expr, names)
     return text if len(expr.terms) < 2 and not text.startswith("-") else f"({text})"
-
-
-def plain(text: str) -> str:
-    """User's text for a comment: one line, printable, that does not go on in the next."""
-    kept = "".join(c if c.isprintable() else " " for c in text)
-    return " ".join(kept.split()).replace("\\", "/")
