@@ -261,6 +261,17 @@ class Plan:
         """The steps of all stages."""
         return tuple(step for stage in self.stages for step in stage.steps)
 
+    @cached_property
+    def leaves(self) -> Mapping[str, str]:
+        """What the steps read that is no chart, in order: its name and its kind."""
+        read = (operand for step in self.steps for operand in step.operands)
+        return {o.name: o.kind for o in read if o.kind != "chart"}
+
+    @cached_property
+    def constants(self) -> frozenset[str]:
+        """The tables that depend on no parameter and no potential: they have no gradient."""
+        return frozenset(p.name for p in self.preparations if isinstance(p, OneHot))
+
     def is_scale(self, operand: Operand) -> bool:
         """Whether an operand is its scale alone."""
         if operand.kind == "chart":

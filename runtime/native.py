@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from types import ModuleType
 from typing import Any
 from warnings import warn
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from fgg.diagnostics import render_all
 from fgg.native import Argument, Native
-from fgg.plan import OneHot, Plan
+from fgg.plan import Plan
 from fgg.plan_sizes import environment, extents
 from fgg.runtime.native_build import (
     TYPES,
@@ -63,13 +62,6 @@ class NativeEngine:
             return False
         return True
 
-    @cached_property
-    def gradients(self) -> tuple[str, ...]:
-        """The leaves that have a gradient, in order."""
-        constants = {p.name for p in self.plan.preparations if isinstance(p, OneHot)}
-        used = [o.name for s in self.plan.steps for o in s.operands if o.kind != "chart"]
-        return tuple(name for name in dict.fromkeys(used) if name not in constants)
-
     def extents(self, batch: Any) -> dict[str, tuple[int, ...]]:
         """The number of cells along the axes of every chart."""
         key = tuple((batch.low[name], batch.high[name]) for name in self.plan.lengths)
@@ -115,7 +107,9 @@ class NativeEngine:
             found = self.module.outside(leaves, scales, values, charts, batch, gradient)
             return found
         gradients = {
-            name: torch.zeros(leaves[name].shape, dtype=batch.dtype) for name in self.gradients
+            name: torch.zeros(leaves[name].shape, dtype=batch.dtype)
+            for name in self.plan.leaves
+            if name not in self.plan.constants
         }
         adjoints = {}
         for chart in self.plan.charts:

@@ -39,16 +39,6 @@ class Context:
                 found.append(low)
             self.origins[chart.family] = found
 
-    def used_leaves(self) -> dict[str, str]:
-        """What the steps read that is no chart."""
-        found: dict[str, str] = {}
-        for stage in self.plan.stages:
-            for step in stage.steps:
-                for operand in step.operands:
-                    if operand.kind != "chart":
-                        found[operand.name] = operand.kind
-        return found
-
     def length_lines(self) -> Iterator[str]:
         """The lengths of the batch, by name."""
         for length in self.plan.lengths:

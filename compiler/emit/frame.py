@@ -18,7 +18,7 @@ from fgg.compiler.emit.names import (
 from fgg.compiler.emit.values import Value, aligned
 from fgg.compiler.forms import coefficient_of
 from fgg.index import Expr, Lookup
-from fgg.plan import OneHot, Operand, Plan, Step
+from fgg.plan import Operand, Plan, Step
 
 
 class StepFrame:
@@ -333,7 +333,3 @@ class StepFrame:
     def head_operand(self) -> Operand:
         """The head's cells as if they were read."""
         return Operand(kind="chart", name=self.step.head, index=self.step.head_index)
-
-    def constant_tables(self) -> set[str]:
-        """Tables that depend on no parameter and no potential."""
-        return {p.name for p in self.plan.preparations if isinstance(p, OneHot)}

@@ -121,7 +121,7 @@ class _Emitter:
         return [*lines, "}"]
 
     def leaf_lines(self) -> Iterator[str]:
-        for name, kind in self.context.used_leaves().items():
+        for name, kind in self.plan.leaves.items():
             prefix = "p_" if kind == "parameter" else "t_"
             yield f"{self.names.get(prefix, name)} = leaves[{name!r}]"
             if kind == "table" and self.plan.table[name].scaled:
@@ -295,9 +295,8 @@ class _Emitter:
         ]
         lines += [f"    {line}" for line in (*self.context.length_lines(), *self.leaf_lines())]
         lines += [f"    {line}" for line in self.context.origin_lines()]
-        constants = {p.name for p in plan.preparations if isinstance(p, OneHot)}
-        for name, kind in self.context.used_leaves().items():
-            if name not in constants:
+        for name, kind in self.plan.leaves.items():
+            if name not in plan.constants:
                 prefix = "p_" if kind == "parameter" else "t_"
                 lines.append(
                     f"    {names.get('g_', name)} = torch.zeros_like({names.get(prefix, name)})"
@@ -340,8 +339,8 @@ class _Emitter:
         self.strided.clear()
         grads = ", ".join(
             f"{name!r}: {names.get('g_', name)}"
-            for name in self.context.used_leaves()
-            if name not in constants
+            for name in self.plan.leaves
+            if name not in plan.constants
         )
         adjoints = ", ".join(f"{c.family!r}: {names.get('a_', c.family)}" for c in plan.charts)
         lines.append(f"    return {{{grads}}}, {{{adjoints}}}")

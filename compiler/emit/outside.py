@@ -184,7 +184,7 @@ class OutsideWriter(Contraction):
         operand = self.step.operands[number]
         if operand.kind == "parameter":
             return self.parameters
-        if operand.kind == "table" and operand.name in self.constant_tables():
+        if operand.kind == "table" and operand.name in self.plan.constants:
             return number == self.carried and bool(self.scalars)
         return self.charts
 
@@ -209,7 +209,7 @@ class OutsideWriter(Contraction):
     def give(self, number: int, operand: Operand, gradient: Value) -> list[str]:
         """Adds a gradient to an operand's own."""
         lines: list[str] = []
-        if operand.kind == "table" and operand.name in self.constant_tables():
+        if operand.kind == "table" and operand.name in self.plan.constants:
             return lines
         _, _, tensor, origin = self.storage(operand)
         index_dims = self.index_dims(operand)

@@ -47,7 +47,7 @@ class PrepareWriter:
             lines += [f"    {line}" for line in self.entries(table)]
         for step in plan.preparations:
             lines += [f"    {line}" for line in self.preparation(step)]
-        used = self.context.used_leaves()
+        used = self.context.plan.leaves
         for name, kind in used.items():
             code = self.names.get("p_" if kind == "parameter" else "t_", name)
             lines.append(f"    leaves[{name!r}] = {code}")
@@ -116,7 +116,7 @@ class PrepareWriter:
         elif isinstance(step, Cut):
             code = names.get("p_", step.source) + cut_code(step.steps, 0)
             # What is read at every level is read faster in one piece.
-            often = step.name in self.context.used_leaves()
+            often = step.name in self.context.plan.leaves
             yield f"{names.get('p_', step.name)} = {code}{'.contiguous()' if often else ''}"
         elif isinstance(step, Gather):
             target = names.get("t_", step.name)

@@ -36,7 +36,7 @@ class NativeOutside(NativeFrame, OutsideWriter):
 
     def give(self, number: int, operand: Operand, gradient: Value) -> list[str]:
         """Adds a gradient to an operand's own."""
-        if operand.kind == "table" and operand.name in self.constant_tables():
+        if operand.kind == "table" and operand.name in self.plan.constants:
             return []
         term = self.term(gradient)
         self.loops_of.assign(self.gradient_of(operand), term, add=True)
