@@ -11,7 +11,8 @@ class Argument:
 
     `role` says what it is: the `values`, `scales` or `adjoint` of a chart; a `leaf`, its `leaf
     scales` or `leaf gradient`; the `lengths` of items; a `table` that indices look up; the
-    `gradient` of log Z. `rank` is the number of indices, `ident` its name in the text.
+    `gradient` of log Z; the `range` that the numbers of a pass had. `rank` is the number of
+    indices, `ident` its name in the text.
     """
 
     role: str

@@ -281,6 +281,32 @@ class Plan:
             return table.scaled and not table.states
         return False
 
+    def depth(self, step: Step) -> int:
+        """How many charts with states a step multiplies."""
+        charts = (o for o in step.operands if o.kind == "chart")
+        return sum(not self.is_scale(operand) for operand in charts)
+
+    @cached_property
+    def products(self) -> tuple[tuple[tuple[str, ...], int], ...]:
+        """The names of what is multiplied anywhere, in steps and before them.
+
+        With each comes the greatest number of charts with states in a product that it is added
+        to, before the sum is divided by its greatest value; -1 if it is not.
+        """
+        depths: dict[tuple[str, int], int] = {}
+        for step in self.steps:
+            key = (step.head, step.group)
+            depths[key] = max(depths.get(key, 0), self.depth(step))
+        found = set()
+        for step in self.steps:
+            names = tuple(sorted(o.name for o in step.operands if not self.is_scale(o)))
+            divided = not step.linear and not self.chart[step.head].is_scalar
+            found.add((names, depths[step.head, step.group] if divided else -1))
+        for item in self.preparations:
+            if isinstance(item, Contract):
+                found.add((tuple(sorted(name for name, _ in item.operands)), -1))
+        return tuple(sorted((names, depth) for names, depth in found if names))
+
     def shares_scale(self, step: Step) -> bool:
         """Whether a step's head has the scales of what the step maps."""
         return step.linear and self.chart[step.head].scale_of != step.head

@@ -1,14 +1,20 @@
 """What every emitted program begins with: views of charts, scaled sums, evidence.
 
-A cell of a chart is a vector of values whose greatest is 1, and one logarithmic scale, in
-float64. Sums and products of values are plain linear algebra; only scales are added, compared and
-exponentiated, one a cell. So nothing under- or overflows at any length, and no precision is lost
-in float32. A cell of zeros has the scale -inf. A chart without states is its scale alone.
+A cell of a chart is a vector of values whose greatest is `batch.up`, a power of two, and one
+logarithmic scale, in float64. Sums and products of values are plain linear algebra; only scales are
+added, compared and exponentiated, one a cell. A cell of zeros has the scale -inf. A chart without
+states is its scale alone.
+
+States of one cell can differ by more than the range of the numbers. So every pass keeps what shows
+whether that happened (`Batch.tops`, `Batch.gaps`), and `lossless` reads it: for each item, whether
+all products of positive numbers were normal numbers. An item of which that is not known has to be
+computed with more range.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import inf, log, log2
 from typing import Any, NamedTuple
 
 import torch
@@ -126,12 +132,39 @@ def times(rows: Tensor, matrix: Tensor) -> Tensor:
     return found.view(*rows.shape[:-1], matrix.shape[-1])
 
 
-def weights(scale: Tensor, top: Tensor, dtype: torch.dtype) -> Tensor:
-    """What scales are worth relative to a greatest one."""
-    return (scale - top.clamp_min(FLOOR)).exp().to(dtype)
+def weights(batch: Batch, scale: Tensor, top: Tensor) -> Tensor:
+    """What scales are worth relative to a greatest one, in the type of the batch."""
+    gaps = scale - top.clamp_min(FLOOR)
+    if batch.watched:
+        # Of what is not zero, how far the least is below the greatest; the batch is the last axis.
+        least = gaps.masked_fill(gaps < FLOOR / 2, 0.0).flatten(0, -2).amin(0)
+        batch.note_gap(least.expand(batch.size))
+    return gaps.exp_().to(batch.dtype)
 
 
 TINY = {dtype: torch.finfo(dtype).tiny for dtype in (torch.float32, torch.float64)}
+
+
+class Room(NamedTuple):
+    """How many powers of two of a type's range are for what.
+
+    `least` is the exponent of the smallest normal number. The greatest values of the operands of a
+    product share `values`. Gradients are `slopes` powers greater than the cells' values are, and
+    stay accurate if no cell is more than `fall` powers below what it is computed from. In a lifted
+    pass no entry of a factor is more than `entry` powers below the factor's greatest.
+    """
+
+    least: int
+    values: int
+    slopes: int
+    fall: int
+    entry: int
+
+
+ROOM = {
+    torch.float32: Room(-126, 100, 20, 82, 40),
+    torch.float64: Room(-1022, 800, 100, 1000, 250),
+}
 
 
 def tops(new: Tensor, rank: int) -> Tensor:
@@ -141,49 +174,59 @@ def tops(new: Tensor, rank: int) -> Tensor:
     return new.flatten(rank).amax(-1) if new.dim() > rank + 1 else new.amax(-1)
 
 
-def put(values: Tensor, scales: Tensor, new: Tensor, scale: Tensor | None) -> None:
+def put(
+    batch: Batch, depth: int, values: Tensor, scales: Tensor, new: Tensor, scale: Tensor | None
+) -> None:
     """Write cells: the greatest value of each goes into its scale.
 
-    What is below the smallest normal number counts as zero; a cell of zeros has the scale -inf.
+    `depth` is how many charts with states the new values are products of. A cell of zeros has the
+    scale -inf.
     """
     rank = scales.dim()
+    if batch.lift is not None:
+        new = batch.lift.rest(new, new.dim() - rank, batch, depth)
     top = new.amax(-1) if new.dim() == rank + 1 else new.flatten(rank).amax(-1)
-    torch.threshold_(top, TINY[new.dtype], 0.0)
+    batch.tops.append((depth, top))
+    unit = top * (1 / batch.up)
     if scale is None:
-        scales.copy_(top.log())
+        torch.log(unit.double(), out=scales)
     else:
-        torch.add(top.log(), scale, out=scales)
-    safe = top.clamp_min_(TINY[new.dtype])
-    torch.div(new, spread(safe, new), out=values)
+        torch.add(unit.double().log(), scale, out=scales)
+    torch.div(new, spread(unit.clamp_min(TINY[new.dtype]), new), out=values)
+    if batch.lift is not None:
+        batch.lift.raise_(values)
 
 
-def put_more(values: Tensor, scales: Tensor, new: Tensor, scale: Tensor | None) -> None:
+def put_more(
+    batch: Batch, depth: int, values: Tensor, scales: Tensor, new: Tensor, scale: Tensor | None
+) -> None:
     """Add to cells that other rules may have filled."""
-    put(values, scales, *total([(values, scales), (new, scale)], scales.dim()))
+    terms = [(values, scales), (new, scale)]
+    put(batch, depth, values, scales, *total(batch, terms, scales.dim()))
 
 
 Term = tuple[Tensor, "Tensor | None"]
 
 
-def total(terms: list[Term], rank: int) -> Term:
+def total(batch: Batch, terms: list[Term], rank: int) -> Term:
     """The sum of several values with scales."""
     if len(terms) == 1:
         return terms[0]
-    shares, top = shares_of(terms, rank)
+    shares, top = shares_of(batch, terms, rank)
     new = terms[0][0] * shares[0]
     for (values, _), share in zip(terms[1:], shares[1:], strict=True):
         new.addcmul_(values, share)
     return new, top
 
 
-def shares_of(terms: list[Term], rank: int) -> tuple[tuple[Tensor, ...], Tensor]:
+def shares_of(batch: Batch, terms: list[Term], rank: int) -> tuple[tuple[Tensor, ...], Tensor]:
     """What each term's scale is worth relative to the greatest of them, and that one."""
     like = terms[0][0]
     shape = like.shape[:rank]
     zero = like.new_zeros(shape, dtype=torch.float64)
     scales = torch.stack([zero if e is None else e.expand(shape) for _, e in terms])
     top = scales.amax(0)
-    found = weights(scales, top, like.dtype)
+    found = weights(batch, scales, top)
     return spread(found, like.unsqueeze(0)).unbind(), top
 
 
@@ -195,8 +238,11 @@ def log_total(terms: list[Tensor]) -> Tensor:
     return found
 
 
-def log_of(new: Tensor, scale: Tensor | None) -> Tensor:
-    """The logarithm of scaled numbers."""
+def log_of(batch: Batch, depth: int, new: Tensor, scale: Tensor | None) -> Tensor:
+    """The logarithm of scaled numbers, products of the values of `depth` charts, `[…, batch]`."""
+    if batch.lift is not None:
+        new = batch.lift.rest(new, 0, batch, depth)
+    batch.tops.append((depth, new))
     found = new.to(torch.float64).log()
     return found if scale is None else found + scale
 
@@ -311,7 +357,7 @@ def one_hot(tokens: Tensor, size: int, dtype: torch.dtype) -> Tensor:
     return (known | (tokens == -1).unsqueeze(-1)).to(dtype)
 
 
-def potentials(logs: Tensor, rank: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def potentials(batch: Batch, logs: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     """Log-potentials `[batch, *indices, *states]` as values and scales, indices first."""
     logs = logs.movedim(0, rank)
     # A copy of its own: views of it are taken from the beginning of its storage.
@@ -319,7 +365,133 @@ def potentials(logs: Tensor, rank: int, dtype: torch.dtype) -> tuple[Tensor, Ten
         tops(logs, rank + 1).detach().to(torch.float64).clone(memory_format=torch.contiguous_format)
     )
     safe = scale.masked_fill(scale == NEGATIVE, 0.0).to(logs.dtype)
-    return (logs - spread(safe, logs)).exp().to(dtype), scale
+    found = (logs - spread(safe, logs)).exp().to(batch.dtype)
+    if logs.dim() > rank + 1:
+        lost = (found.detach() < TINY[batch.dtype]) & (logs.detach() > NEGATIVE)
+        batch.lost.append(lost.movedim(rank, -1).flatten(0, -2).any(0))
+    return found, scale
+
+
+class Lift:
+    """Makes a pass an upper bound: no positive number in it is too small for its products.
+
+    Values of cells that are positive are at least `floor`. A term that is too small for its sum is
+    counted as `rest` in all states, as zeros of that sum may come from it.
+    """
+
+    def __init__(self, floor: float, rest: float, gap: float) -> None:
+        self.floor = floor
+        self.least = rest
+        self.gap = gap
+        self.lost: Tensor | None = None
+
+    def raise_(self, values: Tensor) -> None:
+        """Raise what is positive to the floor."""
+        values.copy_(torch.where(values > 0, values.clamp_min(self.floor), values))
+
+    def rest(self, new: Tensor, states: int, batch: Batch, depth: int) -> Tensor:
+        """New values, `[*cells, batch, *states]`, with the rest in items that lost terms."""
+        lost, self.lost = self.lost, None
+        if lost is None or not alive(torch.where(lost, 0.0, NEGATIVE)):
+            return new
+        rest = lost.to(new.dtype) * (self.least * batch.up ** max(depth - 1, 0))
+        return new + rest.reshape(-1, *(1,) * states)
+
+
+def exponent(values: Tensor, axis: int | None) -> Tensor:
+    """The logarithm to base 2 of the least positive value; of each item, if an axis is theirs."""
+    if not values.numel():
+        return torch.zeros((), dtype=torch.float64, device=values.device)
+    if values.numel() > LARGE and axis:
+        # The rows of a large chart one after the other: the copies are small.
+        return torch.stack([exponent(row, axis - 1) for row in values.unbind()]).amin(0)
+    return least_power(values, axis)
+
+
+def least_power(values: Tensor, axis: int | None) -> Tensor:
+    """The same for tensors that are neither empty nor large."""
+    positive = values.masked_fill(values == 0, inf)
+    if axis is None:
+        return positive.amin().double().log2()
+    return positive.movedim(axis, 0).flatten(1).amin(1).double().log2()
+
+
+LARGE = 2**20
+
+
+def centre(batch: Batch, leaves: Mapping[str, Tensor], depth: int) -> None:
+    """Choose how great the values of cells are: so that products have room above and below.
+
+    `depth` is the greatest number of charts with states in one product.
+    """
+    room, names = ROOM[batch.dtype], [name for name, leaf in leaves.items() if leaf.numel()]
+    ends = [end for name in names for end in torch.aminmax(leaves[name].detach())]
+    known = torch.stack(ends).tolist() if ends else []
+    batch.ends = dict(zip(names, zip(known[::2], known[1::2], strict=True), strict=True))
+    above = sum(max(log2(high), 0.0) for _, high in batch.ends.values() if 0 < high < inf)
+    power = max(int(room.values - above) // max(depth, 2), 0)
+    batch.up = 2.0**power
+    batch.slope = 2.0 ** (power + room.slopes)
+    # Where no factor has a zero, every term reaches every state, and a small one does not matter.
+    batch.watched = batch.lift is not None or any(low == 0 for low, _ in batch.ends.values())
+
+
+def exponents(
+    stored: Mapping[str, int],
+    leaves: Mapping[str, Tensor],
+    values: Mapping[str, Tensor],
+    batch: Batch,
+) -> dict[str, Tensor]:
+    """The least positive entries of all that is multiplied, as powers of 2, `[batch]`.
+
+    `stored` is the axis of the items, in what has one.
+    """
+    powers = {}
+    for name, tensor in {**batch.parts, **leaves, **values}.items():
+        low, _ = batch.ends.get(name, (0.0, 0.0))
+        if low > 0:
+            power = torch.tensor(log2(low), dtype=torch.float64, device=batch.device)
+        else:
+            power = exponent(tensor.detach(), stored.get(name))
+        powers[name] = power.expand(batch.size)
+    return powers
+
+
+def lossless(
+    products: Sequence[tuple[tuple[str, ...], int]], powers: Mapping[str, Tensor], batch: Batch
+) -> Tensor:
+    """Whether all products of positive numbers in a pass were normal numbers, for each item.
+
+    `products` names the factors, tables and charts that are multiplied, and how many charts there
+    are at most in a sum of such products that is divided by its greatest value (-1: it is not);
+    `powers` are their least positive entries. If nothing was lost in the inside pass and no cell
+    fell too far below what it is computed from, gradients are accurate too, unless they are no
+    numbers.
+    """
+    room, power = ROOM[batch.dtype], log2(batch.up)
+    gap = torch.zeros(batch.size, dtype=torch.float64, device=batch.device)
+    for below in batch.gaps if batch.lift is None else ():
+        gap = torch.minimum(gap, below)
+    gap = gap * (1 / log(2))
+    safe = gap == gap
+    for lost in batch.lost:
+        safe = safe & ~lost
+    # What sums are divided by at most.
+    units: dict[int, Tensor] = {-1: torch.zeros_like(gap)}
+    for depth in sorted({depth for depth, _ in batch.tops}):
+        tops = torch.cat([top.reshape(-1, batch.size) for d, top in batch.tops if d == depth])
+        fallen = least_power(tops, 1)
+        safe = safe & (fallen - depth * power >= -room.fall) & (fallen >= room.least + power + 4)
+        greatest = tops.amax(0).double().clamp_min(TINY[batch.dtype]).log2() - power
+        units[depth] = torch.maximum(units[max(units)], greatest)
+    for names, depth in products:
+        whole = part = gap
+        for name in names:
+            whole = whole + powers[name]
+            part = part + powers[name].clamp_max(0.0)
+        unit = units[max(d for d in units if d <= depth)]
+        safe = safe & (part >= room.least + 2) & (whole - unit >= room.least + 2)
+    return safe
 
 
 def inverse(scales: Tensor) -> Tensor:
@@ -373,6 +545,37 @@ class Batch:
         self.made: dict[tuple[int, ...], Any] = {}
         self.spare = False
         self.spares: dict[str, Tensor] = {}
+        # How great the greatest value of a cell is, and how much greater gradients are than they
+        # would be: powers of two.
+        self.up = 1.0
+        self.slope = 1.0
+        # What is prepared from weights, and the least and greatest entry of each leaf.
+        self.parts: dict[str, Tensor] = {}
+        self.ends: dict[str, tuple[float, float]] = {}
+        # What tells whether numbers became too small: the greatest values of all cells that were
+        # computed, how far terms of a sum are apart, and which items lost log-potentials.
+        self.watched = False
+        self.tops: list[tuple[int, Tensor]] = []
+        self.gaps: list[Tensor] = []
+        self.lost: list[Tensor] = []
+        self.lift: Lift | None = None
+
+    def note_gap(self, gap: Tensor) -> None:
+        """Keep how far the terms of a sum are apart, `[batch]`, in nats."""
+        if self.lift is None:
+            self.gaps.append(gap)
+        else:
+            lost = gap < self.lift.gap
+            self.lift.lost = lost if self.lift.lost is None else self.lift.lost | lost
+
+    def begin(self) -> None:
+        """Forget what an earlier pass kept."""
+        self.tops.clear()
+        self.gaps.clear()
+
+    def has_dead_cells(self) -> bool:
+        """Whether any cell that was computed is zero."""
+        return any(bool((top == 0).any()) for _, top in self.tops)
 
     def values(
         self, extents: tuple[int, ...], states: tuple[int, ...], half: str | None = None
@@ -390,6 +593,17 @@ class Batch:
         whole = torch.zeros(square, dtype=self.dtype, device=self.device)
         self.spares[half] = whole[1 : columns + 1, :rows].transpose(0, 1)
         return whole[:rows, :columns]
+
+    def settled(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Gradients of leaves as great as they are; they were computed greater."""
+        for gradient in gradients.values():
+            gradient.mul_(1 / self.slope)
+        return gradients
+
+    def marginal(self, adjoint: Tensor, values: Tensor | None = None) -> Tensor:
+        """How often cells and states are used, from their adjoints; a scalar has no values."""
+        flow = adjoint if values is None else adjoint * values
+        return flow * (1 / self.slope)
 
     def adjoint(self, values: Tensor, name: str) -> Tensor:
         """Zeros like a chart: in the room that it left, the first time."""

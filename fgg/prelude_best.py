@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fgg.prelude import Term, shares_of
+from fgg.prelude import Batch, Term, shares_of
 
 BLOCK = 2**17
 
@@ -65,11 +65,11 @@ def marked(new: Tensor, scale: Tensor | None, marks: Tensor) -> Term:
     return new * marks, scale
 
 
-def total(terms: list[Term], rank: int) -> Term:
+def total(batch: Batch, terms: list[Term], rank: int) -> Term:
     """The greatest of several values with scales."""
     if len(terms) == 1:
         return terms[0]
-    shares, top = shares_of(terms, rank)
+    shares, top = shares_of(batch, terms, rank)
     new = terms[0][0] * shares[0]
     for (values, _), share in zip(terms[1:], shares[1:], strict=True):
         new = torch.maximum(new, values * share)

@@ -40,6 +40,11 @@ class Collated:
     lengths: Mapping[str, list[int]]
     missing: bool
 
+    def items(self, places: Sequence[int]) -> tuple[dict[str, Tensor], dict[str, list[int]]]:
+        """The inputs and lengths of some items, to be collated as a batch of their own."""
+        inputs = {name: tensor.detach()[places] for name, tensor in self.inputs.items()}
+        return inputs, {name: [values[i] for i in places] for name, values in self.lengths.items()}
+
 
 def collate(
     grammar: Grammar,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import log
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +20,7 @@ from torch import Tensor
 from fgg.observe import MISSING
 from fgg.plan import Chart, Plan
 from fgg.plan_sizes import chart_bytes, environment
-from fgg.prelude import NEGATIVE
+from fgg.prelude import exponent
 from fgg.runtime.batch import Batch
 from fgg.runtime.frames import Scope
 from fgg.runtime.interpret import inside as interpreted
@@ -29,12 +30,6 @@ from fgg.runtime.plan_charts import Charts
 from fgg.runtime.plan_charts import ends as ends_of
 from fgg.runtime.preparing import Prepared, plain
 from fgg.runtime.semirings import SEMIRINGS
-from fgg.runtime.support import support
-
-SMALL = 1e-140
-"""What is less, relative to the greatest of its cell, may be wrong in later products."""
-SAFE = 1e-50
-"""If nothing is less, no product of a few numbers is too small."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +76,10 @@ def log_charts(
     if modules is None:
         return interpreted(plan, weights, batch, "log")
     run = _Run(modules.plan, modules.sums, weights, batch)
-    values, scales = modules.engine.inside(run.leaves, run.scales, run.batch)
-    if run.loses(modules, values, scales):
+    charts = run.inside(modules.engine)
+    if charts is None:
         return interpreted(plan, weights, batch, "log")
-    return run.charts(plan, "log", values, scales)
+    return run.charts(plan, "log", *charts)
 
 
 @torch.inference_mode()
@@ -100,10 +95,10 @@ def best_charts(
         return interpreted(plan, weights, batch, "max", scores=marks)
     run = _Run(modules.plan, modules.best, weights, batch)
     own = {chart.family: run.marks(chart, marks or {}) for chart in modules.plan.charts}
-    values, scales = modules.best.inside(run.leaves, run.scales, run.batch, own)
-    if run.loses(modules, values, scales):
+    charts = run.inside(modules.best, own)
+    if charts is None:
         return interpreted(plan, weights, batch, "max", scores=marks)
-    return run.charts(plan, "max", values, scales)
+    return run.charts(plan, "max", *charts)
 
 
 @torch.inference_mode()
@@ -117,15 +112,16 @@ def used_cells(
     """
     engine = modules.engine
     run = _Run(modules.plan, modules.sums, weights, batch)
-    values, scales = engine.inside(run.leaves, run.scales, run.batch)
-    if run.loses(modules, values, scales):
+    charts = run.inside(engine)
+    if charts is None:
         return None
+    values, scales = charts
     ones = torch.ones(batch.size, dtype=torch.float64)
     _, slopes = engine.outside(run.leaves, run.scales, values, scales, run.batch, ones)
-    found = {
-        name: slopes[name] * values[name] if name in values else slopes[name] for name in plan.chart
-    }
-    return run.charts(plan, "log", values, scales), found
+    uses = {name: run.batch.marginal(slopes[name], values.get(name)) for name in plan.chart}
+    if any(not bool(torch.isfinite(use.sum())) for use in uses.values()):
+        return None
+    return run.charts(plan, "log", values, scales), uses
 
 
 def slopes(
@@ -142,12 +138,14 @@ def slopes(
         logs = {name: x.detach().requires_grad_() for name, x in batch.potentials.items()}
         run = _Run(modules.plan, modules.sums, own, replace(batch, potentials=logs))
     with torch.inference_mode():
-        values, scales = engine.inside(run.leaves, run.scales, run.batch)
-        if run.loses(modules, values, scales):
+        charts = run.inside(engine)
+        if charts is None:
             return None
-        z = engine.result(scales, run.batch)
+        z = engine.result(charts[1], run.batch)
         one = torch.ones(1, dtype=torch.float64)
-        found, _ = engine.outside(run.leaves, run.scales, values, scales, run.batch, one)
+        found, _ = engine.outside(run.leaves, run.scales, *charts, run.batch, one)
+        if any(not bool(torch.isfinite(slope.sum())) for slope in found.values()):
+            return None
     names = [name for name in found if run.leaves[name].requires_grad]
     sources = {**own, **logs}
     grads = torch.autograd.grad(
@@ -169,6 +167,7 @@ class _Run:
         self, plan: Plan, module: ModuleType, weights: Mapping[str, Any], batch: Batch
     ) -> None:
         self.plan = plan
+        self.module = module
         self.weights = weights
         self.own = batch
         lengths = {name: values.tolist() for name, values in batch.lengths.items()}
@@ -187,29 +186,26 @@ class _Run:
             self.tensors, self.inputs, self.batch, self.missing
         )
 
-    def loses(
-        self, modules: Modules, values: Mapping[str, Tensor], scales: Mapping[str, Tensor]
-    ) -> bool:
-        """Whether anything is zero, or nearly so, that is not zero in truth."""
-        safe = [
-            torch.where(_wide(scales[chart.family], x) > NEGATIVE, x, 1.0)
-            for chart in self.plan.charts
-            # Messages are products of what is safe, and have cells that nobody writes.
-            if chart.scale_of == chart.family and (x := values.get(chart.family)) is not None
-        ]
-        if all(not x.numel() or float(x.min()) > SAFE for x in (*self.leaves.values(), *safe)):
-            return False
-        found = support(
-            modules.sums, self.tensors, self.inputs, modules.sums.Batch(*self.size), self.missing
-        )
-        pairs = [(x > SMALL, found.leaves[name] > 0) for name, x in self.leaves.items()]
-        pairs += [(e > NEGATIVE, found.scales[name] > NEGATIVE) for name, e in scales.items()]
-        # In a cell of the scale -inf values mean nothing.
-        pairs += [
-            ((x > SMALL) & (_wide(found.scales[name], x) > NEGATIVE), found.values[name] > 0)
-            for name, x in values.items()
-        ]
-        return any(bool((one != two).any()) for one, two in pairs)
+    def inside(
+        self, engine: Any, marks: Mapping[str, Tensor] | None = None
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
+        """The inside pass of an engine, or None if a product may have been too small for it."""
+        module, batch = self.module, self.batch
+        leaves = {name: leaf.detach() for name, leaf in self.leaves.items()}
+        batch.begin()
+        module.centre(batch, leaves, module.DEPTH)
+        if marks is None:
+            values, scales = engine.inside(leaves, self.scales, batch)
+        else:
+            values, scales = engine.inside(leaves, self.scales, batch, marks)
+            least = [exponent(m, None) for n, m in marks.items() if n in values and m.numel()]
+            if least:
+                # A mark is one more factor of every product.
+                gap = torch.stack(least).amin().clamp_max(0.0) * log(2)
+                batch.note_gap(gap.expand(batch.size))
+        powers = module.exponents(module.STORED, leaves, values, batch)
+        safe = module.lossless(module.PRODUCTS, powers, batch)
+        return (values, scales) if bool(safe.all()) else None
 
     def marks(self, chart: Chart, marks: Mapping[str, Any]) -> Tensor:
         """A chart's marks: to be multiplied with values, to be added to scales of scalars."""

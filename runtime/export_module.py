@@ -15,11 +15,11 @@ from torch import Tensor
 from torch._higher_order_ops.while_loop import while_loop_op
 
 from fgg.plan import Plan, PlanStage, Step
-from fgg.prelude import NEGATIVE
+from fgg.prelude import NEGATIVE, least_power, lossless
 from fgg.runtime.export_extents import loop_extent
 from fgg.runtime.export_frame import Frame, taken
 from fgg.runtime.export_signature import Signature
-from fgg.runtime.export_steps import SPARE, carry_out, written_by
+from fgg.runtime.export_steps import SPARE, Noted, carry_out, written_by
 from fgg.runtime.export_tables import Tables
 from fgg.runtime.export_values import Named, packed
 
@@ -27,7 +27,8 @@ from fgg.runtime.export_values import Named, packed
 class PlanModule(torch.nn.Module):
     """log Z of every item, `[batch]`, of arguments in the order of a signature.
 
-    An item with lengths or tokens that there are not has NaN.
+    An item with lengths or tokens that there are not has NaN; so has one whose numbers may have
+    become too small for their type.
     """
 
     def __init__(self, plan: Plan, signature: Signature) -> None:
@@ -49,6 +50,9 @@ class PlanModule(torch.nn.Module):
         tables = Tables(self.plan, kinds.get("weights", {}), inputs, own, self.signature.dtype)
         tensors = {
             "unit": torch.ones((batch,), dtype=self.signature.dtype),
+            "range": torch.stack(
+                [torch.zeros(batch), torch.ones(batch), torch.ones(batch)]
+            ).double(),
             **{f"own:{name}": value for name, value in own.items()},
             **{f"high:{n}": torch.full((), h, dtype=torch.int64) for n, h in high.items()},
             **{f"look:{n}": packed(t.movedim(0, -1)) for n, t in kinds.get("table", {}).items()},
@@ -64,8 +68,28 @@ class PlanModule(torch.nn.Module):
         wrong = [tables.wrong(name) for name in kinds.get("tokens", {})]
         wrong += [(value < 0) | (value > high[name]) for name, value in own.items()]
         result = self.result(tensors, batch)
+        wrong += [*tables.lost, ~self.lossless(tables, tensors, batch)]
         bad = reduce(torch.logical_or, wrong, torch.zeros((batch,), dtype=torch.bool))
         return torch.where(bad, float("nan"), result)
+
+    def lossless(self, tables: Tables, tensors: dict[str, Tensor], batch: int) -> Tensor:
+        """Whether no number became too small for its type, for each item."""
+        noted = Noted(tensors["unit"])
+        gap, least, most = tensors["range"].unbind()
+        noted.gaps, noted.tops = [gap], [(0, torch.stack([least, most]))]
+        powers = {}
+        for name in {name for names, _ in self.plan.products for name in names}:
+            if name in self.plan.chart:
+                # The last cell is for what is written outside.
+                power = least_power(tensors[f"v:{name}"][:-1], 1)
+            elif f"t:{name}" in tensors:
+                power = least_power(tensors[f"t:{name}"], 1)
+            else:
+                table = self.plan.table.get(name)
+                axis = None if table is None else len(table.axes)
+                power = least_power(tables.values[name], axis)
+            powers[name] = power.expand(batch)
+        return lossless(self.plan.products, powers, noted)
 
     def batch(self, arguments: tuple[Tensor, ...]) -> int:
         """The number of items."""

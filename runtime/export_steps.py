@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import groupby
+from math import inf
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from fgg.plan import Operand, Pair, Plan, PlanStage, Step
 from fgg.prelude import (
     NEGATIVE,
     TINY,
+    Batch,
     log_of,
     log_total,
     spread,
@@ -35,8 +37,10 @@ def carry_out(plan: Plan, steps: Sequence[tuple[int, Step]], tensors: Tensors) -
     found = dict(tensors)
     written: dict[str, Tensor] = {}
     for _, members in groupby(steps, key=lambda item: (item[1].head, item[1].group)):
-        group = [StepRun(plan, step, number, found) for number, step in members]
+        noted = Noted(found["unit"])
+        group = [StepRun(plan, step, number, found, noted) for number, step in members]
         new = put(plan, group, found)
+        new["range"] = noted.joined(found["range"])
         found.update(new)
         written.update(new)
     return written
@@ -44,7 +48,7 @@ def carry_out(plan: Plan, steps: Sequence[tuple[int, Step]], tensors: Tensors) -
 
 def written_by(plan: Plan, stage: PlanStage) -> tuple[str, ...]:
     """The tensors that the steps of a stage write."""
-    names: dict[str, None] = {}
+    names: dict[str, None] = {"range": None}
     for step in stage.steps:
         chart = plan.chart[step.head]
         if not chart.is_scalar:
@@ -54,10 +58,30 @@ def written_by(plan: Plan, stage: PlanStage) -> tuple[str, ...]:
     return tuple(names)
 
 
+class Noted(Batch):
+    """What the steps of a group tell about the range of numbers."""
+
+    def __init__(self, unit: Tensor) -> None:
+        super().__init__(unit.shape[0], {}, {}, unit.dtype, unit.device)
+        self.watched = True
+
+    def joined(self, before: Tensor) -> Tensor:
+        """`[3, batch]`: how far terms are apart, the least and the greatest value of any cell."""
+        gap, least, most = before.unbind()
+        for below in self.gaps:
+            gap = torch.minimum(gap, below)
+        for _, top in self.tops:
+            rows = top.double().reshape(-1, self.size)
+            least = torch.minimum(least, rows.masked_fill(rows == 0, inf).amin(0))
+            most = torch.maximum(most, rows.amax(0))
+        return torch.stack([gap, least, most])
+
+
 class StepRun:
     """One step at the level of a run."""
 
-    def __init__(self, plan: Plan, step: Step, number: int, tensors: Tensors) -> None:
+    def __init__(self, plan: Plan, step: Step, number: int, tensors: Tensors, noted: Noted) -> None:
+        self.noted = noted
         self.plan = plan
         self.step = step
         self.tensors = tensors
@@ -162,7 +186,7 @@ class StepRun:
             if scalar and all(value is None for value in values):
                 return None, Named(torch.logsumexp(scale.tensor, axes), dims)
             top = scale.tensor.amax(axes, keepdim=True)
-            weight = Named(weights(scale.tensor, top, self.dtype), scale.dims)
+            weight = Named(weights(self.noted, scale.tensor, top), scale.dims)
             scale = Named(scale.tensor.amax(axes), dims)
             self.carry(values, weight)
         return self.contract(values), scale
@@ -289,7 +313,7 @@ def put(plan: Plan, group: Sequence[StepRun], tensors: Tensors) -> dict[str, Ten
         logs = []
         for run, (value, scale) in zip(group, results, strict=True):
             log = run.scale_over_cells(scale)
-            logs.append(log if value is None else log_of(run.over_cells(value), log))
+            logs.append(log if value is None else log_of(run.noted, 0, run.over_cells(value), log))
         new = log_total(logs)
         if step.mode != "write":
             old = taken(tensors[scales], Named(cells, first.positions)).tensor
@@ -303,14 +327,14 @@ def put(plan: Plan, group: Sequence[StepRun], tensors: Tensors) -> dict[str, Ten
         old_value = taken(tensors[values], Named(cells, first.positions)).tensor
         old_scale = taken(tensors[scales], Named(cells, first.positions)).tensor
         terms.append((old_value, old_scale))
-    new, top = total(terms, rank)
+    new, top = total(first.noted, terms, rank)
     assert top is not None
     greatest = new.amax(tuple(range(rank, new.dim())))
-    greatest = torch.threshold(greatest, TINY[new.dtype], 0.0)  # as `put` has it
+    first.noted.tops.append((0, greatest))
     safe = greatest.clamp_min(TINY[new.dtype])
     return {
         values: replaced(tensors[values], cells, new / spread(safe, new)),
-        scales: replaced(tensors[scales], cells, greatest.log() + top),
+        scales: replaced(tensors[scales], cells, greatest.double().log() + top),
     }
 
 

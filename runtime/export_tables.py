@@ -15,6 +15,7 @@ from fgg.paths import path_steps, pinned_inputs
 from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, Potential
 from fgg.prelude import (
     NEGATIVE,
+    Batch,
     gather,
     indicator,
     mapped,
@@ -44,6 +45,8 @@ class Tables:
         self.inputs = inputs
         self.own = own
         self.dtype = dtype
+        # Which items have log-potentials that are too small beside others.
+        self.lost: list[Tensor] = []
         self.sizes = dict(size_values(plan.grammar))
         self.values: dict[str, Tensor] = dict(weights)
         self.scales: dict[str, Tensor] = {}
@@ -144,7 +147,10 @@ class Tables:
                 while inside.dim() < rank + 1:
                     inside = inside.unsqueeze(0)
                 logs = torch.where(spread(inside, logs), logs, NEGATIVE)
-        return potentials(logs, rank, self.dtype)
+        noted = Batch(logs.shape[0], {}, {}, self.dtype, logs.device)
+        values, scales = potentials(noted, logs, rank)
+        self.lost += noted.lost
+        return values, scales
 
     # products
 

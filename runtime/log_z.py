@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
+
+from fgg.runtime.certified import Certified, RangeReport, held, refused
 
 if TYPE_CHECKING:
     from fgg.runtime.run import Run
+
+INSTEAD_OF_ZERO = 1e-100
+"""What stands for a weight of 0, relative to the greatest one of its factor, in a derivative."""
 
 
 class LogZ(torch.autograd.Function):
@@ -24,13 +28,10 @@ class LogZ(torch.autograd.Function):
     def forward(ctx: Any, run: Run, *tensors: Tensor) -> Tensor:
         """Fill the charts; they are kept for the outside program."""
         run.batch.spare = any(tensor.requires_grad for tensor in tensors)
-        # Nothing is recorded of what a program does, not even versions: calls cost less so.
-        with torch.inference_mode():
-            found = run.program.engine.inside(run.leaves, run.scales, run.batch)
-            result: Tensor = run.program.engine.result(found[1], run.batch)
-        ctx.run, ctx.found = run, found
+        ctx.run, ctx.passes = run, Certified(run)
         ctx.save_for_backward(*tensors)
-        return result.clone()
+        log_z: Tensor = ctx.passes.log_z
+        return log_z.clone()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -39,35 +40,59 @@ class LogZ(torch.autograd.Function):
         run, tensors = ctx.run, ctx.saved_tensors
         wanted = [t for t, needed in zip(tensors, ctx.needs_input_grad[1:], strict=True) if needed]
         if torch.is_grad_enabled():
-            found = iter(_again(run, tensors, wanted, gradient))
-        else:
-            found = iter(_outside(ctx, run, gradient))
-        return None, *(next(found) if needed else None for needed in ctx.needs_input_grad[1:])
+            again = iter(_again(run, tensors, wanted, gradient))
+            return None, *(next(again) if needed else None for needed in ctx.needs_input_grad[1:])
+        slopes = ctx.passes.gradients(gradient)
+        if run.limits and ctx.passes.has_dead_cells:
+            _at_zero(ctx.passes, slopes, gradient)
+        needed = zip(run.tensors, ctx.needs_input_grad[1:], strict=True)
+        return None, *(_given(run, name, slopes) if wanted else None for name, wanted in needed)
 
 
-def _outside(ctx: FunctionCtx, run: Run, gradient: Tensor) -> list[Tensor | None]:
-    """By the outside program for the leaves, and from there through what was prepared.
+def _given(run: Run, name: str, slopes: dict[str, Tensor]) -> Tensor | None:
+    """A derivative in the type of what it is a derivative in. Raises GrammarError."""
+    if name not in slopes:
+        return None
+    like = run.tensors[name].detach()
+    slope = slopes[name].to(like.dtype)
+    if not bool(torch.isfinite(slope.sum())):
+        large = ~torch.isfinite(slope)
+        if name not in run.weights or bool((large & (like != 0)).any()):
+            kind = str(like.dtype).removeprefix("torch.")
+            raise refused(f"a derivative in `{name}` is too large for {kind}")
+        slope = held(slope)
+    return slope
 
-    The charts are given up in between, so that their memory is there for the gradients of what was
-    prepared; if they are asked for once more, they are filled once more.
+
+def _at_zero(passes: Certified, slopes: dict[str, Tensor], gradient: Tensor) -> None:
+    """The derivatives in weights that are 0, where cells are zero and pass nothing on.
+
+    They are the limit for small weights: computed in float64, with weights so small that they
+    change nothing else.
     """
-    found, ctx.found = ctx.found, None  # type: ignore[attr-defined]
-    engine = run.program.engine
-    with torch.inference_mode():
-        found = found or engine.inside(run.leaves, run.scales, run.batch)
-        leaves, _ = engine.outside(run.leaves, run.scales, *found, run.batch, gradient)
-    del found, _
-    names = [n for n in leaves if run.leaves[n].requires_grad]
-    sources = [t for t in run.tensors.values() if t.requires_grad]
-    found = torch.autograd.grad(
-        [run.leaves[n] for n in names],
-        sources,
-        [leaves[n] for n in names],
-        allow_unused=True,
-        retain_graph=True,
-    )
-    # A gradient that was handed through as it is would not be the user's to change.
-    return [g.clone() if g is not None and g.is_inference() else g for g in found]
+    run = passes.run
+    zeros = {
+        name: weights == 0
+        for name, weights in run.weights.items()
+        if run.tensors[name].requires_grad and bool((weights == 0).any())
+    }
+    if not zeros:
+        return
+    weights = {name: w.detach().double() for name, w in run.weights.items()}
+    for name, places in zeros.items():
+        top = weights[name].amax()
+        small = torch.where(top > 0, top, 1.0) * INSTEAD_OF_ZERO
+        weights[name] = torch.where(places, small, weights[name])
+    near = Certified(passes.rerun(torch.float64, weights), report=RangeReport())
+    live = torch.isfinite(passes.log_z)
+    limits = near.gradients(torch.where(live, gradient, 0.0).double())
+    for name, places in zeros.items():
+        if name in limits:
+            limit = limits[name]
+            # Where even so small a weight changes log Z, the derivative is larger than any number.
+            limit = torch.where(limit * weights[name] > 1e-8, torch.finfo(limit.dtype).max, limit)
+            slope = slopes.get(name, torch.zeros_like(limit)).to(limit)
+            slopes[name] = torch.where(places, torch.maximum(limit, slope), slope)
 
 
 def _again(

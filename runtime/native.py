@@ -24,6 +24,8 @@ from fgg.runtime.native_build import (
 )
 
 KEPT = 1024
+SETTINGS = 8
+"""How many numbers come first in the room for the range: as in the prelude of programs in C++."""
 
 
 class NativeEngine:
@@ -40,6 +42,7 @@ class NativeEngine:
         self.plan = plan
         self.native = native
         self.module = module
+        self.depths = max(map(plan.depth, plan.steps), default=0) + 1
         self.failed: str | None = None
         self._sizes: dict[tuple[tuple[int, int], ...], dict[str, tuple[int, ...]]] = {}
 
@@ -89,8 +92,33 @@ class NativeEngine:
             if chart.scale_of == chart.family:
                 charts[chart.family] = batch.scales(sizes[chart.family])
         given = {"values": values, "scales": charts, "leaf": leaves, "leaf scales": scales}
-        self.call("inside", self.native.inside, given, batch)
+        room = self.room(batch)
+        self.call("inside", self.native.inside, {**given, "range": {"": room}}, batch)
+        self.note(batch, room)
         return values, {c.family: charts[c.scale_of] for c in self.plan.charts}
+
+    def room(self, batch: Any) -> Tensor:
+        """What the inside pass is told about the range of numbers, and room for what it tells."""
+        lift = batch.lift
+        settings = [self.depths, batch.up, 0.0, 0.0, 0.0, float(batch.watched), 0.0, 0.0]
+        if lift is not None:
+            settings[2:5] = lift.floor, lift.least, lift.gap
+        rows = torch.zeros((2 * self.depths + 3, batch.size), dtype=torch.float64)
+        rows[: self.depths] = float("inf")
+        return torch.cat([torch.tensor(settings, dtype=torch.float64), rows.flatten()])
+
+    def note(self, batch: Any, room: Tensor) -> None:
+        """Keep what the inside pass tells about the range of its numbers."""
+        rows = room[SETTINGS:].view(-1, batch.size)
+        least, most = rows[: self.depths], rows[self.depths : 2 * self.depths]
+        for depth in range(self.depths):
+            # Where nothing was computed, the least is infinite and the greatest 0.
+            low = torch.where(most[depth] == 0, 1.0, least[depth])
+            batch.tops.append((depth, torch.stack([low, torch.maximum(low, most[depth])])))
+        dead, gaps = rows[2 * self.depths], rows[2 * self.depths + 1]
+        batch.tops.append((0, torch.where(dead > 0, 0.0, 1.0)[None]))
+        if batch.watched:
+            batch.note_gap(gaps)
 
     def outside(
         self,
@@ -127,10 +155,10 @@ class NativeEngine:
             "leaf": leaves,
             "leaf scales": scales,
             "leaf gradient": gradients,
-            "gradient": {"": gradient.to(batch.dtype)},
+            "gradient": {"": (gradient * batch.slope).to(batch.dtype)},
         }
         self.call("outside", self.native.outside, given, batch)
-        return gradients, adjoints
+        return batch.settled(gradients), adjoints
 
     def call(
         self,

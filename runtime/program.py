@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError, render_all
+from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.domains import domain_size
 from fgg.grammar import Grammar
 from fgg.native import Native
@@ -26,6 +26,7 @@ from fgg.pins import Pins
 from fgg.plan import Plan
 from fgg.plan_sizes import chart_bytes, environment, table_bytes
 from fgg.runtime.batching import Collated, Lengths, check_potentials, collate
+from fgg.runtime.certified import Certified, RangeReport
 from fgg.runtime.emitted import Modules
 from fgg.runtime.families import Refinement, refinements
 from fgg.runtime.log_z import LogZ
@@ -34,7 +35,7 @@ from fgg.runtime.modules import load_module
 from fgg.runtime.questions import Questions
 from fgg.runtime.run import Run
 from fgg.runtime.trees import Source
-from fgg.runtime.weighted import Weighted
+from fgg.runtime.weighted import Weighted, as_weight
 from fgg.slices import SplitRule
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ class Program(Weighted, Questions):
         object.__setattr__(self, "module", load_module(self.source))
 
     module: ModuleType = field(init=False, repr=False)
+    # How many items needed more range than their numbers have, in all calls so far.
+    ranges: RangeReport = field(init=False, repr=False, default_factory=RangeReport)
 
     def __deepcopy__(self, memo: object) -> Program:
         return self  # nothing in it changes
@@ -263,29 +266,7 @@ class Program(Weighted, Questions):
         """
         run = self.start(weights, inputs or {}, lengths)
         result: Tensor = LogZ.apply(run, *run.sources)  # type: ignore[no-untyped-call]
-        if not bool(torch.isfinite(result).all()):
-            self.check_zeros(run, result.detach())
         return result
-
-    def check_zeros(self, run: Run, log_z: Tensor) -> None:
-        """Warn if an item's numbers became too small to see, or too large to be numbers."""
-        from warnings import warn
-
-        from fgg.runtime.support import has_derivations
-
-        zero, kind = torch.isneginf(log_z), str(log_z.dtype).removeprefix("torch.")
-        lost = zero & has_derivations(run) if bool(zero.any()) else zero
-        notes = (
-            (lost, f"have derivations, but their weights are too small for {kind}: log Z = -inf"),
-            (~zero & ~torch.isfinite(log_z), f"have weights that are too large for {kind}: log Z"),
-        )
-        for found, what in notes:
-            if bool(found.any()):
-                items = torch.nonzero(found).flatten().tolist()[:5]
-                message = f"items {items} {what} is not right"
-                help = "use float64, or less extreme weights"
-                note = Diagnostic(code="F433", message=message, help=help)
-                warn(render_all([note], None), stacklevel=3)
 
     def start(
         self, weights: Mapping[str, Tensor], inputs: Mapping[str, Any], lengths: Lengths
@@ -367,7 +348,7 @@ class Program(Weighted, Questions):
         if self.space == "rank":
             return self.states.marginals(weights, inputs, lengths)
         with torch.no_grad():
-            return self.start(weights, inputs or {}, lengths).marginals()
+            return Certified(self.start(weights, inputs or {}, lengths)).marginals()
 
     def expected_counts(
         self,
@@ -380,22 +361,37 @@ class Program(Weighted, Questions):
         Input factors too, item by item. It is the gradient of log Z in log-weights.
         """
         with torch.inference_mode(False), torch.enable_grad():
-            leaves = {n: w.detach().clone().requires_grad_() for n, w in weights.items()}
+            leaves = {
+                n: as_weight(n, w).clone().detach().requires_grad_() for n, w in weights.items()
+            }
             potentials = {
                 name: torch.as_tensor(value).detach().clone().requires_grad_()
                 if name in self.grammar.input_factor
                 else value
                 for name, value in (inputs or {}).items()
             }
-            log_z = self.log_z(leaves, potentials, lengths)
-            torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
-        found = {
-            name: torch.zeros_like(w) if w.grad is None else w.grad * w.detach()
-            for name, w in leaves.items()
-        }
-        for name in self.grammar.input_factor:
-            value = potentials[name]
-            found[name] = torch.zeros_like(value) if value.grad is None else value.grad
+            run = self.start(leaves, potentials, lengths)
+        counts = Certified(run).counts()
+        found = {name: counts[name] for name in self.grammar.input_factor if name in counts}
+        for name, weights_of in run.weights.items():
+            if name in leaves:
+                found[name] = counts.get(name, torch.zeros_like(weights_of))
+        pieces = {name: leaf for name, leaf in leaves.items() if name not in found}
+        whole = {n: w for n, w in run.weights.items() if n not in leaves and n in counts}
+        if pieces and whole:
+            # Through the products of pieces; what is 0 is never used.
+            slopes = torch.autograd.grad(
+                list(whole.values()),
+                list(pieces.values()),
+                [torch.where(w > 0, counts[n] / w, 0.0).to(w) for n, w in whole.items()],
+                allow_unused=True,
+            )
+            for (name, leaf), slope in zip(pieces.items(), slopes, strict=True):
+                if slope is not None:
+                    found[name] = torch.where(leaf > 0, slope * leaf, 0.0)
+        for name in (*leaves, *self.grammar.input_factor):
+            like = leaves[name] if name in leaves else potentials[name]
+            found[name] = found.get(name, torch.zeros_like(like)).detach().to(like.dtype)
         return found
 
     def model(self, *, seed: int = 0, **options: Any) -> Model:

@@ -11,7 +11,7 @@ from fgg.plan import HIGH, LOW, Plan
 TAKEN = """
     batch leaves scales values charts level gradient torch out e found terms total log_total take
     times flat dot dot_ cells_at alive hide hidden best marked marks einsum
-    give put put_more ratio ratios weights inputs missing live
+    give put put_more ratio ratios weights inputs missing live depth
 """.split()
 """Names that emitted functions use themselves."""
 

@@ -262,6 +262,11 @@ class StepFrame:
         return values, found
 
     @property
+    def depth(self) -> int:
+        """How many charts with states the step multiplies."""
+        return self.plan.depth(self.step)
+
+    @property
     def is_sparse(self) -> bool:
         """Whether tables say which cells of charts are read: then it may be none of them."""
         return any(o.kind == "chart" and lookups_in(o.index) for o in self.step.operands)

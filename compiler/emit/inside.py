@@ -64,7 +64,7 @@ class InsideWriter(Contraction):
             top = self.fresh("top")
             lines.append(f"{top} = {scale.code}.amax(({axes},), keepdim=True)")
             weight = self.fresh("w")
-            lines.append(f"{weight} = weights({scale.code}, {top}, batch.dtype)")
+            lines.append(f"{weight} = weights(batch, {scale.code}, {top})")
             flat = f"{top}.squeeze(({axes},))"
             cell_scale = Value(flat, dims)
             self.carry(lines, values, Value(weight, scale.dims))
@@ -112,15 +112,16 @@ class InsideWriter(Contraction):
         scale_head = self.names.get("e_", self.step.head)
         scale_code = "None" if scale is None else self.cell_scale_code(scale)
         if chart.is_scalar:
-            code = f"log_of({self.fitted(result)}, {scale_code})"
+            code = f"log_of(batch, {self.depth}, {self.fitted(result)}, {scale_code})"
             yield from self.put_scale(scale_head, Value(f"({code})", self.cell_dims))
             return
         if self.terms:
             yield f"terms.append(({self.fitted(result)}, {scale_code}))"
+            yield f"depth = max(depth, {self.depth})"
         else:
-            yield self.write(f"{self.fitted(result)}, {scale_code}")
+            yield self.write(f"{self.fitted(result)}, {scale_code}", str(self.depth))
 
-    def write(self, what: str) -> str:
+    def write(self, what: str, depth: str) -> str:
         """Writes values with scales into the head's cells, or adds to what is there."""
         function = {"write": "put", "add": "put_more"}.get(
             self.step.mode, "(put_more if batch.mixed else put)"
@@ -129,11 +130,11 @@ class InsideWriter(Contraction):
         scales = self.head(self.names.get("e_", self.step.head))
         if self.best:
             what = f"*marked({what}{self.mark(', ')})"
-        return f"{function}({values}, {scales}, {what})"
+        return f"{function}(batch, {depth}, {values}, {scales}, {what})"
 
     def put_terms(self) -> Iterator[str]:
         """Adds the results of a group and puts the sum into the head's cells."""
         if self.plan.chart[self.step.head].is_scalar:
             yield from self.write_scale(self.names.get("e_", self.step.head), "log_total(terms)")
         else:
-            yield self.write(f"*total(terms, {len(self.cell_dims)})")
+            yield self.write(f"*total(batch, terms, {len(self.cell_dims)})", "depth")

@@ -99,7 +99,21 @@ class _Emitter:
         lines.append(f"TABLES = {tuple(t.name for t in grammar.tables)!r}")
         pinned = pinned_inputs(grammar)
         lines += ["# The inputs of which no token may be missing.", f"KNOWN = {pinned!r}"]
-        return lines + self.maps()
+        return lines + self.products() + self.maps()
+
+    def products(self) -> list[str]:
+        """What is multiplied, which axis has the items, how many charts are in one product."""
+        plan = self.plan
+        stored = {c.family: len(c.axes) for c in plan.charts if not c.is_scalar}
+        stored |= {table.name: len(table.axes) for table in plan.tables}
+        used = {name for names, _ in plan.products for name in names}
+        lines = ["", "# What is multiplied, and the most charts in the sum.", "PRODUCTS = ["]
+        lines += [f"    {product!r}," for product in plan.products]
+        lines += ["]", "# The axis of the items, where there is one.", "STORED = {"]
+        lines += [f"    {name!r}: {axis}," for name, axis in stored.items() if name in used]
+        depth = max(map(plan.depth, plan.steps), default=0)
+        lines += ["}", "# How many charts with states are multiplied at most.", f"DEPTH = {depth}"]
+        return lines
 
     def maps(self) -> list[str]:
         """The maps that anything is computed from: a block for each value."""
@@ -228,6 +242,8 @@ class _Emitter:
             several = len(group) > 1
             if several:
                 yield "terms = []"
+                if not self.plan.chart[group[0].head].is_scalar:
+                    yield "depth = 0"
             for step in group:
                 writer = InsideWriter(*self.shared(step), best=self.best)
                 body = written(in_place(without_unused(writer.inside(terms=several))))
@@ -324,7 +340,7 @@ class _Emitter:
             start = names.get("a_", plan.start.name)
             lines.append(
                 f"    give({start}, {self.start_place(start)}, "
-                "torch.where(live, gradient, 0.0).to(batch.dtype))"
+                "torch.where(live, gradient * batch.slope, 0.0).to(batch.dtype))"
             )
         stages = reversed(plan.stages)
         body = [line for stage in stages for line in self.stage(stage, reverse=True)]
@@ -343,7 +359,7 @@ class _Emitter:
             if name not in plan.constants
         )
         adjoints = ", ".join(f"{c.family!r}: {names.get('a_', c.family)}" for c in plan.charts)
-        lines.append(f"    return {{{grads}}}, {{{adjoints}}}")
+        lines.append(f"    return batch.settled({{{grads}}}), {{{adjoints}}}")
         return lines
 
 

@@ -48,6 +48,7 @@ class PrepareWriter:
         for step in plan.preparations:
             lines += [f"    {line}" for line in self.preparation(step)]
         used = self.context.plan.leaves
+        lines += [f"    {line}" for line in self.parts()]
         for name, kind in used.items():
             code = self.names.get("p_" if kind == "parameter" else "t_", name)
             lines.append(f"    leaves[{name!r}] = {code}")
@@ -55,6 +56,15 @@ class PrepareWriter:
                 lines.append(f"    scales[{name!r}] = {self.names.get('s_', name)}")
         lines.append("    return leaves, scales")
         return lines
+
+    def parts(self) -> Iterator[str]:
+        """What is multiplied before the charts and is no leaf: kept, as products may be small."""
+        for step in self.plan.preparations:
+            for name, _ in step.operands if isinstance(step, Contract) else ():
+                if name not in self.plan.leaves:
+                    assert isinstance(step, Contract)
+                    code = self.names.get("t_" if name in step.tables else "p_", name)
+                    yield f"batch.parts[{name!r}] = {code}"
 
     def is_used(self, name: str) -> bool:
         """Whether anything reads the tokens of an input."""
@@ -206,7 +216,7 @@ class PrepareWriter:
             yield line
         yield (
             f"{names.get('t_', step.name)}, {names.get('s_', step.name)} = "
-            f"potentials({logs}, {rank}, batch.dtype)"
+            f"potentials(batch, {logs}, {rank})"
         )
 
 

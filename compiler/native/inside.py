@@ -18,6 +18,7 @@ class Part:
 
     values: Memory | None
     scales: Memory | None
+    depth: int = 0
 
 
 class NativeInside(NativeFrame):
@@ -48,7 +49,8 @@ class NativeInside(NativeFrame):
         result = self.contract(self.written, values).result
         if chart.is_scalar and result is None and cells is not None:
             return Part(None, cells)
-        return Part(self.result(Term() if result is None else self.term(result)), cells)
+        values_of = self.result(Term() if result is None else self.term(result))
+        return Part(values_of, cells, self.depth)
 
     def result(self, term: Term) -> Memory:
         """The values of the head's cells, before they are put."""
@@ -128,6 +130,7 @@ class NativeInside(NativeFrame):
         positions = [d for d in dims if d in self.position_dims]
         body = [
             f"T* const w = {self.offset(found, positions)};",
+            "if (range.watched) range.terms(e, top, count);",
             "for (I q = 0; q < count; ++q)",
             f"{INDENT}LOOP for (I b = 0; b < B; ++b) w[q * B + b] = weight(e[q * B + b], top[b]);",
         ]

@@ -79,6 +79,7 @@ def _pass(
         "Product blas;",
         "Watch watch;",
         *steps.tensors.head(),
+        *([f"Range range{{{steps.tensors.get('range', '')}, B}};"] if name == "inside" else []),
         "Room kept, room;",
         "// What is read and written in place of cells that there are not.",
         f"const T* const nothing = kept.zeros<T>({max([1, *sizes])});",
@@ -126,12 +127,13 @@ def _stage(
 
 def _inside(steps: _Steps) -> list[str]:
     lines: list[str] = []
+    steps.tensors.get("range", "")
     for stage in steps.plan.stages:
         body = []
         for _, members in groupby(stage.steps, key=lambda step: (step.head, step.group)):
             group = list(members)
             found = _group(steps.plan, steps.tensors, group)
-            body.append(steps.function(steps.title(group), found))
+            body.append(steps.function(steps.title(group), ["range.begin();", *found]))
         lines += _stage(steps.tensors, stage, body, reverse=False)
     return lines
 
@@ -186,8 +188,8 @@ def _put(plan: Plan, writer: NativeInside, parts: Sequence[tuple[str, Part]]) ->
         for name, part in parts:
             scale = "0.0" if part.scales is None else f"*({part_at(name, part.scales, 'd')})"
             if part.values is not None:
-                value = f"double(*({part_at(name, part.values, 'T')}))"
-                scale = f"std::log({value}) + {scale}"
+                value = f"*({part_at(name, part.values, 'T')})"
+                scale = f"range.log({value}, {part.depth}, b) + {scale}"
             yield f"{INDENT}if ({name}) sum = sum == NEGATIVE ? {scale} : log_add(sum, {scale});"
         yield f"{INDENT}*e = sum;"
         yield "}"
@@ -201,12 +203,12 @@ def _put(plan: Plan, writer: NativeInside, parts: Sequence[tuple[str, Part]]) ->
     yield f"{INDENT}Part some[{len(parts) + 1}];"
     yield f"{INDENT}int count = 0;"
     if more != "false":
-        yield f"{INDENT}if ({more} && *e > NEGATIVE) some[count++] = {{v, *e}};"
+        yield f"{INDENT}if ({more} && *e > NEGATIVE) some[count++] = {{v, *e, 0}};"
     for name, part in parts:
         scale = "0.0" if part.scales is None else f"*({part_at(name, part.scales, 'd')})"
         value = part_at(name, part.values, "T")
-        yield f"{INDENT}if ({name}) some[count++] = {{{value}, {scale}}};"
-    yield f"{INDENT}put_all(v, e, some, count, {count}, sum);"
+        yield f"{INDENT}if ({name}) some[count++] = {{{value}, {scale}, {part.depth}}};"
+    yield f"{INDENT}put_all(v, e, some, count, {count}, sum, range, b);"
     yield "}"
 
 

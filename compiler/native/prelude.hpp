@@ -36,8 +36,7 @@ static const double NEGATIVE = -INFINITY;
 static const double FLOOR = -1e300;
 // What a table has where it has no entry: outside every chart.
 static const I OUTSIDE = -(I(1) << 40);
-// The smallest normal number and the greatest one.
-static const T TINY = sizeof(T) == 4 ? T(1.17549435e-38) : T(2.2250738585072014e-308);
+// The greatest number.
 static const T LARGEST = sizeof(T) == 4 ? T(3.40282347e+38) : T(1.7976931348623157e+308);
 // A ratio of scales is held below e^LIMIT, which is still a number. It is great only where the
 // term's own factors are zero or nearly so.
@@ -206,40 +205,106 @@ static void matmul(Product blas, I m, I n, I k, const T* A, I ar, I ac, const T*
   }
 }
 
-// One term of a cell: its values relative to its scale.
-struct Part { const T* values; double scale; };
+// What tells whether numbers became too small, item by item, and how great the values of cells are.
+// The room that is handed over has SETTINGS numbers, then for each item the least and the greatest
+// of the greatest values of cells (rows for each number of charts in a product), whether a cell is
+// zero, how far the terms of a sum are apart at most, and whether terms of the present sum are lost.
+static const I SETTINGS = 8;
+struct Range {
+  double* const at;
+  const I B;
+  const I depths = I(at[0]);
+  const double up = at[1];
+  // Of a lifted pass: what positive values are raised to, what stands for lost terms, how far terms
+  // may be apart.
+  const T floor = T(at[2]), rest = T(at[3]);
+  const double gap = at[4];
+  const bool lifted = at[2] > 0, watched = at[5] != 0;
+  double* const tops = at + SETTINGS;
+  double* const most = tops + depths * B;
+  double* const dead = most + depths * B;
+  double* const gaps = dead + B;
+  double* const lost = gaps + B;
+  void begin() { if (lifted) for (I b = 0; b < B; ++b) lost[b] = 0; }
+  // The greatest value of a cell that was computed.
+  void note(int depth, I b, T top) {
+    double& least = tops[depth * B + b];
+    double& great = most[depth * B + b];
+    if (top == 0) dead[b] = 1;
+    else if (!(double(top) >= least)) least = double(top);
+    if (!(double(top) <= great)) great = double(top);
+  }
+  // A term that is not zero, `below` the greatest one.
+  void term(I b, double below) {
+    if (below < gaps[b]) gaps[b] = below;
+    if (lifted && below < gap) lost[b] = 1;
+  }
+  void terms(const double* e, const double* top, I count) {
+    for (I q = 0; q < count; ++q)
+      for (I b = 0; b < B; ++b)
+        if (e[q * B + b] > NEGATIVE) term(b, e[q * B + b] - top[b]);
+  }
+  T more(int depth, I b) const {
+    if (!lifted || lost[b] == 0) return 0;
+    return depth > 1 ? T(rest * std::pow(up, depth - 1)) : rest;
+  }
+  double log(T value, int depth, I b) {
+    value += more(depth, b);
+    note(depth, b, value);
+    return std::log(double(value));
+  }
+};
 
-// Write a cell: the greatest value goes into the scale. What is below TINY counts as zero; what is
-// too large to be a number makes the cell none.
-static inline void put_one(T* v, double* e, const T* values, double scale, I n) {
+// One term of a cell: its values relative to its scale, and how many charts it is a product of.
+struct Part { const T* values; double scale; int depth; };
+
+// Write a cell: the greatest value becomes `up`, the rest of it goes into the scale. What is too
+// large to be a number makes the cell none.
+static inline void put_one(T* v, double* e, const T* values, double scale, I n, Range& range,
+                           int depth, I b) {
   T top = 0;
+  const T more = range.more(depth, b);
   int bad = scale != scale;
   GREATEST(top, bad) for (I i = 0; i < n; ++i) {
     top = values[i] > top ? values[i] : top;
     bad |= !(values[i] <= LARGEST);
   }
+  top += more;
   if (bad && scale != NEGATIVE) {
     *e = NAN;
     for (I i = 0; i < n; ++i) v[i] = NAN;
     return;
   }
-  if (!(top >= TINY) || scale == NEGATIVE) {
+  range.note(depth, b, top);
+  if (top == 0 || scale == NEGATIVE) {
     *e = NEGATIVE;
     for (I i = 0; i < n; ++i) v[i] = 0;
     return;
   }
-  *e = std::log(double(top)) + scale;
-  LOOP for (I i = 0; i < n; ++i) v[i] = values[i] / top;
+  *e = std::log(double(top) / range.up) + scale;
+  const T unit = T(double(top) / range.up);
+  LOOP for (I i = 0; i < n; ++i) v[i] = (values[i] + more) / unit;
+  if (range.lifted)
+    for (I i = 0; i < n; ++i) v[i] = v[i] > 0 && v[i] < range.floor ? range.floor : v[i];
 }
 
 // Write the sum of several terms.
-static inline void put_all(T* v, double* e, const Part* parts, int count, I n, T* sum) {
-  if (count == 1) { put_one(v, e, parts[0].values, parts[0].scale, n); return; }
+static inline void put_all(T* v, double* e, const Part* parts, int count, I n, T* sum,
+                           Range& range, I b) {
+  if (count == 1) {
+    put_one(v, e, parts[0].values, parts[0].scale, n, range, parts[0].depth, b);
+    return;
+  }
   double top = NEGATIVE;
+  int depth = 0;
   for (int p = 0; p < count; ++p) {
     const double scale = parts[p].scale;
     top = scale > top || scale != scale ? scale : top;
+    depth = parts[p].depth > depth ? parts[p].depth : depth;
   }
+  if (range.watched)
+    for (int p = 0; p < count; ++p)
+      if (parts[p].scale > NEGATIVE) range.term(b, parts[p].scale - top);
   for (I i = 0; i < n; ++i) sum[i] = 0;
   for (int p = 0; p < count; ++p) {
     const T share = weight(parts[p].scale, top);
@@ -247,7 +312,7 @@ static inline void put_all(T* v, double* e, const Part* parts, int count, I n, T
     const T* values = parts[p].values;
     LOOP for (I i = 0; i < n; ++i) sum[i] += values[i] * share;
   }
-  put_one(v, e, sum, top, n);
+  put_one(v, e, sum, top, n, range, depth, b);
 }
 
 // A cell, or what stands for cells that there are not.

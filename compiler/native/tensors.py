@@ -20,7 +20,10 @@ PREFIXES = {
     "lengths": "len",
     "table": "tab",
     "gradient": "dz",
+    "range": "room_of_range",
 }
+
+WRITTEN = ("values", "scales", "adjoint", "leaf gradient", "range")
 
 
 class Tensors:
@@ -49,7 +52,7 @@ class Tensors:
             prefix = PREFIXES[role]
             number = sum(role == other for other, _ in self.found)
             kind = "T"
-            if role in ("scales", "leaf scales"):
+            if role in ("scales", "leaf scales", "range"):
                 kind = "double"
             elif role in ("lengths", "table"):
                 kind = "I"
@@ -81,9 +84,7 @@ class Tensors:
             yield f"const I {self.scope[length + LOW]} = *N++;"
             yield f"const I {self.scope[length + HIGH]} = *N++;"
         for tensor in self.found.values():
-            const = (
-                "" if tensor.role in ("values", "scales", "adjoint", "leaf gradient") else "const "
-            )
+            const = "" if tensor.role in WRITTEN else "const "
             yield (
                 f"{const}{tensor.kind}* const {tensor.ident} = "
                 f"static_cast<{const}{tensor.kind}*>(*P++);  // {tensor.role} {plain(tensor.name)}"

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import exp
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.runtime.learn.counting import MODEST
 from fgg.runtime.learn.groups import log_beta, log_mean
 from fgg.runtime.learn.method import CountingMethod
 from fgg.runtime.learn.store import Layout, Store
 from fgg.runtime.learn.ties import refuse_ties
 from fgg.runtime.model import Model
+
+LEAST_PRIOR = 1e-50
+"""Priors are added to counts as numbers: smaller ones are refused."""
 
 
 class Collapsed(CountingMethod):
@@ -31,7 +31,7 @@ class Collapsed(CountingMethod):
         positive = self.alpha[self.alpha > 0]
         self.impossible = None if len(positive) == len(self.alpha) else self.alpha == 0
         self.least = float(positive.min()) if positive.numel() else 1.0
-        if self.least < exp(MODEST[torch.float64]):
+        if self.least < LEAST_PRIOR:
             message = f"a prior of {self.least} is too small"
             raise GrammarError([Diagnostic(code="F476", message=message)])
         # The frozen factors are what they are.

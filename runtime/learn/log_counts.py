@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,15 +12,7 @@ from fgg.runtime.interpret import inside
 from fgg.runtime.learn.counting import Counted
 from fgg.runtime.learn.items import Ready
 from fgg.runtime.program import Program
-from fgg.runtime.semirings.log import Log
-
-
-class LogWeights(Log):
-    """The semiring `log`, for weights that are logarithms already."""
-
-    def convert(self, weights: Any) -> Tensor:
-        """The weights as they are."""
-        return self.real(weights)
+from fgg.runtime.semirings.log import LogWeights
 
 
 def log_counts(program: Program, logs: Mapping[str, Tensor], batch: Ready) -> Counted:

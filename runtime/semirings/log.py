@@ -150,3 +150,11 @@ def _align(array: Tensor, letters: Letters, order: Letters) -> Tensor:
     moved = moved.reshape(moved.shape[: len(present)])
     extents = iter(moved.shape)
     return moved.reshape([next(extents) if letter in letters else 1 for letter in order])
+
+
+class LogWeights(Log):
+    """The semiring `log`, for weights that are logarithms already."""
+
+    def convert(self, weights: Any) -> Tensor:
+        """The weights as they are."""
+        return self.real(weights)

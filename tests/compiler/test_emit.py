@@ -236,6 +236,7 @@ def test_modules_import_nothing_but_torch() -> None:
         assert {m.split(".")[0] for m in modules} <= {
             "__future__",
             "collections",
+            "math",
             "sys",
             "torch",
             "typing",
