@@ -6,10 +6,10 @@ observed there: `w_0`, a parameter as long as the input is not given.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from math import exp
+from math import exp, inf
 from typing import Any, NoReturn
 
 from fgg.check_indices import check_indices, rule_variables
@@ -37,7 +37,7 @@ from fgg.paths import clamp_domain, path_value
 from fgg.ranges import regions, rule_rows
 from fgg.slices import slice_of
 from fgg.useful import trim
-from fgg.values import Call, Constant, Sparse, Table, Value, Word
+from fgg.values import MAX_LOG, Call, Constant, Exp, Sparse, Table, Value, Word
 
 MAX_INSTANCES = 200_000
 
@@ -265,14 +265,19 @@ class _Grounder:
         return self.labels[key]
 
     def potential(self, name: str, indices: tuple[int, ...]) -> Value | None:
-        """The weights of an input factor at an index, from the log-potentials given."""
+        """The weights of an input factor at an index, from the log-potentials given.
+
+        They stay logarithms where no float holds their exponentials with all its digits.
+        """
         if name not in self.seen.potentials:
             return None
+        logs: list[float] = []
 
-        def weights(nest: Any, depth: int) -> Any:
+        def nested(nest: Any, depth: int, entry: Callable[[float], float]) -> Any:
             if depth:
-                return tuple(weights(item, depth - 1) for item in nest)
-            return exp(nest)
+                return tuple(nested(item, depth - 1, entry) for item in nest)
+            logs.append(nest)
+            return entry(nest)
 
         nest: Any = self.seen.potentials[name]
         for index in indices:
@@ -282,7 +287,11 @@ class _Grounder:
                 )
                 raise GrammarError([Diagnostic(code="F411", message=problem)])
             nest = nest[index]
-        found = weights(nest, len(self.grammar.input_factor[name].domains))
+        depth = len(self.grammar.input_factor[name].domains)
+        entries = nested(nest, depth, float)
+        if any(abs(log) > MAX_LOG and log != -inf for log in logs):
+            return Exp(entries)
+        found = nested(nest, depth, exp)
         return Table(found) if isinstance(found, tuple) else Constant(found)
 
     def nonterminal(self, name: str, indices: tuple[int, ...]) -> str:

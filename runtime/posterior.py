@@ -17,7 +17,7 @@ from fgg.runtime.evaluate import term_value, unique
 from fgg.runtime.semirings.log import Log
 from fgg.runtime.solution import Solution
 from fgg.runtime.solve import solve, solve_with_handles
-from fgg.runtime.weights import bind
+from fgg.runtime.weights import Logs, bind_with_logs
 
 TINY = 1e-200
 """What stands for a weight of 0 when a gradient in it is wanted from logarithms."""
@@ -32,15 +32,16 @@ def gradients(
 ) -> dict[str, Tensor]:
     """The derivative of log Z (or of Z, with `of="z"`) in every weight of every factor.
 
-    If the start symbol has external nodes, Z is the sum of its entries. Raises GrammarError
-    where the gradient is infinite or Z is 0 or infinite.
+    If the start symbol has external nodes, Z is the sum of its entries. Of weights that are given
+    by their logarithms it is the derivative in these. Raises GrammarError where the gradient is
+    infinite or Z is 0 or infinite.
     """
-    real = bind(grammar, weights, seed=seed)
+    real = bind_with_logs(grammar, weights, seed=seed)
     log_z = _total(solve(grammar, "log", weights=real))
     if not torch.isfinite(log_z) and (of == "log_z" or log_z > 0):
         raise _undefined(log_z)
     scale = float(log_z) if torch.isfinite(log_z) else 0.0
-    leaves = {n: torch.tensor(w, dtype=torch.float64, requires_grad=True) for n, w in real.items()}
+    leaves = {name: _leaf(w) for name, w in real.items()}
     value = solve(grammar, "real", weights=leaves).value.sum() if abs(scale) < 600 else None
     # What lies between may leave the range of real numbers even if Z does not.
     lost = value is None or (
@@ -52,11 +53,27 @@ def gradients(
     else:
         # Beyond the range of real numbers: a weight of 0 is moved off 0, which changes log Z by
         # nothing that can be seen but keeps the derivative in it.
-        moved = {n: torch.where(w == 0, w + TINY, w) for n, w in leaves.items()}
+        moved = {
+            n: w if isinstance(w, Logs) else torch.where(w == 0, w + TINY, w)
+            for n, w in leaves.items()
+        }
         value = _total(solve(grammar, "log", weights=moved))
         if of == "z":
             value = value.exp()
-    return _grad(value, leaves)
+    return _grad(value, {name: _tensor(leaf) for name, leaf in leaves.items()})
+
+
+def _leaf(weights: Any) -> Any:
+    """Weights, or their logarithms, as a tensor of which derivatives are wanted."""
+    if isinstance(weights, Logs):
+        return Logs(_leaf(weights.array))
+    return torch.tensor(weights, dtype=torch.float64, requires_grad=True)
+
+
+def _tensor(leaf: Any) -> Tensor:
+    """The tensor that derivatives are taken in."""
+    found: Tensor = leaf.array if isinstance(leaf, Logs) else leaf
+    return found
 
 
 def _grad(value: Tensor, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -143,13 +160,13 @@ def posterior(
     seed: int | None = None,
 ) -> Posterior:
     """Expected counts of factors, nonterminals and rules. Raises GrammarError if Z is 0 or inf."""
-    real = bind(grammar, weights, seed=seed)
-    leaves = {n: torch.tensor(w, dtype=torch.float64, requires_grad=True) for n, w in real.items()}
+    real = bind_with_logs(grammar, weights, seed=seed)
+    leaves = {name: _leaf(w) for name, w in real.items()}
     solution, handles = solve_with_handles(grammar, Log(), leaves)
     log_z = _total(solution)
     if not torch.isfinite(log_z):
         raise _undefined(log_z)
-    flat = [*leaves.values(), handles.rules, *(zeros for _, zeros in handles.cells)]
+    flat = [*map(_tensor, leaves.values()), handles.rules, *(zeros for _, zeros in handles.cells)]
     found = torch.autograd.grad(log_z, flat, allow_unused=True)
     grads = [torch.zeros_like(f) if g is None else g for f, g in zip(flat, found, strict=True)]
     rules, cells = grads[len(leaves)], grads[len(leaves) + 1 :]
@@ -157,7 +174,7 @@ def posterior(
         grammar=grammar,
         log_z=float(log_z.detach()),
         counts={
-            name: (leaf * grad).detach()
+            name: (grad if isinstance(leaf, Logs) else leaf * grad).detach()
             for (name, leaf), grad in zip(leaves.items(), grads, strict=False)
         },
         nonterminals=handles.counts(cells),
