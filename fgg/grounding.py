@@ -57,24 +57,48 @@ def ground(
     follow from the inputs that are given. Raises GrammarError where something is missing, does
     not fit, or would need more than `limit` rules.
     """
-    for name in sizes or {}:
+    asked = _asked(grammar, query, sizes or {})
+    return ground_with_origin(asked, lengths=lengths, inputs=inputs, limit=limit)[0]
+
+
+Origins = Mapping[str, tuple[str, tuple[int, ...]]]
+"""For each factor that log-potentials became, the input factor and the index."""
+
+
+def ground_with_origin(
+    grammar: Grammar,
+    *,
+    lengths: Mapping[str, int] | None = None,
+    inputs: Mapping[str, Nest] | None = None,
+    limit: int = MAX_INSTANCES,
+) -> tuple[Grammar, Origins]:
+    """The finite grammar of a grammar without queries, and where log-potentials come from."""
+    if not grammar.is_indexed and not any(rule.conditions for rule in grammar.rules):
+        observe(grammar, lengths=lengths, inputs=inputs)  # there must be none
+        return trim(grammar), {}
+    problems = _wrong_indices(grammar)
+    if problems:
+        raise GrammarError(problems)
+    seen = observe(grammar, lengths=lengths, inputs=inputs)
+    grounder = _Grounder(grammar, seen, limit)
+    flat = trim(grounder.run())
+    origins = {label: key for key, label in grounder.labels.items() if label in flat.factor}
+    return flat, origins
+
+
+def _asked(grammar: Grammar, query: str | None, sizes: Mapping[str, int]) -> Grammar:
+    """The grammar with its sizes, joined with a query, without others."""
+    for name in sizes:
         if name not in grammar.size:
             raise GrammarError([_unknown("size", name, grammar.size)])
-    grammar = with_sizes(grammar, sizes or {})
+    grammar = with_sizes(grammar, sizes)
     if query is not None:
         if query not in grammar.query:
             raise GrammarError([_unknown("query", query, grammar.query)])
         grammar = conjoin(grammar, grammar.query[query])
     if grammar.queries:  # else the same grammar, with all that is remembered of it
         grammar = replace(grammar, queries=())
-    if not grammar.is_indexed and not any(rule.conditions for rule in grammar.rules):
-        observe(grammar, lengths=lengths, inputs=inputs)  # there must be none
-        return trim(grammar)
-    problems = _wrong_indices(grammar)
-    if problems:
-        raise GrammarError(problems)
-    seen = observe(grammar, lengths=lengths, inputs=inputs)
-    return trim(_Grounder(grammar, seen, limit).run())
+    return grammar
 
 
 @per_grammar

@@ -40,27 +40,51 @@ def gradients(
     log_z = _total(solve(grammar, "log", weights=real))
     if not torch.isfinite(log_z) and (of == "log_z" or log_z > 0):
         raise _undefined(log_z)
-    scale = float(log_z) if torch.isfinite(log_z) else 0.0
     leaves = {name: _leaf(w) for name, w in real.items()}
+    value = _at_zeros(grammar, leaves, log_z, of=of)
+    return _grad(value, {name: _tensor(leaf) for name, leaf in leaves.items()})
+
+
+def differentiable_log_z(grammar: Grammar, weights: Mapping[str, Any]) -> Tensor:
+    """log Z as a function of weights, tensors or `Logs` of tensors; -inf without derivations.
+
+    Its derivative in a weight of 0 is right, too.
+    """
+    still = {name: _detached(w) for name, w in weights.items()}
+    log_z = _total(solve(grammar, "log", weights=still)).detach()
+    numbers = [w for w in weights.values() if not isinstance(w, Logs) and w.requires_grad]
+    if not torch.isfinite(log_z):
+        # In the graph all the same, with gradient 0.
+        none = [torch.where(torch.tensor(False), _tensor(w), 0.0).sum() for w in weights.values()]
+        return log_z + sum(none)
+    if any(bool((w == 0).any()) for w in numbers):
+        return _at_zeros(grammar, weights, log_z)
+    return _total(solve(grammar, "log", weights=weights))
+
+
+def _at_zeros(
+    grammar: Grammar, leaves: Mapping[str, Any], log_z: Tensor, *, of: str = "log_z"
+) -> Tensor:
+    """log Z (or Z) such that derivatives in weights of 0 are right; `log_z` is its value."""
+    scale = float(log_z) if torch.isfinite(log_z) else 0.0
     value = solve(grammar, "real", weights=leaves).value.sum() if abs(scale) < 600 else None
     # What lies between may leave the range of real numbers even if Z does not.
     lost = value is None or (
         bool(torch.isfinite(log_z)) and not abs(float(value.detach()) / exp(scale) - 1) < 1e-9
     )
     if value is not None and not lost:
-        if of == "log_z":
-            value = value.log()
-    else:
-        # Beyond the range of real numbers: a weight of 0 is moved off 0, which changes log Z by
-        # nothing that can be seen but keeps the derivative in it.
-        moved = {
-            n: w if isinstance(w, Logs) else torch.where(w == 0, w + TINY, w)
-            for n, w in leaves.items()
-        }
-        value = _total(solve(grammar, "log", weights=moved))
-        if of == "z":
-            value = value.exp()
-    return _grad(value, {name: _tensor(leaf) for name, leaf in leaves.items()})
+        return value.log() if of == "log_z" else value
+    # Beyond the range of real numbers: a weight of 0 is moved off 0, which changes log Z by
+    # nothing that can be seen but keeps the derivative in it.
+    moved = {
+        n: w if isinstance(w, Logs) else torch.where(w == 0, w + TINY, w) for n, w in leaves.items()
+    }
+    total = _total(solve(grammar, "log", weights=moved))
+    return total.exp() if of == "z" else total
+
+
+def _detached(weights: Any) -> Any:
+    return Logs(weights.array.detach()) if isinstance(weights, Logs) else weights.detach()
 
 
 def _leaf(weights: Any) -> Any:

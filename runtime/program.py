@@ -175,7 +175,7 @@ class Program(Weighted, Questions):
         return super()._read_from(inputs, lengths)
 
     def _weights(self, weights: Mapping[str, Any]) -> Mapping[str, Any]:
-        return weights if self.decomposed is None else self.whole(weights, self._trees)
+        return weights if self.decomposed is None else self.whole(weights, self._trees.parameters)
 
     def _mbr(
         self,
@@ -388,7 +388,8 @@ class Program(Weighted, Questions):
                 for name, value in (inputs or {}).items()
             }
             log_z = self.log_z(leaves, potentials, lengths)
-            torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
+            if log_z.requires_grad:
+                torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
         found = {
             name: torch.zeros_like(w) if w.grad is None else w.grad * w.detach()
             for name, w in leaves.items()

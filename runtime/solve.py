@@ -320,8 +320,8 @@ class _Solver:
             self.solution.warnings.append(
                 Diagnostic(
                     code="F431",
-                    message=f"the recursion through {names} is critical: its gradient is infinite, and "
-                    f"rounding weights to float64 {effect}",
+                    message=f"the recursion through {names} is critical: its gradient is infinite, "
+                    f"and rounding weights to float64 {effect}",
                 )
             )
 

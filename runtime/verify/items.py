@@ -19,10 +19,9 @@ from fgg.domains import domain_size, domain_values, size_values
 from fgg.grammar import Grammar, InputFactor
 from fgg.grounding import ground
 from fgg.index import Expr
-from fgg.linear import Row, project
 from fgg.observe import IMPOSSIBLE, MISSING
 from fgg.paths import pinned_inputs
-from fgg.ranges import condition_rows, length_rows
+from fgg.ranges import condition_rows, index_extents
 
 Array = NDArray[Any]
 
@@ -223,14 +222,8 @@ def potential_extents(
     grammar: Grammar, factor: InputFactor, lengths: Mapping[str, int]
 ) -> list[int]:
     """How many positions log-potentials have on each axis: up to the greatest index in range."""
-    rows = condition_rows(factor.conditions, size_values(grammar)) + length_rows(grammar)
-    rows += [Row.make({n: sign}, -sign * x) for n, x in lengths.items() for sign in (1, -1)]
-    found = []
-    for index in factor.indices:
-        system = project(rows, {index})
-        ends = [r.constant for r in system if r.coefficient(index) < 0]
-        found.append(max(0, 1 + min(ends)))
-    return found
+    rows = condition_rows(factor.conditions, size_values(grammar))
+    return [end or 0 for end in index_extents(grammar, factor.indices, rows, lengths)]
 
 
 def batch_of_items(items: Sequence[Item]) -> tuple[dict[str, Tensor], dict[str, list[int]] | None]:
