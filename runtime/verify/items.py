@@ -127,7 +127,7 @@ def _inputs_of(
     whole: int,
 ) -> list[Item]:
     """Items of given lengths: `number` of the `total`, or all if these are not many more."""
-    shapes = {i.name: _extents(grammar, i.shape, lengths) for i in grammar.inputs}
+    shapes = {i.name: input_extents(grammar, i.shape, lengths) for i in grammar.inputs}
     sizes = {i.name: domain_size(grammar, i.domain) for i in grammar.inputs}
     count = prod((sizes[n] + 1) ** prod(shape) for n, shape in shapes.items())
     few = min(FEW, max(number, total // 4))
@@ -198,7 +198,7 @@ def _others(
     found: dict[str, Array] = {}
     top = max(lengths.values(), default=1)
     for table in grammar.tables:
-        shape = _extents(grammar, table.shape, lengths)
+        shape = input_extents(grammar, table.shape, lengths)
         entries = rng.integers(0, top + 1, size=shape)
         # -1 is what trees have where there is no child.
         found[table.name] = np.where(rng.random(shape) < 0.5, -1, entries)
@@ -213,7 +213,8 @@ def _others(
     return found
 
 
-def _extents(grammar: Grammar, shape: Sequence[Expr], lengths: Mapping[str, int]) -> list[int]:
+def input_extents(grammar: Grammar, shape: Sequence[Expr], lengths: Mapping[str, int]) -> list[int]:
+    """How many positions an input or a table has on each axis."""
     known = {**size_values(grammar), **lengths}
     return [max(0, expr.evaluate(known) or 0) for expr in shape]
 
