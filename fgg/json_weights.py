@@ -94,11 +94,12 @@ def _exponentials(factor: Factor, entries: Nested) -> object:
     """What logarithms stand for. Raises GrammarError (F407) where JSON has no such number."""
     if isinstance(entries, tuple):
         return [_exponentials(factor, entry) for entry in entries]
-    if abs(entries) > MAX_LOG and entries != -inf:
-        message = f"factor `{factor.name}` has the weight exp({float(entries):g})"
+    log = float(entries)
+    if abs(log) > MAX_LOG and log != -inf:
+        message = f"factor `{factor.name}` has the weight exp({log:g})"
         help = "JSON holds weights between about 1e-304 and 1e304"
         raise GrammarError([Diagnostic(code="F407", message=message, help=help)])
-    return exp(entries)
+    return exp(log)
 
 
 def _nested(entries: Nested) -> object:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import exp
+from math import exp, inf
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,8 +20,10 @@ from fgg.runtime.solution import Solution
 from fgg.runtime.solve import solve, solve_with_handles
 from fgg.runtime.weights import Logs, bind_with_logs
 
-TINY = 1e-200
-"""What stands for a weight of 0 when a gradient in it is wanted from logarithms."""
+UNSEEN = 40.0
+"""What is so much less, in nats, does not change a sum."""
+MOST = 600.0
+"""The least logarithm, without its sign, of what stands for a weight of 0."""
 
 
 def gradients(
@@ -55,8 +58,9 @@ def differentiable_log_z(grammar: Grammar, weights: Mapping[str, Any]) -> Tensor
     numbers = [w for w in weights.values() if not isinstance(w, Logs) and w.requires_grad]
     if not torch.isfinite(log_z):
         # In the graph all the same, with gradient 0.
-        none = [torch.where(torch.tensor(False), _tensor(w), 0.0).sum() for w in weights.values()]
-        return log_z + sum(none)
+        for leaf in map(_tensor, weights.values()):
+            log_z = log_z + torch.where(torch.tensor(False), leaf, 0.0).sum()
+        return log_z
     if any(bool((w == 0).any()) for w in numbers):
         return _at_zeros(grammar, weights, log_z)
     return _total(solve(grammar, "log", weights=weights))
@@ -67,7 +71,8 @@ def _at_zeros(
 ) -> Tensor:
     """log Z (or Z) such that derivatives in weights of 0 are right; `log_z` is its value."""
     scale = float(log_z) if torch.isfinite(log_z) else 0.0
-    value = solve(grammar, "real", weights=leaves).value.sum() if abs(scale) < 600 else None
+    real = abs(scale) < 600
+    value: Tensor | None = solve(grammar, "real", weights=leaves).value.sum() if real else None
     # What lies between may leave the range of real numbers even if Z does not.
     lost = value is None or (
         bool(torch.isfinite(log_z)) and not abs(float(value.detach()) / exp(scale) - 1) < 1e-9
@@ -76,11 +81,22 @@ def _at_zeros(
         return value.log() if of == "log_z" else value
     # Beyond the range of real numbers: a weight of 0 is moved off 0, which changes log Z by
     # nothing that can be seen but keeps the derivative in it.
+    step = exp(-_distance(grammar, leaves, scale))
     moved = {
-        n: w if isinstance(w, Logs) else torch.where(w == 0, w + TINY, w) for n, w in leaves.items()
+        n: w if isinstance(w, Logs) else torch.where(w == 0, w + step, w) for n, w in leaves.items()
     }
     total = _total(solve(grammar, "log", weights=moved))
-    return total.exp() if of == "z" else total
+    return total.exp() if of == "z" else log_z + (total - total.detach())
+
+
+def _distance(grammar: Grammar, weights: Mapping[str, Any], log_z: float) -> float:
+    """How far below 1, in nats, what stands for a weight of 0 must be not to change log Z."""
+    ones = {
+        n: w if isinstance(w, Logs) else torch.where(w == 0, 1.0, w).detach()
+        for n, w in weights.items()
+    }
+    best = float(np.max(np.asarray(solve(grammar, "max", weights=ones).value, dtype=float)))
+    return min(max(0.0, best - log_z) + UNSEEN, MOST) if best < inf else MOST
 
 
 def _detached(weights: Any) -> Any:

@@ -265,7 +265,7 @@ class _Solver:
         """The problem over the reals, its cells measured in `units`, and its least solution."""
         assert isinstance(self.semiring, TensorSemiring)
         real = Real(self.semiring.dtype, self.semiring.device)
-        ring: TensorSemiring = real if units is None else self.semiring
+        ring: Semiring = real if units is None else self.semiring
         chart = Chart(ring)
         wanted = _outer(problem)
         for child in wanted:

@@ -29,6 +29,7 @@ from fgg.runtime.semirings.base import Letters
 from fgg.runtime.semirings.log import Log
 from fgg.runtime.verify import run as running
 from fgg.runtime.verify.confirm import Second, log_value
+from fgg.runtime.verify.floats import answer
 from fgg.runtime.verify.items import Item
 from fgg.runtime.verify.points import leaves
 from fgg.runtime.verify.result import PEAKED, Row, Verification
@@ -320,7 +321,7 @@ def test_a_second_evaluation_iterates_recursions() -> None:
 def test_numbers_that_a_second_evaluation_contradicts_stay_undecided(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    original = running.answer
+    original = answer
 
     def wrong(source: Any, item: Any, point: Any) -> Any:
         return replace(original(source, item, point), log_z=-1.0)

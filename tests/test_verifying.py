@@ -49,7 +49,7 @@ LARGE = ("ctc", "dmv", "lexpcfg", "lexpcfg_rank", "pair_hmm", "pcfg", "pcfg_la",
 """Grammars with many rules or lengths; `slow` tests try longer inputs of these too."""
 
 
-def rows(found: Verification) -> dict[tuple[str, str, str], bool]:
+def rows(found: Verification) -> dict[tuple[str, str, str], bool | None]:
     return {(row.space, row.what, row.quantity): row.holds for row in found.rows}
 
 

@@ -145,7 +145,8 @@ def settings_of(
 
 def _cells(plan: Plan, lengths: Mapping[str, int]) -> int:
     values = environment({name: [n] for name, n in lengths.items()})
-    return sum(prod(extents(item, values)) for item in (*plan.charts, *plan.tables))
+    charts = sum(prod(extents(chart, values)) for chart in plan.charts)
+    return charts + sum(prod(extents(table, values)) for table in plan.tables)
 
 
 def _item(

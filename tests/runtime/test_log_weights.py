@@ -15,7 +15,7 @@ from fgg.grammar import Grammar
 from fgg.grounding import ground
 from fgg.json_io import to_json
 from fgg.printer import print_grammar
-from fgg.runtime.posterior import gradients, posterior
+from fgg.runtime.posterior import differentiable_log_z, gradients, posterior
 from fgg.runtime.sample import sample
 from fgg.runtime.solve import solve
 from fgg.runtime.viterbi import viterbi
@@ -232,3 +232,26 @@ def test_a_value_near_criticality_has_an_error_that_grows_with_the_distance() ->
         (method,) = solve(grammar, "real").methods
         errors.append(method.error)
     assert errors[0] < 1e-13 < errors[2] < 1e-8 and errors == sorted(errors)
+
+
+# derivatives in weights of 0
+
+
+@pytest.mark.parametrize("size", [0.0, -1000.0, 1000.0])
+def test_a_weight_of_zero_has_its_derivative_at_any_size(size: float) -> None:
+    grammar = loads(f"""
+        domain T = 2
+        factor base() = exp({size})
+        factor f(T)
+        factor g(T) = [2, 1]
+        nonterminal S()
+        start S
+        rule S -> base f(a) g(a)
+    """)
+    f = torch.tensor([0.0, 0.5], dtype=torch.float64, requires_grad=True)
+    log_z = differentiable_log_z(grammar, {"f": f})
+    assert float(log_z.detach()) == pytest.approx(size + log(0.5))
+    torch.autograd.backward(log_z)
+    torch.testing.assert_close(f.grad, torch.tensor([4.0, 2.0], dtype=torch.float64))
+    found = gradients(grammar, weights={"f": [0.0, 0.5]})
+    torch.testing.assert_close(found["f"], f.grad)
