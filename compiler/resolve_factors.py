@@ -15,9 +15,11 @@ from fgg.grammar import Attribute, Factor, Grammar, Reference, Sized
 from fgg.index import Expr
 from fgg.maps import PATTERNS
 from fgg.values import (
+    ZERO,
     AttributeValue,
     Call,
     Constant,
+    Exp,
     Eye,
     Load,
     Map,
@@ -113,6 +115,10 @@ def _value(node: syntax.ValueSyntax, domains: Sequence[str], scope: Scope) -> Va
         path = node.arguments[0] if len(node.arguments) == 1 and not node.keywords else None
         if isinstance(path, syntax.StringLiteral):
             return Load(path.text, scope.folder)
+    if isinstance(node, syntax.CallLiteral) and node.name.text == "exp":
+        if len(node.arguments) == 1 and not node.keywords:
+            logs = _nested(node.arguments[0], scope, logs=True)
+            return None if logs is None else Exp(logs)
     if isinstance(node, syntax.CallLiteral) and node.name.text == "map" and not node.keywords:
         found = _map(node.arguments, scope)
         if found is not None:
@@ -123,7 +129,7 @@ def _value(node: syntax.ValueSyntax, domains: Sequence[str], scope: Scope) -> Va
         f"{what} is not a value for a factor",
         node.span,
         help="values are numbers, lists, maps by domain values, `uniform`, `eye`, "
-        '`load("file.npy")` and `map(0, 1, 1)` or `map("clusters.txt")`',
+        '`load("file.npy")`, `exp([0, -800])` and `map(0, 1, 1)` or `map("clusters.txt")`',
     )
     return None
 
@@ -168,14 +174,17 @@ def _number(node: syntax.NumberLiteral, scope: Scope) -> Number | None:
     return number + 0.0  # no negative zeros
 
 
-def _nested(node: syntax.ValueSyntax, scope: Scope) -> Nested | None:
+def _nested(node: syntax.ValueSyntax, scope: Scope, *, logs: bool = False) -> Nested | None:
+    """The entries of a table; of one of logarithms, `zero` is -inf."""
     if isinstance(node, syntax.NumberLiteral):
         return _number(node, scope)
     if isinstance(node, syntax.NumberRow):
         return node.numbers()
     if isinstance(node, syntax.ListLiteral):
-        items = [_nested(item, scope) for item in node.items]
+        items = [_nested(item, scope, logs=logs) for item in node.items]
         return None if None in items else tuple(item for item in items if item is not None)
+    if logs and isinstance(node, syntax.WordLiteral) and node.name.text == ZERO:
+        return float("-inf")
     if not _is_infinite(node, scope):
         scope.report.add("F132", "a list of weights holds numbers and lists", node.span)
     return None

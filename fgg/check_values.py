@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from math import exp, inf, isfinite, prod
 from pathlib import Path
+from sys import float_info
 from typing import TYPE_CHECKING
 
 from fgg.diagnostics import Diagnostic, GrammarError, Report
@@ -13,7 +14,20 @@ from fgg.domains import domain_size, domain_values
 from fgg.grammar import Factor, Grammar
 from fgg.maps import groups, map_values
 from fgg.spans import Span
-from fgg.values import Constant, Eye, Load, Map, Nested, Number, Sparse, Table, Uniform, exact
+from fgg.values import (
+    MAX_LOG,
+    Constant,
+    Exp,
+    Eye,
+    Load,
+    Map,
+    Nested,
+    Number,
+    Sparse,
+    Table,
+    Uniform,
+    exact,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,6 +86,9 @@ class _FactorChecker:
         elif isinstance(value, Table):
             if self.nested(value.entries, ()):
                 self.rows(self.sums(value.entries, ()))
+        elif isinstance(value, Exp):
+            if self.nested(value.entries, (), self.log):
+                self.rows(self.sums(_exponentials(value.entries), ()))
         elif isinstance(value, Sparse):
             self.sparse(value)
         elif isinstance(value, Uniform) and self.factor.given is None:
@@ -120,6 +137,14 @@ class _FactorChecker:
             return False
         return True
 
+    def log(self, number: Number, position: tuple[int, ...]) -> bool:
+        """Whether a number is the logarithm of a finite weight."""
+        if isfinite(number) or number == -inf:
+            return True
+        where = f" at {list(position)}" if position else ""
+        self.add("F127", f"{float(number)}{where} is no logarithm of a finite weight", position)
+        return False
+
     def constant(self, number: Number) -> None:
         given = self.factor.given
         if given is not None:
@@ -132,14 +157,19 @@ class _FactorChecker:
                     help="write `= uniform`, or drop the arrow",
                 )
 
-    def nested(self, entries: Nested, position: tuple[int, ...]) -> bool:
-        """Whether nested lists have the factor's shape, and good weights."""
+    def nested(
+        self,
+        entries: Nested,
+        position: tuple[int, ...],
+        good_entry: Callable[[Number, tuple[int, ...]], bool] | None = None,
+    ) -> bool:
+        """Whether nested lists have the factor's shape, and good entries: weights, if not said."""
         depth = len(position)
         if depth == len(self.shape):
             if isinstance(entries, tuple):
                 self.add("F125", "a list, but a number is expected", position)
                 return False
-            return self.weight(entries, position)
+            return (good_entry or self.weight)(entries, position)
         domain, size = self.factor.domains[depth], self.shape[depth]
         if not isinstance(entries, tuple):
             self.add(
@@ -160,7 +190,7 @@ class _FactorChecker:
             return False
         good = True
         for i, entry in enumerate(entries):
-            good = self.nested(entry, (*position, i)) and good
+            good = self.nested(entry, (*position, i), good_entry) and good
         return good
 
     def sums(
@@ -262,6 +292,13 @@ def _float(number: Fraction) -> float:
         return float(number)
     except OverflowError:
         return inf
+
+
+def _exponentials(entries: Nested) -> Nested:
+    """The weights that logarithms stand for, as floats: good enough to see what they sum to."""
+    if isinstance(entries, tuple):
+        return tuple(map(_exponentials, entries))
+    return exp(entries) if entries < MAX_LOG else float_info.max
 
 
 def _flat(entries: Nested) -> Iterator[Number]:

@@ -106,12 +106,16 @@ def on_reference(grammar: Grammar, error: GrammarError, asked: Asked) -> Program
     """A program on the reference engine, and the warning that it is one."""
     from warnings import warn
 
+    from fgg.compiler.passes.cpd import cpd
     from fgg.runtime.reference_program import ReferenceProgram
 
     reason = error.diagnostics[0].message
     note = Diagnostic(code="F434", message=f"{reason}; it runs on the reference engine")
     warn(render_all([note], None), stacklevel=3)
-    return ReferenceProgram(grammar, (note,), asked)
+    decomposed = cpd(grammar)
+    return ReferenceProgram(
+        grammar, (note,), asked, decomposed=None if decomposed is grammar else decomposed
+    )
 
 
 def compiled(

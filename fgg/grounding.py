@@ -6,10 +6,10 @@ observed there: `w_0`, a parameter as long as the input is not given.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from math import exp
+from math import exp, inf
 from typing import Any, NoReturn
 
 from fgg.check_indices import check_indices, rule_variables
@@ -37,7 +37,7 @@ from fgg.paths import clamp_domain, path_value
 from fgg.ranges import regions, rule_rows
 from fgg.slices import slice_of
 from fgg.useful import trim
-from fgg.values import Call, Constant, Sparse, Table, Value, Word
+from fgg.values import MAX_LOG, Call, Constant, Exp, Sparse, Table, Value, Word
 
 MAX_INSTANCES = 200_000
 
@@ -57,24 +57,48 @@ def ground(
     follow from the inputs that are given. Raises GrammarError where something is missing, does
     not fit, or would need more than `limit` rules.
     """
-    for name in sizes or {}:
+    asked = _asked(grammar, query, sizes or {})
+    return ground_with_origin(asked, lengths=lengths, inputs=inputs, limit=limit)[0]
+
+
+Origins = Mapping[str, tuple[str, tuple[int, ...]]]
+"""For each factor that log-potentials became, the input factor and the index."""
+
+
+def ground_with_origin(
+    grammar: Grammar,
+    *,
+    lengths: Mapping[str, int] | None = None,
+    inputs: Mapping[str, Nest] | None = None,
+    limit: int = MAX_INSTANCES,
+) -> tuple[Grammar, Origins]:
+    """The finite grammar of a grammar without queries, and where log-potentials come from."""
+    if not grammar.is_indexed and not any(rule.conditions for rule in grammar.rules):
+        observe(grammar, lengths=lengths, inputs=inputs)  # there must be none
+        return trim(grammar), {}
+    problems = _wrong_indices(grammar)
+    if problems:
+        raise GrammarError(problems)
+    seen = observe(grammar, lengths=lengths, inputs=inputs)
+    grounder = _Grounder(grammar, seen, limit)
+    flat = trim(grounder.run())
+    origins = {label: key for key, label in grounder.labels.items() if label in flat.factor}
+    return flat, origins
+
+
+def _asked(grammar: Grammar, query: str | None, sizes: Mapping[str, int]) -> Grammar:
+    """The grammar with its sizes, joined with a query, without others."""
+    for name in sizes:
         if name not in grammar.size:
             raise GrammarError([_unknown("size", name, grammar.size)])
-    grammar = with_sizes(grammar, sizes or {})
+    grammar = with_sizes(grammar, sizes)
     if query is not None:
         if query not in grammar.query:
             raise GrammarError([_unknown("query", query, grammar.query)])
         grammar = conjoin(grammar, grammar.query[query])
     if grammar.queries:  # else the same grammar, with all that is remembered of it
         grammar = replace(grammar, queries=())
-    if not grammar.is_indexed and not any(rule.conditions for rule in grammar.rules):
-        observe(grammar, lengths=lengths, inputs=inputs)  # there must be none
-        return trim(grammar)
-    problems = _wrong_indices(grammar)
-    if problems:
-        raise GrammarError(problems)
-    seen = observe(grammar, lengths=lengths, inputs=inputs)
-    return trim(_Grounder(grammar, seen, limit).run())
+    return grammar
 
 
 @per_grammar
@@ -265,14 +289,19 @@ class _Grounder:
         return self.labels[key]
 
     def potential(self, name: str, indices: tuple[int, ...]) -> Value | None:
-        """The weights of an input factor at an index, from the log-potentials given."""
+        """The weights of an input factor at an index, from the log-potentials given.
+
+        They stay logarithms where no float holds their exponentials with all its digits.
+        """
         if name not in self.seen.potentials:
             return None
+        logs: list[float] = []
 
-        def weights(nest: Any, depth: int) -> Any:
+        def nested(nest: Any, depth: int, entry: Callable[[float], float]) -> Any:
             if depth:
-                return tuple(weights(item, depth - 1) for item in nest)
-            return exp(nest)
+                return tuple(nested(item, depth - 1, entry) for item in nest)
+            logs.append(nest)
+            return entry(nest)
 
         nest: Any = self.seen.potentials[name]
         for index in indices:
@@ -282,7 +311,11 @@ class _Grounder:
                 )
                 raise GrammarError([Diagnostic(code="F411", message=problem)])
             nest = nest[index]
-        found = weights(nest, len(self.grammar.input_factor[name].domains))
+        depth = len(self.grammar.input_factor[name].domains)
+        entries = nested(nest, depth, float)
+        if any(abs(log) > MAX_LOG and log != -inf for log in logs):
+            return Exp(entries)
+        found = nested(nest, depth, exp)
         return Table(found) if isinstance(found, tuple) else Constant(found)
 
     def nonterminal(self, name: str, indices: tuple[int, ...]) -> str:

@@ -8,7 +8,7 @@ of axes, or an axis placed between zeros. An axis that is used twice makes a dia
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import prod
+from math import exp, inf, prod
 
 from fgg.check_values import load_array
 from fgg.diagnostics import Diagnostic, GrammarError
@@ -16,18 +16,32 @@ from fgg.domains import domain_size
 from fgg.domains import parts as domain_parts
 from fgg.grammar import Factor, Grammar, Union
 from fgg.maps import map_values
-from fgg.values import Constant, Eye, Load, Map, Nested, Number, Sparse, Table, Uniform
+from fgg.values import (
+    MAX_LOG,
+    Constant,
+    Exp,
+    Eye,
+    Load,
+    Map,
+    Nested,
+    Number,
+    Sparse,
+    Table,
+    Uniform,
+)
 
 MAX_ENTRIES = 2**24
 MAX_WRITTEN_OUT = 64
 
 
 def weights_json(grammar: Grammar, factor: Factor) -> object:
-    """The weights of a factor that has a value. Raises GrammarError (F302, F404)."""
+    """The weights of a factor that has a value. Raises GrammarError (F302, F404, F407)."""
     shape = tuple(domain_size(grammar, name) for name in factor.domains)
     value = factor.value
     if isinstance(value, Table):
         return _nested(value.entries)
+    if isinstance(value, Exp):
+        return _exponentials(factor, value.entries)
     if isinstance(value, Load):
         return _loaded(factor, value)
     if isinstance(value, Sparse):
@@ -74,6 +88,18 @@ def _constant(number: float, shape: Sequence[int]) -> object:
     if prod(shape) > MAX_WRITTEN_OUT:
         return {"physical": number, "expand": list(shape)}
     return _reshape([number] * prod(shape), shape)
+
+
+def _exponentials(factor: Factor, entries: Nested) -> object:
+    """What logarithms stand for. Raises GrammarError (F407) where JSON has no such number."""
+    if isinstance(entries, tuple):
+        return [_exponentials(factor, entry) for entry in entries]
+    log = float(entries)
+    if abs(log) > MAX_LOG and log != -inf:
+        message = f"factor `{factor.name}` has the weight exp({log:g})"
+        help = "JSON holds weights between about 1e-304 and 1e304"
+        raise GrammarError([Diagnostic(code="F407", message=message, help=help)])
+    return exp(log)
 
 
 def _nested(entries: Nested) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isnan
+from math import inf, isnan
 from typing import Any
 
 from fgg.conjoining import lengths
@@ -15,7 +15,6 @@ from fgg.index import Expr
 
 MISSING = -1
 IMPOSSIBLE = -2
-MAX_LOG = 709.0
 MAX_PROBLEMS = 20
 
 Nest = Sequence[Any]
@@ -161,8 +160,8 @@ class _Observer:
             number = isinstance(nest, int | float) and not isinstance(nest, bool)
             if not number or isnan(nest):
                 self.fail("F411", f"{where} is {nest!r}, but a number is expected")
-            elif nest > MAX_LOG:
-                self.fail("F411", f"{where} is {nest}; its exponential is not a finite number")
+            elif nest == inf:
+                self.fail("F411", f"{where} is infinite, but a number or -inf is expected")
             return
         wanted = domain_size(self.grammar, factor.domains[depth]) if depth >= 0 else None
         if not isinstance(nest, list | tuple) or (wanted is not None and len(nest) != wanted):

@@ -10,9 +10,11 @@ from fractions import Fraction
 from fgg.index import is_plain_name, quote_name
 from fgg.print_layout import Group, Piece
 from fgg.values import (
+    ZERO,
     AttributeValue,
     Call,
     Constant,
+    Exp,
     Eye,
     Load,
     Map,
@@ -29,9 +31,14 @@ _WHOLE = re.compile("[0-9]+")
 
 
 def print_number(number: Number) -> str:
-    """A weight in the shortest form that reads back the same: `1`, `0.25`, `1/3`, `1e-9`."""
+    """A weight in the shortest form that reads back the same: `1`, `0.25`, `1/3`, `1e-9`.
+
+    -inf, the logarithm of 0, is `zero`.
+    """
     if isinstance(number, Fraction):
         return f"{number.numerator}/{number.denominator}"
+    if number == float("-inf"):
+        return ZERO
     text = repr(float(number))
     mantissa, _, exponent = text.partition("e")
     return mantissa.removesuffix(".0") + (f"e{int(exponent)}" if exponent else "")
@@ -57,6 +64,8 @@ def value_piece(value: Value, axes: Sequence[Sequence[str]]) -> Piece:
             return print_number(number)
         case Table(entries):
             return _nested(entries)
+        case Exp(entries):
+            return Group("exp(", (_nested(entries),), ")")
         case Sparse(entries):
             # The values of a union or product can share a name; then only a full table is clear.
             if any(len(set(names)) < len(names) for names in axes):

@@ -100,6 +100,23 @@ def declared_region(grammar: Grammar, name: str) -> Region | None:
     return Region(family.indices, conditions, declared=True)
 
 
+def index_extents(
+    grammar: Grammar, indices: Sequence[str], rows: Sequence[Row], lengths: Mapping[str, int]
+) -> list[int | None]:
+    """For each index, one more than the greatest value that inequalities allow; at least 0.
+
+    None where they allow all.
+    """
+    rows = [*rows, *length_rows(grammar)]
+    rows += [Row.make({n: sign}, -sign * x) for n, x in lengths.items() for sign in (1, -1)]
+    found: list[int | None] = []
+    for index in indices:
+        bounds = [r for r in project(rows, {index}) if r.coefficient(index) < 0]
+        ends = [r.constant // -r.coefficient(index) for r in bounds]
+        found.append(max(0, 1 + min(ends)) if ends else None)
+    return found
+
+
 @per_grammar
 def regions(grammar: Grammar) -> Mapping[str, Region]:
     """The range of every nonterminal that can be reached from the start."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from math import prod
+from math import exp, prod
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from fgg.maps import map_values
 from fgg.memo import per_grammar
 from fgg.pieces import piece_of
 from fgg.slices import Slice, Variant, slice_of
-from fgg.values import Constant, Eye, Load, Map, Sparse, Table, Uniform
+from fgg.values import Constant, Exp, Eye, Load, Map, Sparse, Table, Uniform
 
 DomainValue = int | str | tuple["DomainValue", ...]
 """A value of a domain: a number or a name; of a union (part, value); of a product a tuple."""
@@ -293,6 +293,8 @@ def _array(grammar: Grammar, factor: Factor) -> Any:
             return _nested(sizes, lambda index: number)
         case Table(entries):
             return entries
+        case Exp(entries):
+            return _exponentials(entries)
         case Sparse(entries):
             return _nested(sizes, lambda index: dict(entries).get(index, 0))
         case Eye():
@@ -307,6 +309,11 @@ def _array(grammar: Grammar, factor: Factor) -> Any:
 
             return numpy.load(Path(folder) / path, allow_pickle=False)
     raise KeyError(f"no weights for factor {factor.name}")
+
+
+def _exponentials(entries: Any) -> Any:
+    """What logarithms stand for, entry by entry."""
+    return [_exponentials(e) for e in entries] if isinstance(entries, tuple) else exp(entries)
 
 
 def _sliced(grammar: Grammar, found: Slice, array: Any) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fgg.check import check_grammar
 from fgg.domains import size_values, with_sizes
 from fgg.grammar import Grammar, Product, Sized, Union
-from fgg.values import Load, Map, Sparse, Table
+from fgg.values import Exp, Load, Map, Sparse, Table
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def _valued(source: Grammar) -> set[str]:
     listed = [
         f
         for f in source.factors
-        if isinstance(f.value, Table | Sparse | Load)
+        if isinstance(f.value, Table | Exp | Sparse | Load)
         or (isinstance(f.value, Map) and not f.value.pattern)
     ]
     agenda = [d for f in listed for d in f.domains]

@@ -18,7 +18,7 @@ from fgg.grammar import (
 from fgg.maps import blocks_of
 from fgg.sum_product import equations
 from fgg.summary import query_signature
-from fgg.values import Constant, Eye, Load, Map, Sparse, Table, Uniform, Word
+from fgg.values import Constant, Exp, Eye, Load, Map, Sparse, Table, Uniform, Word
 
 
 def story(grammar: Grammar) -> str:
@@ -120,5 +120,5 @@ def _value(factor: Factor) -> str:
         return f"read from {value.path}"
     if isinstance(value, Map):
         return "1 for one value only" + (f", as {value.path} says" if value.path else "")
-    assert isinstance(value, Table | Sparse)
+    assert isinstance(value, Table | Exp | Sparse)
     return "given"

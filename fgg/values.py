@@ -12,6 +12,13 @@ Nested = Number | tuple["Nested", ...]
 """A number, or a tuple of nested values: the entries of a table, row by row."""
 
 
+MAX_LOG = 700.0
+"""Logarithms between this and its negative have exponentials that are normal floats."""
+
+ZERO = "zero"
+"""How the logarithm of 0 is written."""
+
+
 def exact(number: Number) -> Fraction:
     """The number the user meant: 0.1 is one tenth, not its nearest binary fraction."""
     return number if isinstance(number, Fraction) else Fraction(repr(number))
@@ -27,6 +34,16 @@ class Constant:
 @dataclass(frozen=True)
 class Table:
     """A weight for each entry, as nested lists, `= [[0.2, 0.8], [0.5, 0.5]]`."""
+
+    entries: Nested
+
+
+@dataclass(frozen=True)
+class Exp:
+    """A weight for each entry by its logarithm, `= exp([[0.5, -800], [zero, 3]])`.
+
+    So weights can be given that no float holds. The logarithm of 0, -inf, is written `zero`.
+    """
 
     entries: Nested
 
@@ -74,7 +91,7 @@ class Map:
     folder: str = "."
 
 
-Value = Constant | Table | Sparse | Load | Uniform | Eye | Map
+Value = Constant | Table | Exp | Sparse | Load | Uniform | Eye | Map
 
 
 @dataclass(frozen=True)

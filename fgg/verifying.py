@@ -64,6 +64,7 @@ def verify(
     items: int = ITEMS,
     seed: int = 0,
     floats: bool = True,
+    peaked: bool = True,
     jit: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Verification:
@@ -72,9 +73,9 @@ def verify(
     `space` and `after` choose a space or a pass; with another grammar, `against` (or in the place
     of the query), it is compared with that instead. Sizes are made small where `sizes` does not
     give them. There are `trials` random points of prime fields, and about `items` inputs of
-    lengths up to `length`. With `jit` programs are compared as machine code. `progress` is called
-    with how much is done, of how much. Raises GrammarError for what cannot be asked; a difference
-    is not an error, but `ok` is False.
+    lengths up to `length`; programs are also asked with long and `peaked` ones. With `jit` programs
+    are compared as machine code. `progress` is called with how much is done, of how much. Raises
+    GrammarError for what cannot be asked; a difference is not an error, but the `verdict`.
     """
     from fgg.runtime.verify.run import run
 
@@ -112,6 +113,7 @@ def verify(
         seed=seed,
         floats=floats,
         logs=against is not None,
+        peaked=peaked,
         progress=progress or (lambda done, total: None),
     )
 

@@ -10,10 +10,14 @@ import numpy as np
 from fgg.domains import domain_size, select
 from fgg.grammar import Grammar
 from fgg.runtime.semirings import Letters, Semiring
+from fgg.runtime.weights import Logs
 
 
 class Weights:
-    """The factors' weights in a semiring; where an edge touches parts of nodes, spread out."""
+    """The factors' weights in a semiring; where an edge touches parts of nodes, spread out.
+
+    `real` has each factor's weights, as numbers or as `Logs`.
+    """
 
     def __init__(self, grammar: Grammar, semiring: Semiring, real: Mapping[str, Any]) -> None:
         self.grammar = grammar
@@ -25,7 +29,12 @@ class Weights:
     def converted(self, label: str) -> Any:
         """A factor's weights as semiring values."""
         if label not in self._converted:
-            self._converted[label] = self.semiring.convert(self.real[label])
+            weights, semiring = self.real[label], self.semiring
+            self._converted[label] = (
+                semiring.convert_logs(weights.array)
+                if isinstance(weights, Logs)
+                else semiring.convert(weights)
+            )
         return self._converted[label]
 
     def get(self, label: str, paths: tuple[tuple[str, ...], ...], domains: Sequence[str]) -> Any:

@@ -37,11 +37,11 @@ def solve_exactly(problem: Problem, shape: Structure) -> Exactly:
     if isinstance(problem.semiring, Boolean):
         return Exactly(shape.active, np.zeros(problem.size, dtype=bool), {"fixed point"})
     if isinstance(problem.semiring, MaxPlus):
-        return _best(problem)
+        return best_values(problem)
     return _by_blocks(problem, shape)
 
 
-def _best(problem: Problem) -> Exactly:
+def best_values(problem: Problem) -> Exactly:
     """The best derivations: as many rounds as cells suffice, unless a cycle gains weight."""
     x = problem.semiring.full((problem.size,), one=False)
     rounds = np.zeros(problem.size, dtype=np.int64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -12,6 +14,7 @@ from fgg.runtime.blocks import Structure
 from fgg.runtime.handles import Handles
 from fgg.runtime.newton import Outcome, block_matrix, radius
 from fgg.runtime.problem import Problem
+from fgg.runtime.weights import Logs
 
 
 def differentiable(
@@ -25,7 +28,7 @@ def differentiable(
     x = torch.as_tensor(outcome.x, dtype=torch.float64)
     finite = np.flatnonzero(_moving(problem, shape, outcome))
     needs = [
-        problem.weights.real[o.label]
+        _tensor_of(problem.weights.real[o.label])
         for t in problem.terms
         for o in t.operands
         if not o.nonterminal
@@ -72,6 +75,10 @@ def differentiable(
     return x
 
 
+def _tensor_of(weights: Any) -> Any:
+    return weights.array if isinstance(weights, Logs) else weights
+
+
 def _moving(problem: Problem, shape: Structure, outcome: Outcome) -> NDArray[np.bool_]:
     """The finite cells, also those that are zero: a weight of 0 may be about to grow.
 
@@ -83,5 +90,5 @@ def _moving(problem: Problem, shape: Structure, outcome: Outcome) -> NDArray[np.
     if not len(resting):
         return finite
     with torch.no_grad():
-        matrix = block_matrix(problem, torch.as_tensor(outcome.x, dtype=torch.float64), resting)
+        matrix = block_matrix(problem, problem.vector(outcome.x), resting)
     return finite if radius(matrix) < 1 - 1e-12 else finite & shape.active

@@ -27,6 +27,10 @@ CRITICAL = 1e-4
 """How near to one the spectral radius may come before more digits are needed."""
 
 
+ROUNDING = 2.0**-53
+"""The greatest relative error of a number that was rounded to float64."""
+
+
 class NoConvergence(ArithmeticError):
     """The method did not reach its tolerance."""
 
@@ -43,14 +47,16 @@ class Outcome:
     methods: set[str] = field(default_factory=set)
 
 
-Precisely = Callable[[Precise], Problem]
+Precisely = Callable[[Precise, float], Problem]
+"""The problem with many digits, and with all weights less by a relative number."""
 
 
 def least_solution(problem: Problem, shape: Structure, precisely: Precisely) -> Outcome:
     """The least non-negative solution. Raises NoConvergence.
 
     `problem` computes with float64 tensors without gradients; `precisely` makes the same problem
-    with more digits.
+    with more digits. The outcome's error is the greatest relative one of a value, if the weights
+    are rounded numbers.
     """
     out = Outcome(np.zeros(problem.size), np.zeros(problem.size, dtype=bool))
     bad: set[int] = set()
@@ -74,7 +80,7 @@ def least_solution(problem: Problem, shape: Structure, precisely: Precisely) -> 
 
 
 def _apply(problem: Problem, x: NDArray[np.float64]) -> NDArray[np.float64]:
-    result: NDArray[np.float64] = problem.apply(problem.semiring.convert(x)).cpu().numpy()
+    result: NDArray[np.float64] = problem.apply(problem.vector(x)).cpu().numpy()
     return result
 
 
@@ -111,7 +117,7 @@ def _solve_block(problem: Problem, block: Block, out: Outcome, precisely: Precis
     x = out.x
     for step in range(1, MAX_STEPS + 1):
         values = _apply(problem, x)[cells]
-        matrix = block_matrix(problem, problem.semiring.convert(x), cells)
+        matrix = block_matrix(problem, problem.vector(x), cells)
         if not np.isfinite(values).all() or not np.isfinite(matrix).all():
             return False
         rho = radius(matrix)
@@ -127,9 +133,9 @@ def _solve_block(problem: Problem, block: Block, out: Outcome, precisely: Precis
         scale = np.maximum(x[cells], np.finfo(float).tiny)
         change = float(np.abs(delta / scale).max())
         # Rounding is amplified by the inverse of I - dF: a step cannot become smaller than that.
-        if problem.component.linear or change < max(1e-14, 8e-16 / max(1 - rho, 1e-5)):
+        if problem.component.linear or change < max(1e-14, problem.rounding / max(1 - rho, 1e-5)):
             out.methods.add("linear solve" if problem.component.linear else "Newton")
-            out.error = max(out.error, 4e-16 / max(1 - rho, 1e-16))
+            out.error = max(out.error, problem.rounding / 2 / max(1 - rho, 1e-16))
             return True
         if change > 1e3 and float(x[cells].max()) > 1e250:
             return False
@@ -139,14 +145,46 @@ def _solve_block(problem: Problem, block: Block, out: Outcome, precisely: Precis
 def _solve_precisely(precisely: Precisely, block: Block, out: Outcome) -> bool:
     """Solve a block with many digits; False if it has no finite solution."""
     semiring = Precise()
-    problem = precisely(semiring)
+    problem = precisely(semiring, 0.0)
+    found = _precise_solution(problem, block, out)
+    cells = block.cells
+    before = Outcome(out.x.copy(), out.infinite)
+    if found is None:
+        # Weights that were rounded up may be all that makes it diverge.
+        if _precise_solution(precisely(semiring, ROUNDING), block, before) is not None:
+            out.critical, out.error = True, float("inf")
+        return False
+    x, matrix = found
+    out.x[cells] = [float(value) for value in x]
+    out.methods.add("linear solve" if problem.component.linear else "Newton, many digits")
+    distance = max(1 - radius(matrix), 0.0)
+    if distance >= 1e-9:
+        out.error = max(out.error, ROUNDING / distance)
+        return True
+    # A weight that was rounded was perhaps greater by half a unit in its last place.
+    smaller = _precise_solution(precisely(semiring, ROUNDING), block, before)
+    assert smaller is not None  # less weight converges too
+    moves = [float(abs(one - two) / one) for one, two in zip(x, smaller[0], strict=True) if one]
+    out.critical = True
+    out.error = max(out.error, ROUNDING, *moves)
+    return True
+
+
+def _precise_solution(
+    problem: Problem, block: Block, out: Outcome
+) -> tuple[list[Any], NDArray[np.float64]] | None:
+    """The values of a block's cells with many digits, and the derivative at them.
+
+    None if there is no finite solution. Raises NoConvergence.
+    """
+    semiring = problem.semiring
+    assert isinstance(semiring, Precise)
     context = semiring.context
     cells = block.cells
     inverse = {int(cell): i for i, cell in enumerate(cells)}
-    x = semiring.convert(out.x)
+    x = problem.vector(out.x)
     x[cells] = semiring.zero
     tolerance = context.mpf(2) ** -140
-    delta_size = None
     for step in range(1, MAX_PRECISE_STEPS + 1):
         values = problem.apply(x)[cells]
         system = context.eye(len(cells))
@@ -158,24 +196,18 @@ def _solve_precisely(precisely: Precisely, block: Block, out: Outcome) -> bool:
         try:
             delta = context.lu_solve(system, right)
         except ZeroDivisionError:
-            return False
+            return None
         scale = max(max(abs(x[cell]) for cell in cells), context.mpf(1e-300))
         if any(d < -tolerance * scale for d in delta) or scale > context.mpf(10) ** 60:
-            return False  # an iterate overshot: there is no solution above it
+            return None  # an iterate overshot: there is no solution above it
         for i, cell in enumerate(cells):
             x[cell] += delta[i]
-        delta_size = max(abs(d) for d in delta)
         out.steps = max(out.steps, step)
-        if delta_size <= tolerance * max(abs(x[cell]) for cell in cells):
+        if max(abs(d) for d in delta) <= tolerance * max(abs(x[cell]) for cell in cells):
             break
     else:
         raise NoConvergence
-    out.x[cells] = [float(x[cell]) for cell in cells]
-    out.methods.add("linear solve" if problem.component.linear else "Newton, many digits")
     matrix = np.array(
         [[float((i == j) - system[i, j]) for j in range(len(cells))] for i in range(len(cells))]
     )
-    if 1 - radius(matrix) < 1e-9:
-        out.critical = True
-        out.error = max(out.error, float(2 * delta_size / scale), 2.3e-16)
-    return True
+    return [x[cell] for cell in cells], matrix

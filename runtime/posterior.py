@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import exp
+from math import exp, inf
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,10 +18,12 @@ from fgg.runtime.evaluate import term_value, unique
 from fgg.runtime.semirings.log import Log
 from fgg.runtime.solution import Solution
 from fgg.runtime.solve import solve, solve_with_handles
-from fgg.runtime.weights import bind
+from fgg.runtime.weights import Logs, bind_with_logs
 
-TINY = 1e-200
-"""What stands for a weight of 0 when a gradient in it is wanted from logarithms."""
+UNSEEN = 40.0
+"""What is so much less, in nats, does not change a sum."""
+MOST = 600.0
+"""The least logarithm, without its sign, of what stands for a weight of 0."""
 
 
 def gradients(
@@ -32,31 +35,85 @@ def gradients(
 ) -> dict[str, Tensor]:
     """The derivative of log Z (or of Z, with `of="z"`) in every weight of every factor.
 
-    If the start symbol has external nodes, Z is the sum of its entries. Raises GrammarError
-    where the gradient is infinite or Z is 0 or infinite.
+    If the start symbol has external nodes, Z is the sum of its entries. Of weights that are given
+    by their logarithms it is the derivative in these. Raises GrammarError where the gradient is
+    infinite or Z is 0 or infinite.
     """
-    real = bind(grammar, weights, seed=seed)
+    real = bind_with_logs(grammar, weights, seed=seed)
     log_z = _total(solve(grammar, "log", weights=real))
     if not torch.isfinite(log_z) and (of == "log_z" or log_z > 0):
         raise _undefined(log_z)
+    leaves = {name: _leaf(w) for name, w in real.items()}
+    value = _at_zeros(grammar, leaves, log_z, of=of)
+    return _grad(value, {name: _tensor(leaf) for name, leaf in leaves.items()})
+
+
+def differentiable_log_z(grammar: Grammar, weights: Mapping[str, Any]) -> Tensor:
+    """log Z as a function of weights, tensors or `Logs` of tensors; -inf without derivations.
+
+    Its derivative in a weight of 0 is right, too.
+    """
+    still = {name: _detached(w) for name, w in weights.items()}
+    log_z = _total(solve(grammar, "log", weights=still)).detach()
+    numbers = [w for w in weights.values() if not isinstance(w, Logs) and w.requires_grad]
+    if not torch.isfinite(log_z):
+        # In the graph all the same, with gradient 0.
+        for leaf in map(_tensor, weights.values()):
+            log_z = log_z + torch.where(torch.tensor(False), leaf, 0.0).sum()
+        return log_z
+    if any(bool((w == 0).any()) for w in numbers):
+        return _at_zeros(grammar, weights, log_z)
+    return _total(solve(grammar, "log", weights=weights))
+
+
+def _at_zeros(
+    grammar: Grammar, leaves: Mapping[str, Any], log_z: Tensor, *, of: str = "log_z"
+) -> Tensor:
+    """log Z (or Z) such that derivatives in weights of 0 are right; `log_z` is its value."""
     scale = float(log_z) if torch.isfinite(log_z) else 0.0
-    leaves = {n: torch.tensor(w, dtype=torch.float64, requires_grad=True) for n, w in real.items()}
-    value = solve(grammar, "real", weights=leaves).value.sum() if abs(scale) < 600 else None
+    real = abs(scale) < 600
+    value: Tensor | None = solve(grammar, "real", weights=leaves).value.sum() if real else None
     # What lies between may leave the range of real numbers even if Z does not.
     lost = value is None or (
         bool(torch.isfinite(log_z)) and not abs(float(value.detach()) / exp(scale) - 1) < 1e-9
     )
     if value is not None and not lost:
-        if of == "log_z":
-            value = value.log()
-    else:
-        # Beyond the range of real numbers: a weight of 0 is moved off 0, which changes log Z by
-        # nothing that can be seen but keeps the derivative in it.
-        moved = {n: torch.where(w == 0, w + TINY, w) for n, w in leaves.items()}
-        value = _total(solve(grammar, "log", weights=moved))
-        if of == "z":
-            value = value.exp()
-    return _grad(value, leaves)
+        return value.log() if of == "log_z" else value
+    # Beyond the range of real numbers: a weight of 0 is moved off 0, which changes log Z by
+    # nothing that can be seen but keeps the derivative in it.
+    step = exp(-_distance(grammar, leaves, scale))
+    moved = {
+        n: w if isinstance(w, Logs) else torch.where(w == 0, w + step, w) for n, w in leaves.items()
+    }
+    total = _total(solve(grammar, "log", weights=moved))
+    return total.exp() if of == "z" else log_z + (total - total.detach())
+
+
+def _distance(grammar: Grammar, weights: Mapping[str, Any], log_z: float) -> float:
+    """How far below 1, in nats, what stands for a weight of 0 must be not to change log Z."""
+    ones = {
+        n: w if isinstance(w, Logs) else torch.where(w == 0, 1.0, w).detach()
+        for n, w in weights.items()
+    }
+    best = float(np.max(np.asarray(solve(grammar, "max", weights=ones).value, dtype=float)))
+    return min(max(0.0, best - log_z) + UNSEEN, MOST) if best < inf else MOST
+
+
+def _detached(weights: Any) -> Any:
+    return Logs(weights.array.detach()) if isinstance(weights, Logs) else weights.detach()
+
+
+def _leaf(weights: Any) -> Any:
+    """Weights, or their logarithms, as a tensor of which derivatives are wanted."""
+    if isinstance(weights, Logs):
+        return Logs(_leaf(weights.array))
+    return torch.tensor(weights, dtype=torch.float64, requires_grad=True)
+
+
+def _tensor(leaf: Any) -> Tensor:
+    """The tensor that derivatives are taken in."""
+    found: Tensor = leaf.array if isinstance(leaf, Logs) else leaf
+    return found
 
 
 def _grad(value: Tensor, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -143,13 +200,13 @@ def posterior(
     seed: int | None = None,
 ) -> Posterior:
     """Expected counts of factors, nonterminals and rules. Raises GrammarError if Z is 0 or inf."""
-    real = bind(grammar, weights, seed=seed)
-    leaves = {n: torch.tensor(w, dtype=torch.float64, requires_grad=True) for n, w in real.items()}
+    real = bind_with_logs(grammar, weights, seed=seed)
+    leaves = {name: _leaf(w) for name, w in real.items()}
     solution, handles = solve_with_handles(grammar, Log(), leaves)
     log_z = _total(solution)
     if not torch.isfinite(log_z):
         raise _undefined(log_z)
-    flat = [*leaves.values(), handles.rules, *(zeros for _, zeros in handles.cells)]
+    flat = [*map(_tensor, leaves.values()), handles.rules, *(zeros for _, zeros in handles.cells)]
     found = torch.autograd.grad(log_z, flat, allow_unused=True)
     grads = [torch.zeros_like(f) if g is None else g for f, g in zip(flat, found, strict=True)]
     rules, cells = grads[len(leaves)], grads[len(leaves) + 1 :]
@@ -157,7 +214,7 @@ def posterior(
         grammar=grammar,
         log_z=float(log_z.detach()),
         counts={
-            name: (leaf * grad).detach()
+            name: (grad if isinstance(leaf, Logs) else leaf * grad).detach()
             for (name, leaf), grad in zip(leaves.items(), grads, strict=False)
         },
         nonterminals=handles.counts(cells),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import exp
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -113,16 +111,8 @@ class Prepared:
 
     def logs(self, logs: Tensor) -> Any:
         """Logarithms of weights as values of the semiring."""
-        if self.semiring.name == "log":
-            return logs.to(torch.float64)
-        if self.semiring.name == "max":
-            return plain(logs).astype(float)
-        if self.semiring.name == "real":
-            real: Any = logs.to(torch.float64).exp()
-            return self.semiring.convert(real)
-        # As the reference engine has them: the exponential of each number in double precision.
-        found = np.frompyfunc(exp, 1, 1)(plain(logs).astype(float))
-        return self.converted(np.asarray(found, dtype=float))
+        own = logs if hasattr(self.semiring, "real") else plain(logs)
+        return self.semiring.convert_logs(own)
 
     def prepare(self, step: Preparation) -> Any:
         """One prepared array."""

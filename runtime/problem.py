@@ -7,12 +7,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fgg.domains import select
 from fgg.runtime.chart import Chart, Weights
 from fgg.runtime.evaluate import embed, term_value, unique
 from fgg.runtime.semirings import Letters
+from fgg.runtime.semirings.log import Log
 from fgg.runtime.system import Component, System, Term
 
 
@@ -41,11 +43,24 @@ class Problem:
             self.offsets[name] = total
             total += system.cells(name)
         self.size = total
+        self.rounding = 8e-16
+        """The relative error, about, of a value of F."""
 
     @cached_property
     def terms(self) -> tuple[Term, ...]:
         """All terms of the component."""
         return tuple(t for name in self.names for t in self.system.terms_of[name])
+
+    def vector(self, x: NDArray[np.float64]) -> Any:
+        """Values of all cells, as `apply` and `derivative` take them."""
+        return self.semiring.convert(x)
+
+    def scaled(self, value: Any, term: Term) -> Any:
+        """A term's value times its factor."""
+        if self.scale is None:
+            return value
+        product = value * self.scale(term)
+        return product if hasattr(product, "shape") else np.asarray(product, dtype=object)
 
     def slice(self, x: Any, name: str) -> Any:
         """A nonterminal's part of a vector, in its own shape."""
@@ -65,9 +80,7 @@ class Problem:
             shape = self.system.shapes[name]
             parts = []
             for term in self.system.terms_of[name]:
-                value = term_value(self.weights, term, look_up)
-                if self.scale is not None:
-                    value = value * self.scale(term)
+                value = self.scaled(term_value(self.weights, term, look_up), term)
                 value = embed(self.semiring, value.reshape((1, *value.shape)), term.out, shape)
                 parts.append(([0], value))
             vectors.append(self.semiring.accumulate(parts, (1, *shape)).reshape(-1))
@@ -90,9 +103,7 @@ class Problem:
                 rows = self.positions(term, term.head, term.out, none, out)
                 columns = self.positions(term, operand.label, operand.letters, operand.paths, out)
                 entries = np.flatnonzero(columns >= 0)
-                flat = value.reshape(-1)
-                if self.scale is not None:
-                    flat = flat * self.scale(term)
+                flat = self.scaled(value.reshape(-1), term)
                 if len(entries) < columns.size:
                     flat = self.semiring.take(flat, entries.tolist())
                 found.append((rows[entries], columns[entries], flat))
@@ -125,3 +136,55 @@ class Problem:
             outside |= values.reshape(along) < 0
             stride *= extent
         return np.where(outside, -1, total).reshape(-1)
+
+
+class UnitProblem(Problem):
+    """A problem whose cells have units of their own: F and its derivative for y, where x = e^u y.
+
+    `units` are the logarithms u. With the logarithm of the weight of a cell's best derivation as
+    its unit, no coefficient is greater than 1 and no y that is not 0 is less: nothing that counts
+    leaves the range of float64. Weights and values are logarithms (`Log`), or numbers of any size
+    (`Precise`); y has the real numbers of these.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        component: Component,
+        weights: Weights,
+        chart: Chart,
+        units: NDArray[np.float64],
+        scale: Callable[[Term], Any] | None = None,
+    ) -> None:
+        super().__init__(system, component, weights, chart, scale)
+        semiring = self.semiring
+        # Logarithms of this size are added up, and their rounding is that of the values.
+        self.rounding *= max(1.0, float(np.abs(units).max(initial=0.0)))
+        self.units = (
+            torch.as_tensor(units) if isinstance(semiring, Log) else semiring.convert_logs(units)
+        )
+
+    def vector(self, x: NDArray[np.float64]) -> Any:
+        """Values of all cells, as `apply` and `derivative` take them."""
+        return torch.as_tensor(x) if isinstance(self.semiring, Log) else self.semiring.convert(x)
+
+    def scaled(self, value: Any, term: Term) -> Any:
+        """A term's value times its factor."""
+        if self.scale is None or not isinstance(self.semiring, Log):
+            return super().scaled(value, term)
+        return value + self.scale(term).log()
+
+    def apply(self, x: Any) -> Any:
+        """F(x)."""
+        if isinstance(self.semiring, Log):
+            return (super().apply(self.semiring.convert(x) + self.units) - self.units).exp()
+        return super().apply(x * self.units) / self.units
+
+    def derivative(self, x: Any) -> list[tuple[NDArray[np.intp], NDArray[np.intp], Any]]:
+        """The entries of dF/dx: rows, columns and values, to be added up."""
+        units = self.units
+        if isinstance(self.semiring, Log):
+            found = super().derivative(self.semiring.convert(x) + units)
+            return [(r, c, (values + units[c] - units[r]).exp()) for r, c, values in found]
+        found = super().derivative(x * units)
+        return [(r, c, values * units[c] / units[r]) for r, c, values in found]

@@ -6,6 +6,9 @@ Each item is grounded and solved on its own. Slow, but every finite grammar can 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -13,34 +16,57 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.domains import size_values
-from fgg.grammar import Grammar
-from fgg.grounding import ground
+from fgg.domains import domain_size, size_values
+from fgg.grammar import Grammar, Nonterminal
+from fgg.grounding import ground_with_origin
+from fgg.index import Expr
 from fgg.joints import joint_of
+from fgg.ranges import index_extents, regions
 from fgg.runtime.batching import Lengths, collate
 from fgg.runtime.derivation import Derivation
+from fgg.runtime.posterior import differentiable_log_z, posterior
 from fgg.runtime.program import Asked, Program
 from fgg.runtime.sample import sample
-from fgg.runtime.solve import solve
 from fgg.runtime.viterbi import k_best
-from fgg.runtime.weights import bind
+from fgg.runtime.weights import Logs
 from fgg.slices import slice_of
 
 Inputs = Mapping[str, Any] | None
 
 
+@dataclass(frozen=True, eq=False)
+class Item:
+    """The ground grammar of an item, its lengths, and log-potentials by the factors they became."""
+
+    grammar: Grammar
+    lengths: Mapping[str, int]
+    logs: Mapping[str, Logs]
+
+    def weights(self, numbers: Mapping[str, Tensor]) -> dict[str, Any]:
+        """The weights of the ground grammar's factors, given those of the program."""
+        return {n: w for n, w in numbers.items() if n in self.grammar.factor} | dict(self.logs)
+
+
 class ReferenceProgram(Program):
     """A grammar with its query, solved item by item; `notes` say why it is not compiled.
 
-    What needs charts (marginals of families, MBR, entropy, moments) raises GrammarError (F425).
+    Log Z, gradients, expected counts, marginals of families, best derivations and draws are as
+    those of a compiled program. What needs charts (MBR, entropy, moments) raises GrammarError
+    (F425).
     """
 
     def __init__(
-        self, grammar: Grammar, notes: tuple[Diagnostic, ...], asked: Asked | None = None
+        self,
+        grammar: Grammar,
+        notes: tuple[Diagnostic, ...],
+        asked: Asked | None = None,
+        *,
+        decomposed: Grammar | None = None,
     ) -> None:
         object.__setattr__(self, "grammar", grammar)
         object.__setattr__(self, "notes", notes)
         object.__setattr__(self, "asked", asked)
+        object.__setattr__(self, "decomposed", decomposed)
         object.__setattr__(self, "pins", {})
 
     def __getattr__(self, name: str) -> Any:
@@ -57,14 +83,15 @@ class ReferenceProgram(Program):
         raise AttributeError(name)
 
     def __reduce__(self) -> Any:
-        return ReferenceProgram, (self.grammar, self.notes, self.asked)
+        make = partial(ReferenceProgram, decomposed=self.decomposed)
+        return make, (self.grammar, self.notes, self.asked)
 
     def __repr__(self) -> str:
         return f"ReferenceProgram({self.grammar.name!r})"
 
     @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """The factors that a computation needs weights of, in the grammar's order."""
+    def whole_names(self) -> tuple[str, ...]:
+        """The factors that a computation takes, those of declared rank whole or as pieces."""
         used = {e.label for rule in self.grammar.rules for e in rule.rhs.edges}
         for factor in self.grammar.factors:
             cut = slice_of(factor)
@@ -79,32 +106,27 @@ class ReferenceProgram(Program):
         kept = [f for f in self.grammar.factors if f.name in used - made and slice_of(f) is None]
         return tuple(f.name for f in kept)
 
-    def weights(
-        self,
-        given: Mapping[str, Any] | None = None,
-        *,
-        seed: int | None = None,
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str | None = None,
-    ) -> dict[str, Tensor]:
-        """Weights for every factor: given ones, values of the grammar, random ones by seed."""
-        found = bind(self.grammar, given, seed=seed)
-        names = self.parameter_names
-        return {n: torch.as_tensor(found[n]).to(dtype=dtype, device=device) for n in names}
+    def numbers(self, weights: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Weights of whole factors as plain numbers in float64, checked."""
+        found = self.check_weights(weights)
+        return {n: w.detach().to(dtype=torch.float64, device="cpu") for n, w in found.items()}
 
-    def items(self, inputs: Inputs, lengths: Lengths) -> list[Grammar]:
-        """The ground grammar of each item of a batch."""
-        batch = collate(self.grammar, inputs or {}, lengths)
+    def items(self, inputs: Inputs, lengths: Lengths) -> list[Item]:
+        """The ground grammar of each item of a batch, and its log-potentials in float64."""
+        batch = collate(self.grammar, inputs or {}, lengths, dtype=torch.float64, device="cpu")
         found = []
         for number in range(batch.size):
-            own = {name: values[number] for name, values in batch.lengths.items()}
-            given = {}
+            sizes = {name: values[number] for name, values in batch.lengths.items()}
+            tensors = {}
             for name, tensor in batch.inputs.items():
                 item = tensor[number]
-                for axis, extent in enumerate(self.extents(name, own)):
+                for axis, extent in enumerate(self.extents(name, sizes)):
                     item = item.narrow(axis, 0, min(extent, item.shape[axis]))
-                given[name] = item.tolist()
-            found.append(ground(self.grammar, lengths=own, inputs=given))
+                tensors[name] = item
+            given = {name: tensor.tolist() for name, tensor in tensors.items()}
+            flat, origins = ground_with_origin(self.grammar, lengths=sizes, inputs=given)
+            logs = {label: Logs(tensors[name][index]) for label, (name, index) in origins.items()}
+            found.append(Item(flat, sizes, logs))
         return found
 
     def extents(self, name: str, lengths: Mapping[str, int]) -> list[int]:
@@ -117,28 +139,69 @@ class ReferenceProgram(Program):
     def log_z(
         self, weights: Mapping[str, Tensor], inputs: Inputs = None, lengths: Lengths = None
     ) -> Tensor:
-        """log Z of every item, `[batch]`, differentiable in the weights."""
-        found = []
-        for item in self.items(inputs, lengths):
-            own = {name: w for name, w in weights.items() if name in item.factor}
-            value = solve(item, "log", weights=own).value
-            found.append(torch.logsumexp(torch.as_tensor(value).reshape(-1), 0))
-        sample_of = next(iter(weights.values()), None)
-        dtype = torch.float64 if sample_of is None else sample_of.dtype
-        return torch.stack(found).to(dtype)
+        """log Z of every item, `[batch]`, differentiable in weights and log-potentials.
 
-    def expected_counts(
+        It is computed in float64, and given as the weights are, or else the log-potentials.
+        """
+        weights = self.check_weights(weights)
+        given = [*weights.values(), *(inputs or {}).values()]
+        floats = (x for x in given if isinstance(x, Tensor) and x.is_floating_point())
+        like = next(floats, torch.zeros((), dtype=torch.float64))
+        numbers = {name: w.to(dtype=torch.float64, device="cpu") for name, w in weights.items()}
+        found = [
+            differentiable_log_z(item.grammar, item.weights(numbers))
+            for item in self.items(inputs, lengths)
+        ]
+        return torch.stack(found).to(dtype=like.dtype, device=like.device)
+
+    def marginals(
         self, weights: Mapping[str, Tensor], inputs: Inputs = None, lengths: Lengths = None
     ) -> dict[str, Tensor]:
-        """How often each entry of each factor is expected to be used, over the whole batch."""
-        with torch.inference_mode(False), torch.enable_grad():
-            leaves = {n: w.detach().clone().requires_grad_() for n, w in weights.items()}
-            log_z = self.log_z(leaves, inputs, lengths)
-            torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
+        """For every family, how often a derivation is expected to use each cell and state.
+
+        `[batch, *indices, *states]`; an index counts from 0. Items without derivations have 0.
+        """
+        numbers = self.numbers(weights)
+        items = self.items(inputs, lengths)
+        counted: list[Mapping[str, Tensor]] = []
+        for item in items:
+            own = item.weights(numbers)
+            log_z = differentiable_log_z(item.grammar, own)
+            some = bool(log_z > -inf)
+            counted.append(posterior(item.grammar, weights=own).nonterminals if some else {})
+        like = next(iter(weights.values()), torch.zeros((), dtype=torch.float64))
         return {
-            name: torch.zeros_like(w) if w.grad is None else w.grad * w.detach()
-            for name, w in leaves.items()
+            family.name: self.chart(family, items, counted).to(like)
+            for family in self.grammar.nonterminals
         }
+
+    def chart(
+        self, family: Nonterminal, items: Sequence[Item], counted: Sequence[Mapping[str, Tensor]]
+    ) -> Tensor:
+        """The expected counts of a family's cells, `[batch, *indices, *states]`."""
+        cells = [
+            (number, (cell.origin or (family.name, ()))[1], counts[cell.name])
+            for number, (item, counts) in enumerate(zip(items, counted, strict=True))
+            for cell in item.grammar.nonterminals
+            if (cell.origin or (cell.name, ()))[0] == family.name and cell.name in counts
+        ]
+        cells = [cell for cell in cells if min(cell[1], default=0) >= 0]
+        ends = [self.ends(family.name, item.lengths) for item in items]
+        ends += [[i + 1 for i in index] for _, index, _ in cells]
+        extents = [max(axis) for axis in zip(*ends, strict=True)]
+        states = [domain_size(self.grammar, domain) for domain in family.domains]
+        found = torch.zeros((len(items), *extents, *states), dtype=torch.float64)
+        for number, index, counts in cells:
+            found[(number, *index)] = counts
+        return found
+
+    def ends(self, family: str, lengths: Mapping[str, int]) -> list[int]:
+        """How far a family's indices may go for an item's lengths; 0 where that is not known."""
+        region = regions(self.grammar).get(family)
+        if region is None:
+            return [0] * len(self.grammar.nonterminal[family].indices)
+        rows = region.rows([Expr.of(name) for name in region.indices], size_values(self.grammar))
+        return [end or 0 for end in index_extents(self.grammar, region.indices, rows, lengths)]
 
     def decode(
         self,
@@ -166,8 +229,10 @@ class ReferenceProgram(Program):
         number: int,
     ) -> list[list[Derivation]]:
         """The derivations of greatest weight of each item, best first."""
+        numbers = self.numbers(weights)
         return [
-            k_best(item, number, weights=_of(weights, item)) for item in self.items(inputs, lengths)
+            k_best(item.grammar, number, weights=item.weights(numbers))
+            for item in self.items(inputs, lengths)
         ]
 
     def sample(
@@ -183,15 +248,8 @@ class ReferenceProgram(Program):
         if isinstance(seed, torch.Generator):
             seed = seed.initial_seed()
         generator = np.random.default_rng(seed)
+        numbers = self.numbers(weights)
         return [
-            sample(item, number, weights=_of(weights, item), generator=generator)
+            sample(item.grammar, number, weights=item.weights(numbers), generator=generator)
             for item in self.items(inputs, lengths)
         ]
-
-
-def _of(weights: Mapping[str, Any], item: Grammar) -> dict[str, Any]:
-    return {
-        name: w.detach() if isinstance(w, Tensor) else w
-        for name, w in weights.items()
-        if name in item.factor
-    }

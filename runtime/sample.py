@@ -15,7 +15,7 @@ from fgg.runtime.derivation import Derivation
 from fgg.runtime.expand import Cell, Expander, start_cells
 from fgg.runtime.parts import join_parts, small_fragments
 from fgg.runtime.solve import solve
-from fgg.runtime.weights import bind
+from fgg.runtime.weights import bind_with_logs
 
 
 def sample(
@@ -34,7 +34,7 @@ def sample(
     from, or a draw has more than `max_steps` steps.
     """
     small = small_fragments(grammar)
-    solution = solve(small.grammar, "log", weights=bind(grammar, weights, seed=seed))
+    solution = solve(small.grammar, "log", weights=bind_with_logs(grammar, weights, seed=seed))
     expander = Expander(solution)
     random = generator if generator is not None else np.random.default_rng(seed)
     cells = start_cells(solution)

@@ -6,8 +6,9 @@ those that do not depend on themselves, a linear solve or Newton's method for th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -22,22 +23,23 @@ from fgg.joints import joint_of, multiplied
 from fgg.runtime.blocks import Structure, structure
 from fgg.runtime.chart import Chart, Weights
 from fgg.runtime.evaluate import evaluate_level
-from fgg.runtime.finite import solve_exactly
+from fgg.runtime.finite import best_values, solve_exactly
 from fgg.runtime.handles import Handles
 from fgg.runtime.implicit import differentiable
 from fgg.runtime.infinity import infinite_from_below, spread_infinity
 from fgg.runtime.materialise import with_tensors
 from fgg.runtime.newton import NoConvergence, Outcome, least_solution
-from fgg.runtime.problem import Problem
+from fgg.runtime.problem import Problem, UnitProblem
 from fgg.runtime.semirings import SEMIRINGS, Semiring
 from fgg.runtime.semirings.boolean import Boolean
 from fgg.runtime.semirings.exact import Precise
-from fgg.runtime.semirings.log import Log
+from fgg.runtime.semirings.log import SAFE_RANGE, Log
+from fgg.runtime.semirings.max_plus import MaxPlus
 from fgg.runtime.semirings.real import Real
 from fgg.runtime.semirings.torch_base import TensorSemiring
 from fgg.runtime.solution import Method, Solution
-from fgg.runtime.system import Component, system_of
-from fgg.runtime.weights import bind
+from fgg.runtime.system import Component, Operand, Term, system_of
+from fgg.runtime.weights import Logs, bind_with_logs
 from fgg.slices import slice_of, steps, take
 
 MAX_CELLS = 5000
@@ -87,9 +89,12 @@ class _Solver:
         self.seed = seed
         supplied = with_tensors(grammar, supplied)
         self.supplied = supplied
-        real: dict[str, Any] = bind(grammar, supplied, seed=seed, exactly=semiring.exactly)
+        real: dict[str, Any] = dict(
+            bind_with_logs(grammar, supplied, seed=seed, exactly=semiring.exactly)
+        )
         for name, given in supplied.items():
-            if isinstance(given, Tensor) and isinstance(semiring, TensorSemiring):
+            tensor = given.array if isinstance(given, Logs) else given
+            if isinstance(tensor, Tensor) and isinstance(semiring, TensorSemiring):
                 real[name] = given
         for factor in grammar.factors:
             joint = joint_of(factor)
@@ -101,7 +106,9 @@ class _Solver:
         for factor in grammar.factors:
             cut = slice_of(factor)
             if cut is not None and factor.name in real and factor.name not in supplied:
-                real[factor.name] = take(real[cut.source], steps(grammar, cut.axes))
+                source, own = real[cut.source], steps(grammar, cut.axes)
+                is_log = isinstance(source, Logs)
+                real[factor.name] = Logs(take(source.array, own)) if is_log else take(source, own)
         system = system_of(grammar)
         self.solution = Solution(
             grammar, system, semiring, Weights(grammar, semiring, real), Chart(semiring)
@@ -109,7 +116,7 @@ class _Solver:
 
     @cached_property
     def exact_weights(self) -> Mapping[str, Any]:
-        return bind(self.grammar, self.supplied, seed=self.seed, exactly=True)
+        return bind_with_logs(self.grammar, self.supplied, seed=self.seed, exactly=True)
 
     def run(self) -> Solution:
         solution = self.solution
@@ -195,42 +202,109 @@ class _Solver:
 
     def real(self, problem: Problem, shape: Structure) -> tuple[Tensor, NDArray[np.bool_]]:
         """Solve over the reals; the result carries gradients if the weights do."""
+        units = None
+        if isinstance(self.semiring, Log) and self.width(problem, None) > SAFE_RANGE:
+            units = self.units(problem)
+        smooth, outcome = self.solved(problem, shape, units)
+        if isinstance(self.semiring, Log) and units is None:
+            if self.width(problem, outcome.x) > SAFE_RANGE:
+                units = self.units(problem)
+                smooth, outcome = self.solved(problem, shape, units)
+        self.note(problem, outcome)
+        x = differentiable(smooth, shape, outcome, self.handles)
+        if isinstance(self.semiring, Log):
+            x = self.semiring.convert(x)
+            x = x if units is None else x + torch.as_tensor(units)
+        return x, outcome.infinite
+
+    def width(self, problem: Problem, x: NDArray[np.float64] | None) -> float:
+        """The greatest sum of logarithms, each without its sign, that makes up a term.
+
+        Products of a term stay within that, in whatever order they are made. `x` are the values
+        of the component's own cells, if they are known.
+        """
+        widths: dict[str, float] = {}
+
+        def width(operand: Operand) -> float:
+            label = operand.label
+            if label in problem.offsets and x is None:
+                return 0.0
+            if label not in widths:
+                if label in problem.offsets:
+                    with np.errstate(divide="ignore"):
+                        logs: Any = np.log(problem.slice(x, label))
+                elif operand.nonterminal:
+                    logs = problem.chart.get(label).detach().numpy()
+                else:
+                    logs = problem.weights.converted(label).detach().numpy()
+                finite = np.abs(logs[np.isfinite(logs)])
+                widths[label] = float(finite.max(initial=0.0))
+            return widths[label]
+
+        return max((sum(map(width, term.operands)) for term in problem.terms), default=0.0)
+
+    def units(self, problem: Problem) -> NDArray[np.float64]:
+        """The logarithms of the best derivations of a component's cells; 0 where there is none."""
+        best = MaxPlus()
+        weights = {
+            o.label: Logs(problem.weights.converted(o.label).detach().numpy())
+            for term in problem.terms
+            for o in term.operands
+            if not o.nonterminal
+        }
+        chart = Chart(best)
+        for child in _outer(problem):
+            chart.add([child], problem.chart.get(child).detach().numpy()[None])
+        own = Weights(self.grammar, best, weights)
+        found = best_values(Problem(problem.system, problem.component, own, chart))
+        return np.where(np.isfinite(found.x), found.x, 0.0)
+
+    def solved(
+        self, problem: Problem, shape: Structure, units: NDArray[np.float64] | None
+    ) -> tuple[Problem, Outcome]:
+        """The problem over the reals, its cells measured in `units`, and its least solution."""
         assert isinstance(self.semiring, TensorSemiring)
         real = Real(self.semiring.dtype, self.semiring.device)
-        chart = Chart(real)
-        wanted = {c for t in problem.terms for c in t.children if c not in problem.offsets}
+        ring: Semiring = real if units is None else self.semiring
+        chart = Chart(ring)
+        wanted = _outer(problem)
         for child in wanted:
             value = problem.chart.get(child)
-            chart.add([child], (value.exp() if isinstance(self.semiring, Log) else value)[None])
-        weights = Weights(self.grammar, real, self.solution.weights.real)
-        scale = self.handles.scale if self.handles is not None else None
-        smooth = Problem(self.solution.system, problem.component, weights, chart, scale)
-        # Arrays made without gradients must not be found again where gradients are wanted.
-        still = Weights(self.grammar, real, self.solution.weights.real)
-        steady = Problem(self.solution.system, problem.component, still, chart, scale)
-        self.warn_of_underflow(problem, wanted)
+            in_logs = isinstance(self.semiring, Log) and units is None
+            chart.add([child], (value.exp() if in_logs else value)[None])
 
-        def precisely(semiring: Precise) -> Problem:
+        def made(scale: Callable[[Term], Any] | None) -> Problem:
+            # Arrays made without gradients must not be found again where gradients are wanted.
+            weights = Weights(self.grammar, ring, self.solution.weights.real)
+            parts = (self.solution.system, problem.component, weights, chart)
+            return Problem(*parts, scale) if units is None else UnitProblem(*parts, units, scale)
+
+        def precisely(semiring: Precise, less: float) -> Problem:
             precise_chart = Chart(semiring)
             for child in wanted:
                 value = chart.get(child).detach().cpu().numpy()
-                precise_chart.add([child], semiring.convert(value)[None])
-            exact = Weights(self.grammar, semiring, self.exact_weights)
-            return Problem(self.solution.system, problem.component, exact, precise_chart)
+                convert = semiring.convert if ring is real else semiring.convert_logs
+                precise_chart.add([child], convert(value)[None])
 
+            def smaller(term: Term) -> Any:
+                outer = sum(o.label not in problem.offsets for o in term.operands)
+                return (semiring.one - semiring.context.mpf(less)) ** outer
+
+            exact = Weights(self.grammar, semiring, self.exact_weights)
+            parts = (self.solution.system, problem.component, exact, precise_chart)
+            scale = smaller if less else None
+            return Problem(*parts, scale) if units is None else UnitProblem(*parts, units, scale)
+
+        scale = self.handles.scale if self.handles is not None else None
         try:
             with torch.no_grad():
-                outcome = least_solution(steady, shape, precisely)
+                outcome = least_solution(made(scale), shape, precisely)
         except NoConvergence:
             names = ", ".join(f"`{name}`" for name in problem.names[:4])
             raise GrammarError(
                 [Diagnostic(code="F418", message=f"the recursion through {names} did not converge")]
             ) from None
-        self.note(problem, outcome)
-        x = differentiable(smooth, shape, outcome, self.handles)
-        if isinstance(self.semiring, Log):
-            x = self.semiring.convert(x)
-        return x, outcome.infinite
+        return made(scale), outcome
 
     def note(self, problem: Problem, outcome: Outcome) -> None:
         name = ", ".join(sorted(outcome.methods)) or "contraction"
@@ -238,26 +312,21 @@ class _Solver:
         self.solution.methods.append(method)
         if outcome.critical:
             names = ", ".join(f"`{n}`" for n in problem.names[:4])
+            effect = (
+                f"moves its value by a relative {outcome.error:.1g}"
+                if outcome.error < inf
+                else "decides whether it diverges"
+            )
             self.solution.warnings.append(
                 Diagnostic(
                     code="F431",
-                    message=f"the recursion through {names} is critical: its value is known to "
-                    f"a relative error of {outcome.error:.1g}, its gradient is infinite",
+                    message=f"the recursion through {names} is critical: its gradient is infinite, "
+                    f"and rounding weights to float64 {effect}",
                 )
             )
 
-    def warn_of_underflow(self, problem: Problem, wanted: set[str]) -> None:
-        if not isinstance(self.semiring, Log):
-            return
-        for child in wanted:
-            value = problem.chart.get(child).detach()
-            finite = value[torch.isfinite(value)]
-            if finite.numel() and float(finite.min()) < -600:
-                self.solution.warnings.append(
-                    Diagnostic(
-                        code="F433",
-                        message=f"`{child}` has values below e^-600, which a recursion uses as "
-                        "real numbers; its result may be too small",
-                    )
-                )
-                return
+
+def _outer(problem: Problem) -> tuple[str, ...]:
+    """The nonterminals from below that a component uses."""
+    children = (c for t in problem.terms for c in t.children if c not in problem.offsets)
+    return tuple(dict.fromkeys(children))

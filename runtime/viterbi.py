@@ -19,7 +19,7 @@ from fgg.runtime.parts import join_parts, small_fragments
 from fgg.runtime.solution import Solution
 from fgg.runtime.solve import solve
 from fgg.runtime.system import Term, system_of
-from fgg.runtime.weights import bind
+from fgg.runtime.weights import bind_with_logs
 
 
 def best_solution(grammar: Grammar, weights: Mapping[str, Any]) -> Solution:
@@ -45,7 +45,7 @@ def viterbi(
 ) -> Derivation:
     """The derivation and assignment of the greatest weight; the first one under ties."""
     small = small_fragments(grammar)
-    solution = best_solution(small.grammar, bind(grammar, weights, seed=seed))
+    solution = best_solution(small.grammar, bind_with_logs(grammar, weights, seed=seed))
     expander = Expander(solution)
     start = max(start_cells(solution), key=expander.inside)
     best = build(expander, start, lambda cell: _best_choice(expander, cell))
@@ -119,7 +119,7 @@ def enumerate_best(
     for the same cell aside. Works for recursive grammars too, since the value never rises.
     """
     small = small_fragments(grammar)
-    solution = best_solution(small.grammar, bind(grammar, weights, seed=seed))
+    solution = best_solution(small.grammar, bind_with_logs(grammar, weights, seed=seed))
     expander = Expander(solution)
     sorted_choices: dict[Cell, np.ndarray[Any, Any]] = {}
     ticket = count()

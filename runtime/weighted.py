@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Any
 
@@ -28,12 +28,17 @@ class Weighted:
     decomposed: Grammar | None
 
     @property
+    def whole_names(self) -> tuple[str, ...]:
+        """The factors that a computation takes, those of declared rank whole or as pieces."""
+        return self.plan.parameters
+
+    @property
     def parameter_names(self) -> tuple[str, ...]:
         """The factors that a computation needs weights of, in the grammar's order.
 
         Of a factor of declared rank these are its pieces, in every space.
         """
-        needed = {piece for name in self.plan.parameters for piece in self.pieces(name)}
+        needed = {piece for name in self.whole_names for piece in self.pieces(name)}
         return tuple(f.name for f in self.weighted.factors if f.name in needed)
 
     @property
@@ -71,9 +76,7 @@ class Weighted:
 
         given = dict(given or {})
         tensors = {n: w for n, w in given.items() if isinstance(w, Tensor)}
-        whole = {
-            n: as_weight(n, given.pop(n)) for n in self.plan.parameters if self.is_whole(n, given)
-        }
+        whole = {n: as_weight(n, given.pop(n)) for n in self.whole_names if self.is_whole(n, given)}
         parts = {piece for name in whole for piece in self.pieces(name)}
         unused = {piece: torch.zeros(self.shape(piece)) for piece in parts}
         found = bind(self.weighted, given | unused, seed=seed)
@@ -97,7 +100,7 @@ class Weighted:
                 help = did_you_mean(name, self.weighted.factor)
                 message = f"weights are given for `{name}`, which is not a factor"
                 problems.append(Diagnostic(code="F417", message=message, help=help))
-            elif self.is_whole(name, weights) and name not in self.plan.parameters:
+            elif self.is_whole(name, weights) and name not in self.whole_names:
                 parts = ", ".join(f"`{piece}`" for piece in self.pieces(name))
                 message = f"weights are given for `{name}`, which is decomposed"
                 help = f'give its pieces {parts}, or compile with `space="dense"`'
@@ -106,7 +109,7 @@ class Weighted:
             raise GrammarError(problems)
         needed = [
             piece
-            for name in self.plan.parameters
+            for name in self.whole_names
             for piece in ((name,) if name in weights else self.pieces(name))
         ]
         for name in needed:
@@ -123,12 +126,12 @@ class Weighted:
         found = {name: weights[name] for name in needed}
         if found:
             check_numbers(found)
-        return self.whole(found, self.plan)
+        return self.whole(found, self.whole_names)
 
-    def whole(self, weights: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
-        """The weights of a plan's parameters: those given, and products of given pieces."""
+    def whole(self, weights: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+        """The weights of factors: those given, and products of given pieces."""
         found = {}
-        for name in plan.parameters:
+        for name in names:
             pieces = self.pieces(name)
             if name in weights:
                 found[name] = weights[name]

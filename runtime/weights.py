@@ -1,12 +1,14 @@
 """Factor names to arrays: given values, supplied weights, or random parameters.
 
-Weights are probabilities or potentials, never logarithms; a semiring converts them. Arrays are
-float64, or exact fractions (dtype object) where a semiring computes exactly.
+Weights are probabilities or potentials; a semiring converts them. Arrays are float64, or exact
+fractions (dtype object) where a semiring computes exactly. Weights that no float holds are given by
+their logarithms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -23,12 +25,33 @@ from fgg.maps import groups, map_values
 from fgg.memo import per_grammar
 from fgg.pieces import given_pieces, piece_of, pieces, signatures
 from fgg.runtime.exact_linear import Singular, solve_fractions
+from fgg.runtime.semirings.base import exponentials
 from fgg.slices import slice_of, steps, take
-from fgg.values import Call, Constant, Eye, Load, Map, Sparse, Table, Uniform, Word, exact
+from fgg.values import (
+    MAX_LOG,
+    Call,
+    Constant,
+    Exp,
+    Eye,
+    Load,
+    Map,
+    Sparse,
+    Table,
+    Uniform,
+    Word,
+    exact,
+)
 
 Array = NDArray[Any]
 
 MAX_ENTRIES = 2**28
+
+
+@dataclass(frozen=True, eq=False)
+class Logs:
+    """Weights by their logarithms, an array or a tensor; -inf stands for 0."""
+
+    array: Any
 
 
 def bind(
@@ -42,8 +65,23 @@ def bind(
 
     `supplied` weights come first, then values in the grammar; with a `seed` the factors that are
     left get random parameters, normalised where an arrow says so. Raises GrammarError for what
-    is missing or does not fit.
+    is missing or does not fit, and for logarithms whose exponentials are no floats.
     """
+    binder = _Binder(grammar, dict(supplied or {}), seed, exactly)
+    found = binder.run()
+    real = {n: binder.real(n, w) if isinstance(w, Logs) else w for n, w in found.items()}
+    binder.raise_problems()
+    return real
+
+
+def bind_with_logs(
+    grammar: Grammar,
+    supplied: Mapping[str, object] | None = None,
+    *,
+    seed: int | None = None,
+    exactly: bool = False,
+) -> dict[str, Array | Logs]:
+    """What `bind` gives, but weights that are given by their logarithms stay so."""
     return _Binder(grammar, dict(supplied or {}), seed, exactly).run()
 
 
@@ -55,7 +93,10 @@ def value_of(grammar: Grammar, name: str, *, exactly: bool = False) -> Array:
     if prod(shape) > MAX_ENTRIES:
         message = f"factor `{name}` has {prod(shape):,} entries"
         raise GrammarError([Diagnostic(code="F420", message=message)])
-    return binder.value(factor, shape)
+    found = binder.value(factor, shape)
+    real = binder.real(name, found) if isinstance(found, Logs) else found
+    binder.raise_problems()
+    return real
 
 
 class _Binder:
@@ -67,10 +108,10 @@ class _Binder:
         self.generator = None if seed is None else np.random.default_rng(seed)
         self.exactly = exactly
         self.problems: list[Diagnostic] = []
-        self.found: dict[str, Array] = {}
+        self.found: dict[str, Array | Logs] = {}
         self.drawn: dict[str, list[Array]] = {}
 
-    def run(self) -> dict[str, Array]:
+    def run(self) -> dict[str, Array | Logs]:
         grammar = self.grammar
         self.join_pieces()
         for name in self.supplied:
@@ -108,9 +149,28 @@ class _Binder:
                 f"no weights for {names}",
                 "give values in the grammar, a file of weights, or a seed for random ones",
             )
+        self.raise_problems()
+        return self.found
+
+    def raise_problems(self) -> None:
         if self.problems:
             raise GrammarError(self.problems)
-        return self.found
+
+    def real(self, name: str, weights: Array | Logs) -> Array:
+        """Weights that are not logarithms; reports those that are no floats."""
+        if not isinstance(weights, Logs):
+            return weights
+        logs = weights.array
+        if self.exactly:
+            return exponentials(logs)
+        if bool((np.abs(logs[np.isfinite(logs)]) > MAX_LOG).any()):
+            self.fail(
+                "F417",
+                f"`{name}` has weights with logarithms beyond {MAX_LOG:g}: they are no floats",
+                "the reference engine takes them, in the semirings `log` and `max`",
+            )
+            return self.zeros(logs.shape)
+        return np.asarray(np.exp(logs))
 
     def needed(self) -> set[str]:
         """The factors that rules use, and those that these follow from."""
@@ -189,7 +249,7 @@ class _Binder:
         """The weights of a decomposed factor that another one is tied to."""
         arrays = list(self.drawn.get(factor.name, ()))
         for number, names in sorted(self.pieces(factor).items()):
-            known = [self.found[name] for name in names if name in self.found]
+            known = [self.real(n, self.found[n]) for n in names if n in self.found]
             arrays[number : number + 1] = known[:1] or arrays[number : number + 1]
         if len(arrays) == len(signatures(factor, "")):
             self.found[factor.name] = product_of(arrays, factor.given or 0)
@@ -214,7 +274,11 @@ class _Binder:
             self.tie(factor, name)
         else:
             wanted = steps(self.grammar, cut.axes)
-            self.found[factor.name] = take(self.found[name], wanted)
+            source = self.found[name]
+            if isinstance(source, Logs):
+                self.found[factor.name] = Logs(take(source.array, wanted))
+            else:
+                self.found[factor.name] = take(source, wanted)
 
     def join(self, factor: Factor) -> None:
         """The product of the parts of a joint factor."""
@@ -223,7 +287,8 @@ class _Binder:
         if prod(shape) > MAX_ENTRIES:
             self.fail("F420", f"factor `{factor.name}` has {prod(shape):,} entries")
         else:
-            self.found[factor.name] = multiplied(np.einsum, joint, self.found)
+            parts = {p.source: self.real(p.source, self.found[p.source]) for p in joint.parts}
+            self.found[factor.name] = multiplied(np.einsum, joint, parts)
 
     def fail(self, code: str, message: str, help: str = "") -> None:
         self.problems.append(Diagnostic(code=code, message=message, help=help))
@@ -231,7 +296,7 @@ class _Binder:
     def shape(self, factor: Factor) -> tuple[int, ...]:
         return tuple(domain_size(self.grammar, d) for d in factor.domains)
 
-    def weights(self, factor: Factor) -> Array | None:
+    def weights(self, factor: Factor) -> Array | Logs | None:
         shape = self.shape(factor)
         if prod(shape) > MAX_ENTRIES:
             self.fail("F420", f"factor `{factor.name}` has {prod(shape):,} entries")
@@ -254,8 +319,21 @@ class _Binder:
             return np.full(shape, Fraction(0), dtype=object)
         return np.zeros(shape)
 
-    def given(self, factor: Factor, shape: tuple[int, ...]) -> Array:
-        return self.checked(factor.name, self.supplied[factor.name], shape)
+    def given(self, factor: Factor, shape: tuple[int, ...]) -> Array | Logs:
+        weights = self.supplied[factor.name]
+        if isinstance(weights, Logs):
+            return self.checked_logs(factor.name, weights, shape)
+        return self.checked(factor.name, weights, shape)
+
+    def checked_logs(self, name: str, weights: Logs, shape: tuple[int, ...]) -> Logs:
+        """Supplied logarithms as an array of this shape; reports what does not fit."""
+        logs = weights.array
+        array = np.asarray(logs.detach().cpu() if hasattr(logs, "detach") else logs, dtype=float)
+        if array.shape != shape:
+            self.fail("F417", f"weights for `{name}` have shape {array.shape}, not {shape}")
+        elif not bool((array < np.inf).all()):
+            self.fail("F417", f"logarithms of weights for `{name}` are not all numbers below inf")
+        return Logs(array)
 
     def checked(self, name: str, weights: Any, shape: tuple[int, ...]) -> Array:
         """Supplied weights as an array of this shape; reports what does not fit."""
@@ -282,7 +360,7 @@ class _Binder:
         convert = np.frompyfunc(lambda x: x if isinstance(x, Fraction | int) else _exact(x), 1, 1)
         return np.asarray(convert(array), dtype=object)
 
-    def value(self, factor: Factor, shape: tuple[int, ...]) -> Array:
+    def value(self, factor: Factor, shape: tuple[int, ...]) -> Array | Logs:
         value = factor.value
         number = exact if self.exactly else float
         array = self.zeros(shape)
@@ -293,6 +371,8 @@ class _Binder:
                 return table_array(self.grammar, factor.name)
             flat = np.array(_flatten(value.entries, len(shape)), dtype=object)
             array[...] = np.frompyfunc(number, 1, 1)(flat).reshape(shape)
+        elif isinstance(value, Exp):
+            return Logs(np.array(value.entries, dtype=float))
         elif isinstance(value, Sparse):
             for position, weight in value.entries:
                 array[position] = number(weight)
@@ -361,7 +441,7 @@ class _Binder:
     def tie(self, factor: Factor, name: str) -> None:
         """The stationary distribution of a transition factor: pi = pi A, sum one."""
         try:
-            self.found[factor.name] = stationary(self.found[name])
+            self.found[factor.name] = stationary(self.real(name, self.found[name]))
         except (np.linalg.LinAlgError, Singular):
             self.fail(
                 "F417",

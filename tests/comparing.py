@@ -31,6 +31,7 @@ from fgg.ranges import condition_rows, length_rows
 from fgg.runtime.posterior import gradients, posterior
 from fgg.runtime.program import Program
 from fgg.runtime.solve import solve
+from fgg.values import Exp
 
 Array = NDArray[Any]
 Weights = Mapping[str, Array]
@@ -160,7 +161,9 @@ def reference(grammar: Grammar, item: Item, weights: Weights) -> Answer | None:
             for index in product(*(range(n) for n in array.shape[:rank])):
                 label = "_".join([factor.name, *map(str, index)])
                 if label in found:
-                    logs[factor.name][index] = found[label] * np.exp(array[index])
+                    slope, value = found[label], flat.factor[label].value
+                    own_logs = isinstance(value, Exp)  # then it is the slope in these already
+                    logs[factor.name][index] = slope if own_logs else slope * np.exp(array[index])
     whole = {n: found.get(n, np.zeros(np.shape(w))) for n, w in weights.items()}
     return Answer(log_z, whole, logs)
 
@@ -189,7 +192,7 @@ def collated(items: Sequence[Item], dtype: torch.dtype) -> tuple[dict[str, Tenso
 def counts(program: Program, items: Sequence[Item]) -> bool:
     """Whether a program has no number to begin with: it counts, in float32."""
     given = any(array.dtype.kind == "f" for array in items[0].inputs.values())
-    return not given and not program.plan.parameters
+    return not given and not program.parameter_names
 
 
 def compare(

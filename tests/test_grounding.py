@@ -176,7 +176,7 @@ def test_lengths_follow_from_log_potentials() -> None:
         ([[[0, 0], [0, "x"]]], "`phi[0, 1, 1]` is 'x', but a number is expected"),
         ([[[0, 0], [0, float("nan")]]], "`phi[0, 1, 1]` is nan"),
         ([[[0, 0], [0, True]]], "`phi[0, 1, 1]` is True"),
-        ([[[0, 0], [0, 1000]]], "its exponential is not a finite number"),
+        ([[[0, 0], [0, float("inf")]]], "`phi[0, 1, 1]` is infinite"),
         ([[[0, 0]]], "`phi[0]`: a list of 2 entries is expected, not 1"),
         ("a b", "a list of entries is expected"),
     ],

@@ -175,7 +175,7 @@ def _report(solution: Solution) -> dict[str, Any]:
             "nonterminals": list(m.nonterminals),
             "method": m.name,
             "steps": m.steps,
-            "error_bound": m.error,
+            "error_bound": m.error if m.error < math.inf else "inf",
             "critical": m.critical,
         }
         for m in solution.methods

@@ -77,7 +77,7 @@ class Drawer:
         if batch is None:
             batch = batch_of(plan, item.collated.inputs, dict(item.collated.lengths) or None)
             self.ready[item.ids] = batch
-        whole = program.whole(weights, plan)
+        whole = program.whole(weights, plan.parameters)
         charts = log_charts(plan, program._modules, whole, batch)
         (cells,) = items(charts)
         start_of(cells)

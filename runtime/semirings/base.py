@@ -7,12 +7,17 @@ To add a semiring, take `ArraySemiring` (numpy) and give `zero`, `one`, `convert
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from itertools import product
-from math import prod
+from math import exp, inf, prod
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.values import MAX_LOG, exact
 
 Letters = tuple[int, ...]
 """The axes of an array, by name: nodes of a fragment are numbered, -1 is the batch."""
@@ -20,6 +25,30 @@ Letters = tuple[int, ...]
 
 BLOCK = 2**18
 """The entries of a product that are made at a time, so that they stay in a processor's cache."""
+
+
+MAX_EXACT_LOG = 20_000.0
+"""The greatest logarithm whose exponential is written out as a fraction."""
+
+
+def exponentials(logs: Any) -> NDArray[Any]:
+    """What logarithms stand for, as fractions.
+
+    They are exponentials in double precision where these are normal numbers, else with 28 digits.
+    Raises GrammarError (F417) beyond `MAX_EXACT_LOG`.
+    """
+
+    def exponential(log: float) -> Fraction:
+        if log == -inf:
+            return Fraction(0)
+        return exact(exp(log)) if abs(log) <= MAX_LOG else Fraction(Decimal(log).exp())
+
+    array = np.asarray(logs, dtype=float)
+    if bool((np.abs(array[np.isfinite(array)]) > MAX_EXACT_LOG).any()):
+        message = f"a logarithm beyond {MAX_EXACT_LOG:g}: its exponential has too many digits"
+        help = "use the semiring `log` or `max`"
+        raise GrammarError([Diagnostic(code="F417", message=message, help=help)])
+    return np.asarray(np.frompyfunc(exponential, 1, 1)(array), dtype=object).reshape(array.shape)
 
 
 class Semiring(Protocol):
@@ -31,6 +60,9 @@ class Semiring(Protocol):
 
     def convert(self, weights: NDArray[Any]) -> Any:
         """The array of semiring values that real weights stand for."""
+
+    def convert_logs(self, logs: Any) -> Any:
+        """The array of semiring values that weights stand for which are given by logarithms."""
 
     def full(self, shape: Sequence[int], *, one: bool) -> Any:
         """An array of ones or of zeros."""
@@ -75,6 +107,10 @@ class ArraySemiring:
     def convert(self, weights: NDArray[Any]) -> NDArray[Any]:
         """The array of semiring values that real weights stand for."""
         return np.asarray(weights, dtype=self.dtype)
+
+    def convert_logs(self, logs: Any) -> NDArray[Any]:
+        """The array of semiring values that weights stand for which are given by logarithms."""
+        return self.convert(exponentials(logs))
 
     def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
         """The product, entry by entry, with broadcasting."""

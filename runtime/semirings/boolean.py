@@ -21,6 +21,10 @@ class Boolean(ArraySemiring):
         """True where a weight is not 0."""
         return np.asarray(weights != 0, dtype=bool)
 
+    def convert_logs(self, logs: Any) -> NDArray[Any]:
+        """True where a logarithm is not that of 0."""
+        return np.asarray(np.asarray(logs) > -np.inf)
+
     def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
         """Conjunction."""
         return np.asarray(np.logical_and(x, y))

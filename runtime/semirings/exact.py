@@ -34,6 +34,10 @@ class Counting(_Objects):
         """1 where a weight is not 0."""
         return np.asarray(np.asarray(weights != 0, dtype=bool).astype(object) * 1, dtype=object)
 
+    def convert_logs(self, logs: Any) -> NDArray[Any]:
+        """1 where a logarithm is not that of 0."""
+        return self.convert(np.asarray(logs) > -np.inf)
+
 
 class Exact(_Objects):
     """(Q, +, *): the sum-product as a fraction."""
@@ -70,3 +74,10 @@ class Precise(_Objects):
 
         array = np.asarray(weights)
         return np.asarray(np.frompyfunc(precise, 1, 1)(array), dtype=object)
+
+    def convert_logs(self, logs: Any) -> NDArray[Any]:
+        """The exponentials, of any size."""
+        context = self.context
+        array = np.asarray(logs, dtype=float)
+        convert = np.frompyfunc(lambda log: context.exp(context.mpf(log)), 1, 1)
+        return np.asarray(convert(array), dtype=object)

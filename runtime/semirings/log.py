@@ -34,6 +34,10 @@ class Log(TensorSemiring):
         positive = real > 0
         return torch.where(positive, torch.where(positive, real, 1.0).log(), self.zero)
 
+    def convert_logs(self, logs: Any) -> Tensor:
+        """The logarithms themselves."""
+        return self.real(logs)
+
     def contract(self, x: Tensor, xs: Letters, y: Tensor, ys: Letters, out: Letters) -> Tensor:
         """The log of the real contraction.
 

@@ -23,6 +23,10 @@ class MaxPlus(ArraySemiring):
             logs: NDArray[Any] = np.log(np.asarray(weights, dtype=float))
         return logs
 
+    def convert_logs(self, logs: Any) -> NDArray[Any]:
+        """The logarithms themselves."""
+        return np.asarray(logs, dtype=float)
+
     def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
         """Addition; nothing times infinity is nothing."""
         with np.errstate(invalid="ignore"):

@@ -22,6 +22,10 @@ class Real(TensorSemiring):
         """The weights themselves."""
         return self.real(weights)
 
+    def convert_logs(self, logs: Any) -> Tensor:
+        """The exponentials."""
+        return self.real(logs).exp()
+
     def contract(self, x: Tensor, xs: Letters, y: Tensor, ys: Letters, out: Letters) -> Tensor:
         """The product of two arrays, summed over the letters that `out` does not have."""
         return einsum(x, xs, y, ys, out)

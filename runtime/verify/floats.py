@@ -18,6 +18,7 @@ from fgg.pieces import piece_of
 from fgg.runtime.posterior import posterior
 from fgg.runtime.program import Program
 from fgg.runtime.solve import solve
+from fgg.runtime.verify.confirm import Second
 from fgg.runtime.verify.items import Item, batch_of_items
 from fgg.runtime.verify.points import Array, Key, Leaves, Point
 from fgg.runtime.verify.sides import GroundSide
@@ -34,7 +35,9 @@ QUANTITIES = ("log Z", "gradients", "expected counts", "marginals")
 class Answer:
     """What the reference engine says of an item.
 
-    `counts` are the expected counts of factors and log-potentials, `cells` those of families.
+    `counts` are the expected counts of factors and log-potentials, `cells` those of families; there
+    are none where Z is 0 or infinite, or a recursion is critical. Where a recursion does not
+    converge, log Z is no number.
     """
 
     log_z: float
@@ -44,14 +47,23 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """How far a number is from the reference's, relative to the greatest of its kind."""
+    """How far a number is from the reference's, relative to the greatest of its kind.
+
+    `name` is that of a factor or a family, and `place` says which of its entries it is.
+    """
 
     quantity: str
-    where: str
+    name: str
     number: int | None  # of the item; None where it is a sum over all
     wanted: float
     found: float
     error: float
+    place: tuple[int, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """The number in words."""
+        return f"{self.name}[{', '.join(map(str, self.place))}]" if self.place else self.name
 
 
 def answer(source: GroundSide, item: Item, point: Point) -> Answer:
@@ -61,9 +73,13 @@ def answer(source: GroundSide, item: Item, point: Point) -> Answer:
     try:
         found = posterior(flat, weights=point.weights(flat))
     except GrammarError as error:
-        if error.diagnostics[0].code == "F423":
-            return Answer(float("-inf"))
-        raise
+        if error.diagnostics[0].code == "F418":
+            return Answer(float("nan"))
+        if error.diagnostics[0].code != "F423":
+            raise
+        # Z is 0, or infinite; or a recursion is critical, and so its gradient infinite.
+        solution = solve(flat, "log", weights=point.weights(flat))
+        return Answer(float(torch.logsumexp(solution.value.reshape(-1), 0)))
     cells = {}
     for nonterminal in flat.nonterminals:
         assert nonterminal.origin is not None or not nonterminal.indices
@@ -100,6 +116,7 @@ class Floats:
         answers: Sequence[Answer],
         point: Point,
         free: Leaves,
+        dtype: torch.dtype = torch.float64,
     ) -> None:
         self.program = program
         self.items = items
@@ -109,12 +126,12 @@ class Floats:
         own = program.weighted
         bound = bind(own, point.weights(own))
         self.weights = {
-            name: torch.tensor(np.asarray(bound[name], dtype=float), dtype=torch.float64)
+            name: torch.tensor(np.asarray(bound[name], dtype=float), dtype=dtype)
             for name in program.parameter_names
         }
         inputs, self.lengths = batch_of_items(items)
-        self.inputs = {n: x.double() if x.is_floating_point() else x for n, x in inputs.items()}
-        counts = not program.plan.parameters and not program.grammar.input_factors
+        self.inputs = {n: x.to(dtype) if x.is_floating_point() else x for n, x in inputs.items()}
+        counts = not program.parameter_names and not program.grammar.input_factors
         self.tolerance = SINGLE if counts else TOLERANCE
         self.note = ""
 
@@ -168,12 +185,12 @@ class Floats:
         for name in self.weights:
             want = self.gradient_of(name, scaled=False)
             if want is not None:
-                got = found[name].numpy()
+                got = found[name].double().numpy()
                 want = want * self.weights[name].numpy()
                 yield from spread("expected counts", name, None, want, got)
         for name in self.program.grammar.input_factor:
             if name in found:
-                got = found[name].numpy()
+                got = found[name].double().numpy()
                 want = self.potentials(name, got.shape, scaled=False)
                 yield from spread("expected counts", name, None, want, got)
 
@@ -190,7 +207,7 @@ class Floats:
                 continue
             rank = len(families[name].indices)
             for number, want in enumerate(self.answers):
-                got = tensor[number].numpy()
+                got = tensor[number].double().numpy()
                 whole = np.zeros(got.shape)
                 missed = []
                 for (family, index), values in want.cells.items():
@@ -203,6 +220,36 @@ class Floats:
                 yield from spread("marginals", name, number, whole, got)
                 for value in missed:
                     yield gap("marginals", name, number, value, 0.0)
+
+    def second(self, gap: Gap, source: GroundSide) -> float | None:
+        """The number that a gap is about, evaluated a second time; None where that is too hard."""
+        other = Second(source, self.free, self.point)
+        if gap.quantity == "log Z":
+            return other.log_z(self.items[gap.number or 0])
+        grammar = self.program.grammar
+        if gap.quantity == "marginals":
+            rank = len(grammar.nonterminal[gap.name].indices)
+            item = self.items[gap.number or 0]
+            return other.cell(item, gap.name, gap.place[:rank], gap.place[rank:])
+        scaled = gap.quantity == "gradients"
+        if gap.name in grammar.input_factor:
+            number, *rest = gap.place
+            rank = len(grammar.input_factor[gap.name].indices)
+            index, state = tuple(rest[:rank]), tuple(rest[rank:])
+            logs = self.items[number].inputs[gap.name]
+            if any(i >= n for i, n in zip(index, logs.shape, strict=False)):
+                return 0.0  # padding
+            label = "_".join([gap.name, *map(str, index)])
+            found = other.potential(self.items[number], label, logs[index], state)
+            return found if found is None else found * (number + 1 if scaled else 1)
+        total = 0.0
+        for number, item in enumerate(self.items):
+            if self.answers[number].log_z > float("-inf"):
+                uses = other.uses(item, self.program.weighted.factor[gap.name], gap.place)
+                if uses is None:
+                    return None
+                total += uses * (number + 1 if scaled else 1)
+        return total / float(self.weights[gap.name][gap.place]) if scaled else total
 
     # what the reference says, in the program's terms
 
@@ -262,7 +309,7 @@ class Floats:
 
 
 def _gradient(tensor: Tensor) -> Array:
-    return np.zeros(tensor.shape) if tensor.grad is None else np.asarray(tensor.grad.numpy())
+    return np.zeros(tensor.shape) if tensor.grad is None else tensor.grad.double().numpy()
 
 
 def gap(quantity: str, where: str, number: int | None, wanted: float, found: float) -> Gap:
@@ -287,7 +334,6 @@ def spread(
         return
     gaps = np.abs(wanted - found)
     place = tuple(int(i) for i in np.unravel_index(np.argmax(gaps), gaps.shape))
-    label = f"{where}[{', '.join(map(str, place))}]" if place else where
     size = max(1.0, float(np.abs(wanted).max()))
     error = float(gaps[place]) / size if np.isfinite(gaps).all() else float("inf")
-    yield Gap(quantity, label, number, float(wanted[place]), float(found[place]), error)
+    yield Gap(quantity, where, number, float(wanted[place]), float(found[place]), error, place)

@@ -19,10 +19,9 @@ from fgg.domains import domain_size, domain_values, size_values
 from fgg.grammar import Grammar, InputFactor
 from fgg.grounding import ground
 from fgg.index import Expr
-from fgg.linear import Row, project
 from fgg.observe import IMPOSSIBLE, MISSING
 from fgg.paths import pinned_inputs
-from fgg.ranges import condition_rows, length_rows
+from fgg.ranges import condition_rows, index_extents
 
 Array = NDArray[Any]
 
@@ -128,7 +127,7 @@ def _inputs_of(
     whole: int,
 ) -> list[Item]:
     """Items of given lengths: `number` of the `total`, or all if these are not many more."""
-    shapes = {i.name: _extents(grammar, i.shape, lengths) for i in grammar.inputs}
+    shapes = {i.name: input_extents(grammar, i.shape, lengths) for i in grammar.inputs}
     sizes = {i.name: domain_size(grammar, i.domain) for i in grammar.inputs}
     count = prod((sizes[n] + 1) ** prod(shape) for n, shape in shapes.items())
     few = min(FEW, max(number, total // 4))
@@ -199,7 +198,7 @@ def _others(
     found: dict[str, Array] = {}
     top = max(lengths.values(), default=1)
     for table in grammar.tables:
-        shape = _extents(grammar, table.shape, lengths)
+        shape = input_extents(grammar, table.shape, lengths)
         entries = rng.integers(0, top + 1, size=shape)
         # -1 is what trees have where there is no child.
         found[table.name] = np.where(rng.random(shape) < 0.5, -1, entries)
@@ -214,7 +213,8 @@ def _others(
     return found
 
 
-def _extents(grammar: Grammar, shape: Sequence[Expr], lengths: Mapping[str, int]) -> list[int]:
+def input_extents(grammar: Grammar, shape: Sequence[Expr], lengths: Mapping[str, int]) -> list[int]:
+    """How many positions an input or a table has on each axis."""
     known = {**size_values(grammar), **lengths}
     return [max(0, expr.evaluate(known) or 0) for expr in shape]
 
@@ -223,14 +223,8 @@ def potential_extents(
     grammar: Grammar, factor: InputFactor, lengths: Mapping[str, int]
 ) -> list[int]:
     """How many positions log-potentials have on each axis: up to the greatest index in range."""
-    rows = condition_rows(factor.conditions, size_values(grammar)) + length_rows(grammar)
-    rows += [Row.make({n: sign}, -sign * x) for n, x in lengths.items() for sign in (1, -1)]
-    found = []
-    for index in factor.indices:
-        system = project(rows, {index})
-        ends = [r.constant for r in system if r.coefficient(index) < 0]
-        found.append(max(0, 1 + min(ends)))
-    return found
+    rows = condition_rows(factor.conditions, size_values(grammar))
+    return [end or 0 for end in index_extents(grammar, factor.indices, rows, lengths)]
 
 
 def batch_of_items(items: Sequence[Item]) -> tuple[dict[str, Tensor], dict[str, list[int]] | None]:

@@ -107,6 +107,10 @@ class Leaves:
         """The point of a prime field with these values."""
         return self.point(values, lambda array: np.asarray(array % prime, dtype=object))
 
+    def times(self, point: Point, number: float) -> Point:
+        """A point with all weights multiplied by a number."""
+        return self.point({key: array * number for key, array in point.leaves.items()})
+
     def real(self, kind: str, rng: np.random.Generator) -> Point:
         """A point of real weights, normalised where an arrow says so; see `KINDS`."""
         return self.point({leaf.key: _real(leaf, kind, rng) for leaf in self.items})

@@ -14,15 +14,16 @@ class Row:
     """One comparison with the source on the reference engine.
 
     `what` is compared (the grammar after a pass, the plan, the program), in which space, in which
-    quantity and with which numbers. `error` is the greatest relative difference of real numbers;
-    `bound` says how sure an exact answer is.
+    quantity and with which numbers. `holds` is None where that stays undecided, and `note` says
+    why. `error` is the greatest relative difference of real numbers; `bound` says how sure an
+    exact answer is.
     """
 
     what: str
     space: str
     quantity: str
     numbers: str
-    holds: bool
+    holds: bool | None
     items: int
     trials: int
     error: float | None = None
@@ -49,6 +50,12 @@ class Row:
         return {**found, "note": self.note} if self.note else found
 
 
+PEAKED = "long, peaked inputs"
+"""The quantity of rows about laws that all numbers of a program obey."""
+EXACT = "exact comparison"
+"""What is left out where Z is not a polynomial."""
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """A comparison that was not made, and why."""
@@ -64,6 +71,7 @@ class Counterexample:
     `wanted` is what the source says, `found` what the other one does; `modulus` the prime if they
     are residues. All weights are zero but those in `weights`. `derivation` is one whose weight
     counts on one side only, or not as often; `rules` are those of it that no shorter input uses.
+    `confirmed` says which second evaluation gave what the source says.
     """
 
     what: str
@@ -79,6 +87,7 @@ class Counterexample:
     derivation: str = ""
     rules: tuple[str, ...] = ()
     note: str = ""
+    confirmed: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """The counterexample as a JSON object."""
@@ -96,6 +105,7 @@ class Counterexample:
             "derivation": self.derivation,
             "rules": list(self.rules),
             "note": self.note,
+            "confirmed": self.confirmed,
         }
 
     def lines(self) -> list[str]:
@@ -120,7 +130,9 @@ class Counterexample:
         if self.rules:
             plural = "s" if len(self.rules) > 1 else ""
             found.append(f"  rule{plural}: " + ", ".join(f"`{rule}`" for rule in self.rules))
-        return [*found, f"  {self.note}"] if self.note else found
+        if self.note:
+            found.append(f"  {self.note}")
+        return [*found, f"  confirmed: {self.confirmed}"] if self.confirmed else found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,21 +157,40 @@ class Verification:
     counterexample: Counterexample | None = None
 
     @property
-    def ok(self) -> bool:
-        """Whether every comparison that was made holds, and there is one."""
-        return bool(self.rows) and all(row.holds for row in self.rows)
+    def proved(self) -> bool:
+        """Whether all that was compared is equal, and something exactly."""
+        exact = any(row.bound is not None for row in self.rows)
+        return exact and all(row.holds for row in self.rows)
 
     @property
-    def proved(self) -> bool:
-        """Whether all holds, and something exactly."""
-        return self.ok and any(row.bound is not None for row in self.rows)
+    def refuted(self) -> bool:
+        """Whether something differs; then there is a counterexample."""
+        return any(row.holds is False for row in self.rows)
 
     @property
     def verdict(self) -> str:
-        """In a word or two."""
+        """`proved`, `refuted` or `undecided`."""
+        return "proved" if self.proved else "refuted" if self.refuted else "undecided"
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it is undecided, if it is."""
+        if self.verdict != "undecided":
+            return ()
+        open_rows = [
+            f"{row.what}{f', {row.space}' if row.space else ''}, {row.quantity}: {row.note}"
+            for row in self.rows
+            if row.holds is None
+        ]
+        found = [f"{x.what}: {x.reason}" for x in self.left_out if x.what == EXACT]
         if not self.rows:
-            return "nothing compared"
-        return "refuted" if not self.ok else "proved" if self.proved else "agrees"
+            found = ["nothing could be compared", *found]
+        return (*open_rows, *found)
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is proved."""
+        return self.proved
 
     def __bool__(self) -> bool:
         return self.ok
@@ -174,6 +205,7 @@ class Verification:
             "ok": self.ok,
             "name": self.name,
             "verdict": self.verdict,
+            "reasons": list(self.reasons),
             "sizes": dict(self.sizes),
             "shrunk": dict(self.shrunk),
             "length": self.length,
@@ -198,6 +230,7 @@ class Verification:
             f"  {items} of lengths up to {self.length}, {self.alive} with derivations; "
             f"seed {self.seed}"
         )
+        found += [f"  undecided: {reason}" for reason in self.reasons]
         if self.rows:
             found += ["", *_table(self.rows)]
         if any(row.bound for row in self.rows):
@@ -222,10 +255,14 @@ def _table(rows: tuple[Row, ...]) -> list[str]:
     titles = ("compared", "space", "quantity", "numbers", "trials", "result")
     cells = [titles]
     for row in rows:
-        if not row.holds:
+        if row.holds is None:
+            result = "undecided"
+        elif not row.holds:
             result = f"DIFFERENT {row.note}".rstrip()
             if row.error is not None and not row.note:
                 result += f", by {row.error:.1e}"
+        elif row.quantity == PEAKED:
+            result = f"no law is broken{f' ({row.note})' if row.note else ''}"
         elif row.bound is not None:
             chance = f"{row.bound.chance:.0e}" if row.bound.chance else "0"
             result = f"equal, degree {row.bound.degree}, chance {chance}"

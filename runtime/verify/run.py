@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import isnan
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
@@ -13,17 +15,35 @@ from fgg.grammar import Grammar
 from fgg.paths import pinned_inputs
 from fgg.runtime.program import Program
 from fgg.runtime.verify.bounds import Bound
+from fgg.runtime.verify.confirm import Second
 from fgg.runtime.verify.exact import FAILURES, Difference, Exactly, Tick, said
 from fgg.runtime.verify.floats import QUANTITIES, TOLERANCE, Answer, Floats, Gap, answer, gap
 from fgg.runtime.verify.items import Item, is_answered, items_of
 from fgg.runtime.verify.points import KINDS, Leaves, leaves
-from fgg.runtime.verify.result import Counterexample, LeftOut, Row, Verification
+from fgg.runtime.verify.result import EXACT, PEAKED, Counterexample, LeftOut, Row, Verification
 from fgg.runtime.verify.shrink import counterexample
 from fgg.runtime.verify.sides import GroundSide, Side
+from fgg.runtime.verify.stress import (
+    TOLERANCES,
+    Setting,
+    Settings,
+    Stress,
+    Violation,
+    best_of,
+    log_z_of,
+    settings_of,
+    twice,
+)
 
 Sized = Callable[[Mapping[str, int]], Side]
 Compared = tuple[str, str, Sized]
 Maker = Callable[[Grammar], Program]
+FAINT = 0.1
+"""What weights are multiplied with where recursions would diverge."""
+MAX_BROKEN = 6
+"""So many broken laws are looked into."""
+UNCONFIRMED = "the numbers differ, but a second evaluation does not have those of the source"
+CONFIRMED = "the source once more, with 320 binary digits"
 Progress = Callable[[int, int], None]
 """Called with how many pieces of work are done, and how many there are."""
 
@@ -45,15 +65,16 @@ def run(
     seed: int,
     floats: bool,
     logs: bool,
+    peaked: bool,
     progress: Progress,
 ) -> Verification:
     """What holds of the sides and the programs of a source, at sizes `states`.
 
     Sizes that are `free` may be smaller in counterexamples. With `logs`, log Z of the sides is
-    compared in float64 too.
+    compared in float64 too; with `peaked`, programs are asked with long and peaked inputs.
     """
     pieces = trials * (1 + len(compared)) + len(KINDS) * (1 + len(compared) * logs)
-    tick = _ticker(pieces + len(programs) * len(QUANTITIES), progress)
+    tick = _ticker(pieces + len(programs) * (len(QUANTITIES) + peaked), progress)
     with catch_warnings():
         simplefilter("ignore")  # values of 0 are meant
         work = _Run(source, states, free, compared, trials, length, number, seed, tick)
@@ -62,7 +83,7 @@ def run(
             work.all_logs()
         if floats:
             for space, maker in programs.items():
-                work.program(space, maker)
+                work.program(space, maker, peaked)
         elif programs:
             work.left_out.append(LeftOut("programs", "float64 was not asked for"))
     return Verification(
@@ -113,6 +134,7 @@ class _Run:
         self.answers: dict[str, list[Answer]] = {}
         self.points = {kind: self.free.real(kind, np.random.default_rng(seed)) for kind in KINDS}
         self.alive = 0
+        self.peaks: Peaks | None = None
 
     # exactly
 
@@ -121,7 +143,9 @@ class _Run:
         unbounded = self.exact.unbounded
         if unbounded is not None:
             reason = f"derivations of `{unbounded}` have no bound, so Z is not a polynomial"
-            self.left_out.append(LeftOut("exact comparison", reason))
+            self.left_out.append(LeftOut(EXACT, reason))
+            # Most recursions diverge at weights of about one.
+            self.points = {k: self.free.times(p, FAINT) for k, p in self.points.items()}
             self.alive = sum(a.log_z > float("-inf") for a in self.reference("flat"))
             self.all_logs()
             return
@@ -129,9 +153,12 @@ class _Run:
         self.alive = self.exact.alive
         for what, space, make, side in self.sides:
             found = self.exact.compare(side, self.tick)
-            self.rows.append(self.row(what, space, found, side.grammar))
+            row = self.row(what, space, found, side.grammar)
             if isinstance(found, Difference) and self.example is None:
                 self.example = self.shrunk(found, what, space, make)
+                if self.example is None:
+                    row = replace(row, holds=None, note=UNCONFIRMED)
+            self.rows.append(row)
 
     def row(self, what: str, space: str, found: Bound | Difference, grammar: Grammar) -> Row:
         """The row of an exact comparison."""
@@ -150,8 +177,10 @@ class _Run:
             note=note if isinstance(found, Bound) else found.failure,
         )
 
-    def shrunk(self, found: Difference, what: str, space: str, make: Sized) -> Counterexample:
-        """The smallest counterexample that is found for a difference."""
+    def shrunk(
+        self, found: Difference, what: str, space: str, make: Sized
+    ) -> Counterexample | None:
+        """The smallest counterexample that is found for a difference, if it is confirmed."""
         total = sum(found.item.lengths.values())
         shorter = [
             item
@@ -190,8 +219,8 @@ class _Run:
 
     def logs(self, what: str, space: str, side: Side) -> None:
         """Compare log Z of a side."""
-        gaps: list[Gap] = []
-        failure = ""
+        gaps: list[tuple[Gap, Item, str]] = []
+        row = self.floating(what, space, "log Z", [], TOLERANCE)
         for kind in KINDS:
             self.tick()
             weigh = self.points[kind].weights
@@ -200,13 +229,50 @@ class _Run:
             try:
                 values = side.values(items, weigh, "log")
             except FAILURES as error:
-                failure = said(error)
-                break
-            for number, (want, value) in enumerate(zip(wanted, values, strict=True)):
-                gaps.append(gap("log Z", "log Z", number, want.log_z, float(value)))
-        self.floating(what, space, "log Z", gaps, TOLERANCE, failure, bool(failure))
+                self.rows.append(replace(row, holds=None, note=said(error)))
+                return
+            for number, (item, want, value) in enumerate(zip(items, wanted, values, strict=True)):
+                found = gap("log Z", "log Z", number, want.log_z, float(value))
+                gaps.append((found, item, kind))
+        row = self.floating(what, space, "log Z", [found for found, *_ in gaps], TOLERANCE)
+        if not row.holds:
+            row = self.decided(row, side, [g for g in gaps if not g[0].error <= TOLERANCE])
+        self.rows.append(row)
 
-    def program(self, space: str, maker: Maker) -> None:
+    def decided(self, row: Row, side: Side, gaps: Sequence[tuple[Gap, Item, str]]) -> Row:
+        """A row whose numbers differ: refuted if a second evaluation of both sides says so.
+
+        Where a recursion is critical or diverges, rounding decides what its value is.
+        """
+        for found, item, kind in gaps:
+            point = self.points[kind]
+            again = Second(self.source, self.free, point).log_z(item)
+            other = (
+                Second(side, self.free, point).log_z(item)
+                if isinstance(side, GroundSide)
+                else found.found
+            )
+            if again is None or other is None:
+                continue
+            if gap("log Z", "log Z", 0, again, other).error > TOLERANCE:
+                if self.example is None:
+                    self.example = Counterexample(
+                        what=row.what,
+                        space=row.space,
+                        quantity="log Z",
+                        sizes=size_values(self.source.grammar),
+                        lengths=item.lengths,
+                        inputs=item.described(self.source.grammar),
+                        wanted=again,
+                        found=other,
+                        note=f"with {kind} weights by seed {self.seed}",
+                        confirmed=CONFIRMED,
+                    )
+                return row
+        note = "a recursion is critical or diverges at these weights: rounding decides its value"
+        return replace(row, holds=None, note=note)
+
+    def program(self, space: str, maker: Maker, peaked: bool) -> None:
         """Compare a program with the reference in all that it can be asked."""
         try:
             program = maker(self.source.grammar)
@@ -216,6 +282,64 @@ class _Run:
         for quantity in QUANTITIES:
             self.tick()
             self.asked(program, space, quantity)
+        if peaked:
+            self.tick()
+            self.stressed(program, space, maker)
+
+    def stressed(self, program: Program, space: str, maker: Maker) -> None:
+        """Ask a program with long and peaked inputs, and compare where its numbers break a law."""
+        if self.peaks is None:
+            self.peaks = Peaks(self.source.grammar, self.free, self.exact.items, self.seed)
+        settings = self.peaks.settings(program)
+        row = Row(
+            what=_what(program),
+            space=space,
+            quantity=PEAKED,
+            numbers="float32, float64",
+            holds=True,
+            items=sum(len(s.items) for s in settings.short) + len(settings.long[0].items),
+            trials=1,
+            error=0.0,
+        )
+        try:
+            stress = Stress(program, self.peaks.best(program), self.peaks.twice(maker))
+            broken = list(stress.violations(settings))
+        except FAILURES as error:
+            self.rows.append(replace(row, holds=None, note=said(error)))
+            return
+        if stress.refused:
+            row = replace(row, note=f"{stress.refused} refused")
+        for violation in broken[:MAX_BROKEN]:
+            try:
+                found = self.disproved(program, space, violation)
+            except FAILURES as error:
+                row = replace(row, holds=None, note=f"{violation.law}, but not here: {said(error)}")
+                continue
+            if found is not None:
+                self.example = self.example or found
+                row = replace(row, holds=False, error=violation.error, note=violation.law)
+                break
+        self.rows.append(row)
+
+    def disproved(
+        self, program: Program, space: str, violation: Violation
+    ) -> Counterexample | None:
+        """The number that is wrong where a law is broken; None if none is, and the law is."""
+        setting = violation.setting
+        tolerance = TOLERANCES[setting.dtype]
+        singles = [(item,) for item in setting.items]
+        for items in (*singles, tuple(setting.items)):
+            if log_z_of(program, replace(setting, items=items), setting.dtype) is None:
+                continue
+            answers = [answer(self.source, item, setting.point) for item in items]
+            asked = Floats(program, items, answers, setting.point, self.free, setting.dtype)
+            for quantity in ("log Z", "expected counts", "marginals"):
+                gaps = [g for g in asked.gaps(quantity) if not g.error <= tolerance]
+                for worst in sorted(gaps, key=lambda g: -g.error)[:1]:
+                    found = self.refuting(asked, worst, space, tolerance)
+                    if found is not None:
+                        return replace(found, note=f"with {setting.name}: not so: {violation.law}")
+        return None
 
     def asked(self, program: Program, space: str, quantity: str) -> None:
         """Compare one quantity of a program."""
@@ -233,10 +357,13 @@ class _Run:
             except FAILURES as error:
                 failure = said(error)
                 break
-        what = "program" if program.native is None else "machine code"
-        self.floating(what, space, quantity, gaps, tolerance, failure or note, bool(failure))
-        if not self.rows[-1].holds and self.example is None:
-            self.example = self.alone(program, space, quantity, tolerance)
+        row = self.floating(_what(program), space, quantity, gaps, tolerance)
+        row = replace(row, note=failure or note, holds=row.holds and not failure)
+        if not row.holds:
+            found = self.alone(program, space, quantity, tolerance)
+            self.example = self.example or found
+            row = row if found is not None else replace(row, holds=None, note=UNCONFIRMED)
+        self.rows.append(row)
 
     def batches(self, program: Program) -> list[Sequence[Item]]:
         """All items, and before them those that a pinned plan answers by itself."""
@@ -250,55 +377,64 @@ class _Run:
         return [found[id(item)] for item in items]
 
     def floating(
-        self,
-        what: str,
-        space: str,
-        quantity: str,
-        gaps: Sequence[Gap],
-        tolerance: float,
-        note: str,
-        failed: bool,
-    ) -> None:
-        """Add the row of a comparison in float64."""
+        self, what: str, space: str, quantity: str, gaps: Sequence[Gap], tolerance: float
+    ) -> Row:
+        """The row of a comparison in float64."""
         worst = max((g.error for g in gaps), default=0.0)
-        self.rows.append(
-            Row(
-                what=what,
-                space=space,
-                quantity=quantity,
-                numbers="float64",
-                holds=not failed and worst <= tolerance,
-                items=len(self.exact.items),
-                trials=len(KINDS),
-                error=worst,
-                note=note,
-            )
+        return Row(
+            what=what,
+            space=space,
+            quantity=quantity,
+            numbers="float64",
+            holds=worst <= tolerance,
+            items=len(self.exact.items),
+            trials=len(KINDS),
+            error=worst,
         )
 
     def alone(
         self, program: Program, space: str, quantity: str, tolerance: float
-    ) -> Counterexample:
-        """The first item at which a program's numbers differ, alone or with all others."""
-        for items, kind, worst in self.failing(program, quantity, tolerance):
-            single = len(items) == 1
-            item: Item = items[0] if single or worst.number is None else items[worst.number]
-            return Counterexample(
-                what="program",
-                space=space,
-                quantity=f"{quantity}: {worst.where}",
-                sizes=size_values(self.source.grammar),
-                lengths=item.lengths,
-                inputs=item.described(self.source.grammar),
-                wanted=worst.wanted,
-                found=worst.found,
-                note=f"with {kind} weights by seed {self.seed}"
-                + ("" if single else "; only in a batch with other items"),
-            )
-        raise AssertionError("a row that does not hold has a gap")
+    ) -> Counterexample | None:
+        """The first item at which a program's numbers differ, alone or with all others.
+
+        None if a second evaluation has other numbers than the reference.
+        """
+        for asked, kind, worst in self.failing(program, quantity, tolerance):
+            single = len(asked.items) == 1
+            found = self.refuting(asked, worst, space, tolerance)
+            if found is not None:
+                note = f"with {kind} weights by seed {self.seed}"
+                note += "" if single else "; only in a batch with other items"
+                return replace(found, note=note)
+        return None
+
+    def refuting(
+        self, asked: Floats, worst: Gap, space: str, tolerance: float
+    ) -> Counterexample | None:
+        """The counterexample that a gap is, if a second evaluation has the reference's number."""
+        confirmed = CONFIRMED
+        if isnan(worst.wanted):
+            confirmed = "it fails once more"
+        else:
+            again = asked.second(worst, self.source)
+            if again is None or not _near(again, worst.wanted, tolerance):
+                return None
+        item = asked.items[worst.number or 0]
+        return Counterexample(
+            what="program",
+            space=space,
+            quantity=f"{worst.quantity}: {worst.where}",
+            sizes=size_values(self.source.grammar),
+            lengths=item.lengths,
+            inputs=item.described(self.source.grammar),
+            wanted=worst.wanted,
+            found=worst.found,
+            confirmed=confirmed,
+        )
 
     def failing(
         self, program: Program, quantity: str, tolerance: float
-    ) -> Iterator[tuple[Sequence[Item], str, Gap]]:
+    ) -> Iterator[tuple[Floats, str, Gap]]:
         """Single items, and then all, whose numbers differ or cannot be had."""
         items = self.exact.items
         for batch in (*([item] for item in items), *self.batches(program)):
@@ -312,7 +448,57 @@ class _Run:
                     gaps = [Gap(quantity, said(error), None, nan, nan, float("inf"))]
                 worst = max(gaps, key=lambda g: g.error, default=None)
                 if worst is not None and worst.error > tolerance:
-                    yield batch, kind, worst
+                    yield asked, kind, worst
+
+
+class Peaks:
+    """Long and peaked inputs for all programs of a grammar, and what is known of them."""
+
+    def __init__(self, grammar: Grammar, free: Leaves, items: Sequence[Item], seed: int) -> None:
+        self.grammar = grammar
+        self.free = free
+        self.items = items
+        self.seed = seed
+        self.known: Settings | None = None
+        self.weighed: dict[tuple[int, int], list[float]] = {}
+        self.doubled: list[Program | None] = []
+
+    def settings(self, program: Program) -> Settings:
+        """The settings; the first program that is asked says how long inputs may be."""
+        if self.known is None:
+            rng = np.random.default_rng(self.seed)
+            self.known = settings_of(self.grammar, program.plan, self.free, self.items, rng)
+        return self.known
+
+    def best(self, program: Program) -> Callable[[Setting], Sequence[float]]:
+        """What the best derivations weigh, by the first program that has states."""
+        own = program.states if program.space == "rank" else program
+
+        def weighed(setting: Setting) -> Sequence[float]:
+            key = (id(setting.items), id(setting.point))
+            if key not in self.weighed:
+                self.weighed[key] = best_of(own, setting)
+            return self.weighed[key]
+
+        return weighed
+
+    def twice(self, maker: Maker) -> Program | None:
+        """The program of two independent copies, made for the first program only."""
+        if self.doubled:
+            return None
+        try:
+            self.doubled.append(maker(twice(self.grammar)))
+        except GrammarError:
+            self.doubled.append(None)
+        return self.doubled[0]
+
+
+def _what(program: Program) -> str:
+    return "program" if program.native is None else "machine code"
+
+
+def _near(one: float, two: float, tolerance: float) -> bool:
+    return one == two or abs(one - two) <= tolerance * max(1.0, abs(two))
 
 
 def _ticker(total: int, progress: Progress) -> Tick:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,21 @@ from fgg.domains import domain_size, domain_values, size_values
 from fgg.grammar import Grammar
 from fgg.pieces import signatures
 from fgg.runtime.semirings.modular import Modular
+from fgg.runtime.solve import solve
 from fgg.runtime.verify.exact import FAILURES, Difference, said
 from fgg.runtime.verify.items import Item
 from fgg.runtime.verify.points import Array, Key, Leaves, leaves
 from fgg.runtime.verify.result import Counterexample
 from fgg.runtime.verify.sides import GroundSide, Side
 from fgg.runtime.viterbi import viterbi
+from fgg.runtime.weights import bind
+from fgg.semantics import brute_force
 
 MAX_TESTS = 600
 """So often two sides are compared to make an example smaller."""
+
+MAX_ENUMERATED = 20_000
+"""So many derivations and assignments are enumerated to confirm an example."""
 
 Make = Callable[[Mapping[str, int]], tuple[Grammar, Side]]
 """The source and the other side with some sizes set."""
@@ -63,10 +70,11 @@ def counterexample(
     space: str,
     seed: int,
     shorter: Sequence[Item] = (),
-) -> Counterexample:
+) -> Counterexample | None:
     """The example of a difference with small sizes, plain tokens and few weights other than 0.
 
-    `shorter` are items at which the two sides agree.
+    `shorter` are items at which the two sides agree. None if a second evaluation does not have
+    the source's value.
     """
     base, side = make({})
     start = Example(
@@ -79,12 +87,9 @@ def counterexample(
     )
     best = start.tested()
     if best is None:  # together with other items only
-        return _report(
-            replace(start, wanted=difference.wanted, found=difference.found),
-            what,
-            space,
-            "the values differ in a batch of items, and not for this item alone",
-        )
+        whole = replace(start, wanted=difference.wanted, found=difference.found)
+        note = "the values differ in a batch of items, and not for this item alone"
+        return _if_confirmed(_report(whole, what, space, note), whole)
     budget = iter(range(MAX_TESTS))
     best = _smaller_sizes(best, make, shrinkable, np.random.default_rng(seed), budget)
     best = _plainer_tokens(best, budget)
@@ -99,7 +104,26 @@ def counterexample(
     text, rules = _derivation(best)
     used = {rule for item in shorter for rule in _rules(GroundSide(base), item)}
     suspects = tuple(rule for rule in rules if rule not in used) or rules
-    return replace(found, derivation=text, rules=suspects)
+    return _if_confirmed(replace(found, derivation=text, rules=suspects), best)
+
+
+def _if_confirmed(found: Counterexample, example: Example) -> Counterexample | None:
+    """The counterexample, if another way to evaluate the source gives the same value."""
+    flat = example.source.flat(example.item)
+    assert flat is not None
+    point = example.free.residues(example.values, example.ring.prime)
+    weights = bind(flat, point.weights(flat), exactly=True)
+    ones = {name: np.ones(array.shape) for name, array in weights.items()}
+    number = int(np.sum(solve(flat, "counting", weights=ones).value))
+    if number <= MAX_ENUMERATED:
+        nested = brute_force(flat, {name: array.tolist() for name, array in weights.items()})
+        value = np.sum(np.asarray(nested, dtype=object))
+        how = f"all {number} derivations and assignments, one by one"
+    else:
+        value = np.sum(np.asarray(solve(flat, "exact", weights=weights).value, dtype=object))
+        how = "the source once more, in fractions"
+    residue = example.ring.convert(np.asarray(Fraction(value), dtype=object))
+    return replace(found, confirmed=how) if int(residue) == example.wanted else None
 
 
 def _of(example: Example) -> list[tuple[Key, Array]]:
