@@ -170,7 +170,7 @@ class Counter:
             dtype = self.types[-1]
             given = self.level(dtype, FLOORS[dtype][0]).weights
             logs = {name: w.cpu().double().log() for name, w in given.items()}
-        return log_counts(self.suited(batch), logs, batch)
+        return log_counts(self.program.suited(batch.collated), logs, batch)
 
     def below(self, found: Counted, edge: float) -> bool:
         """Whether derivations of weights up to an edge may be a part of log Z that matters.
@@ -184,14 +184,9 @@ class Counter:
             return False
         return not self.bounded or bool((found.log_z < edge + MARGIN).any())
 
-    def suited(self, batch: Ready) -> Program:
-        """The program, or the one that does not take tokens as known, if some are missing."""
-        missing = batch.collated.missing and self.program.needs_tokens(batch.collated)
-        return self.program.summing if missing else self.program
-
     def emitted(self, batch: Ready, level: Level) -> Counted:
         """By the emitted programs of inside and outside passes."""
-        program, own = self.suited(batch), batch.collated
+        program, own = self.program.suited(batch.collated), batch.collated
         engine = program.engine
         with torch.inference_mode(False), torch.enable_grad():
             leaves = {n: w.detach().requires_grad_() for n, w in level.weights.items()}
