@@ -19,12 +19,13 @@ from itertools import combinations, product
 from fgg.compiler.passes.narrow import body_variables, narrowed
 from fgg.compiler.rank_cut import wiring
 from fgg.compiler.support import support, supported_rows
+from fgg.domains import size_values
 from fgg.grammar import Fragment, Grammar, Nonterminal, Rule
 from fgg.index import Condition, Expr
-from fgg.linear import TooManyRows, is_feasible
+from fgg.linear import TooManyRows, implies, is_feasible
 from fgg.memo import remember
 from fgg.names import fresh
-from fgg.ranges import Region, regions
+from fgg.ranges import Region, length_rows, regions, row
 
 MAX_VARIANTS = 64
 
@@ -177,9 +178,13 @@ def _with_sum(
     family = replace(first, name=name, conditions=shared, origin=None)
     pair = (first.name, second.name)
     lost = {
-        first.name: tuple(c for c in first.conditions if c not in shared),
-        second.name: tuple(
-            c for c, own in zip(second.conditions, theirs, strict=True) if own not in shared
+        first.name: (
+            *(c for c in first.conditions if c not in shared),
+            *_beyond(grammar, first, second),
+        ),
+        second.name: (
+            *(c for c, own in zip(second.conditions, theirs, strict=True) if own not in shared),
+            *_beyond(grammar, second, first),
         ),
     }
     general = {rule.name for rule in kept}
@@ -205,6 +210,21 @@ def _with_sum(
     for where in (regions, support):
         remember(where, found, _with_hull(where(grammar), pair, name))
     return found, name
+
+
+def _beyond(grammar: Grammar, family: Nonterminal, other: Nonterminal) -> Iterator[Condition]:
+    """What holds of the inferred range of a message, but not of that of another one.
+
+    Where only the other one is used, a rule of the message adds nothing to their sum.
+    """
+    known, sizes = regions(grammar), size_values(grammar)
+    if family.name not in known or known[family.name].declared or other.name not in known:
+        return
+    here = [Expr.of(index) for index in family.indices]
+    rows = known[other.name].rows(here, sizes) + length_rows(grammar)
+    for expr in known[family.name].conditions:
+        if not implies(rows, row(expr, sizes)):
+            yield expr >= 0
 
 
 def _with_hull(known: Mapping[str, Region], pair: tuple[str, str], name: str) -> dict[str, Region]:
