@@ -25,7 +25,7 @@ from fgg.index import Condition, Expr
 from fgg.linear import TooManyRows, implies, is_feasible
 from fgg.memo import remember
 from fgg.names import fresh
-from fgg.ranges import Region, length_rows, regions, row
+from fgg.ranges import Region, condition_rows, length_rows, regions, row
 
 MAX_VARIANTS = 64
 
@@ -178,15 +178,16 @@ def _with_sum(
     family = replace(first, name=name, conditions=shared, origin=None)
     pair = (first.name, second.name)
     lost = {
-        first.name: (
-            *(c for c in first.conditions if c not in shared),
-            *_beyond(grammar, first, second),
-        ),
-        second.name: (
-            *(c for c, own in zip(second.conditions, theirs, strict=True) if own not in shared),
-            *_beyond(grammar, second, first),
+        first.name: tuple(c for c in first.conditions if c not in shared),
+        second.name: tuple(
+            c for c, own in zip(second.conditions, theirs, strict=True) if own not in shared
         ),
     }
+    beyond = {
+        first.name: tuple(_beyond(grammar, first, second)),
+        second.name: tuple(_beyond(grammar, second, first)),
+    }
+    sizes = size_values(grammar)
     general = {rule.name for rule in kept}
     titles = {rule.name for rule in grammar.rules}
     rules = []
@@ -194,7 +195,11 @@ def _with_sum(
         if rule.lhs in pair:
             known = grammar.nonterminal[rule.lhs]
             at = dict[str, int | Expr](zip(known.indices, rule.indices, strict=True))
-            more = (c.substitute(at) for c in lost[rule.lhs])
+            rows = condition_rows(rule.conditions, sizes) + length_rows(grammar)
+            more = [c.substitute(at) for c in lost[rule.lhs]]
+            for expr in (e.substitute(at) for e in beyond[rule.lhs]):
+                if not implies(rows, row(expr, sizes)):
+                    more.append(expr >= 0)
             conditions = tuple(_new(rule.conditions, more))
             rules.append(replace(rule, lhs=name, conditions=conditions))
         elif rule.name in general:
@@ -212,8 +217,8 @@ def _with_sum(
     return found, name
 
 
-def _beyond(grammar: Grammar, family: Nonterminal, other: Nonterminal) -> Iterator[Condition]:
-    """What holds of the inferred range of a message, but not of that of another one.
+def _beyond(grammar: Grammar, family: Nonterminal, other: Nonterminal) -> Iterator[Expr]:
+    """What is at least 0 in the inferred range of a message, but not in that of another one.
 
     Where only the other one is used, a rule of the message adds nothing to their sum.
     """
@@ -224,7 +229,7 @@ def _beyond(grammar: Grammar, family: Nonterminal, other: Nonterminal) -> Iterat
     rows = known[other.name].rows(here, sizes) + length_rows(grammar)
     for expr in known[family.name].conditions:
         if not implies(rows, row(expr, sizes)):
-            yield expr >= 0
+            yield expr
 
 
 def _with_hull(known: Mapping[str, Region], pair: tuple[str, str], name: str) -> dict[str, Region]:
