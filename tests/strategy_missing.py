@@ -66,11 +66,11 @@ class Writer:
             path = self.choose(list(READINGS[self.token]))
             domain = READINGS[self.token][path]
             node = f"v{number}"
-            if not path and self.choose([True, False]):
+            if not path and self.maybe():
                 body.append(f"{self.factor(domain)}(x[{where}])")
                 continue
             fitting = [name for name in outer if nodes[name] == domain]
-            if fitting and self.choose([True, False]):
+            if fitting and self.maybe():
                 node = self.choose(fitting)
             else:
                 body.append(f"({node}: {domain}) {self.factor(domain)}({node})")
@@ -81,6 +81,9 @@ class Writer:
         conditions = conditions + [f"0 <= {v} < n" for v in "pq" if f"x[{v}]" in shown]
         tail = f" for {', '.join(conditions)}" if conditions else ""
         return f"rule {name}: {head} -> {shown}{tail}"
+
+    def maybe(self) -> bool:
+        return self.choose([True, False])
 
     def factor(self, *domains: str) -> str:
         name = "_".join(("f", *domains))

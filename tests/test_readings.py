@@ -13,7 +13,7 @@ import torch
 import fgg
 from fgg.check_readings import check_readings
 from fgg.compiler import loads
-from fgg.grammar import Grammar
+from fgg.grammar import Grammar, Rule
 from fgg.library import library_names
 from fgg.readings import known_inputs
 from fgg.semantics import brute_force
@@ -186,7 +186,7 @@ def test_machine_code_sums_a_missing_token_once() -> None:
         tensor.requires_grad_()
     log_z = program.log_z(weights, batch)
     assert log_z.exp().tolist() == pytest.approx([wanted, wanted])
-    log_z.sum().backward()
+    torch.autograd.backward(log_z.sum())
     assert weights["bb"].grad is not None
     assert float((weights["bb"].grad * weights["bb"].detach()).sum()) == pytest.approx(2.0)
 
@@ -201,6 +201,11 @@ def test_kept_positions_sum_to_a_missing_token() -> None:
     assert float(kept.sum()) == pytest.approx(wanted)
 
 
+def variables_of(rule: Rule) -> dict[str, int]:
+    assert rule.origin is not None
+    return dict(rule.origin.values)
+
+
 def test_derivations_have_the_values_of_all_nodes_that_read_a_token() -> None:
     grammar, inputs, _ = case("indices that may be the same")
     program = fgg.compile(grammar)
@@ -209,11 +214,11 @@ def test_derivations_have_the_values_of_all_nodes_that_read_a_token() -> None:
     best, *_ = program.k_best(weights, batch, number=9)[0]
     (step,) = best.steps
     values = {name: step.values[name] for name in ("w", "w2")}
-    assert (dict(step.rule.origin.values), values) == ({"i": 0, "k": 0}, {"w": 2, "w2": 2})
+    assert (variables_of(step.rule), values) == ({"i": 0, "k": 0}, {"w": 2, "w2": 2})
     (drawn,) = program.sample(weights, batch, number=40, seed=1)
     for derivation in drawn:
         (step,) = derivation.steps
-        variables = dict(step.rule.origin.values)
+        variables = variables_of(step.rule)
         if variables["i"] == variables["k"]:
             assert step.values["w"] == step.values["w2"]
 
@@ -260,7 +265,8 @@ def agrees(seed: int) -> bool:
     weights = random_weights(grammar, rng)
     length = rng.choice([1, 1, 2])
     items = [random_item(grammar, {"n": length}, rng, missing=0.5) for _ in range(2)]
-    wanted, slopes = [], {}
+    wanted: list[float] = []
+    slopes: dict[str, Any] = {}
     for item in items:
         inputs = {name: array.tolist() for name, array in item.inputs.items()}
         leaves = {n: torch.tensor(w, requires_grad=True) for n, w in weights.items()}
@@ -286,7 +292,7 @@ def agrees(seed: int) -> bool:
     assert log_z.tolist() == pytest.approx(wanted)
     alive = torch.isfinite(log_z)
     if bool(alive.any()):
-        log_z[alive].sum().backward()
+        torch.autograd.backward(log_z[alive].sum())
         for name, leaf in leaves.items():
             slope = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
             assert torch.allclose(slope, slopes[name] + torch.zeros_like(leaf)), name
