@@ -133,7 +133,6 @@ def compiled(
     from fgg.compiler.passes.cpd import cpd
     from fgg.compiler.passes.pin import pin_with_origin
     from fgg.compiler.passes.split import split_with_origin
-    from fgg.compiler.passes.tie import tie_with_origin
     from fgg.compiler.spaces import choose
     from fgg.runtime.program import Program
 
@@ -143,7 +142,7 @@ def compiled(
         closed, summing = close(source)
         atomic, origins = split_with_origin(closed)
         pins = pin_with_origin(atomic)[1] if pinned else {}
-        origins = {**origins, **tie_with_origin(atomic, origins)[1]}
+        origins = tied_origins(atomic, origins)
         origins = {name: rule for name, rule in origins.items() if rule.source != summing}
         if space == "auto":
             choice = choose(source, expected, pinned=pinned)
@@ -168,6 +167,20 @@ def compiled(
         native=native if jit else None,
         shapes=partial(shapes, source, length, batch),
     )
+
+
+def tied_origins(grammar: Grammar, origins: Mapping[str, SplitRule]) -> Mapping[str, SplitRule]:
+    """Where the rules of an atomic grammar come from, and those of the same for missing tokens.
+
+    If the latter cannot be made, batches with missing tokens are refused when they come.
+    """
+    from fgg.compiler.passes.split import SplitImpossible
+    from fgg.compiler.passes.tie import tie_with_origin
+
+    try:
+        return {**origins, **tie_with_origin(grammar, origins)[1]}
+    except SplitImpossible:
+        return origins
 
 
 def for_missing(grammar: Grammar, length: int, batch: int, space: str, *, jit: bool) -> Program:
