@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fgg.compiler.lower import plan
 from fgg.compiler.passes.close import close
@@ -14,8 +14,10 @@ from fgg.compiler.passes.narrow import narrow
 from fgg.compiler.passes.pin import pin
 from fgg.compiler.passes.rank_space import rank_space
 from fgg.compiler.passes.split import split
+from fgg.compiler.passes.tie import tie
 from fgg.grammar import Grammar
 from fgg.plan import Plan
+from fgg.readings import known_inputs
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,9 @@ SPLIT = Pass("split", lambda grammar, _: split(grammar))
 # Splitting makes the block of a state a node of its own; what an observed value fixes is then no
 # node of a chart, which all later passes should know.
 PIN = Pass("pin", lambda grammar, _: pin(grammar))
+# In place of `pin` where tokens may be missing: later passes make several rules of one, which then
+# would read a token that is to be one variable in several rules.
+TIE = Pass("tie", lambda grammar, _: tie(grammar))
 # Splitting shows which variables are fixed (a preterminal spans one word), and folding counts
 # the variables of a product to find out what is worth a message.
 NARROW = Pass("narrow", lambda grammar, _: narrow(grammar))
@@ -90,12 +95,17 @@ def after(grammar: Grammar, name: str, expected: Expected, space: str) -> Gramma
 
 
 def plan_of(grammar: Grammar, expected: Expected, space: str, *, pinned: bool = True) -> Plan:
-    """The plan of a grammar without queries, after all passes; without `pin`, if it is so wanted.
+    """The plan of a grammar without queries, after all passes.
 
-    Raises CannotCompile, SplitImpossible or NotRankSpace.
+    If it is `pinned`, it is for batches without missing tokens of the inputs that it has as
+    `known`; else tokens may be missing everywhere. Raises CannotCompile, SplitImpossible or
+    NotRankSpace.
     """
+    known: tuple[str, ...] = ()
     found = grammar
     for item in PIPELINES[space]:
-        if pinned or item.name != PIN.name:
-            found = item.run(found, expected)
-    return plan(found, length=expected.length, batch=expected.batch, hoist=space == "rank")
+        found = (item if pinned or item is not PIN else TIE).run(found, expected)
+        if pinned and item is PIN:
+            known = known_inputs(found)
+    made = plan(found, length=expected.length, batch=expected.batch, hoist=space == "rank")
+    return replace(made, known=known)

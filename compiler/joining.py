@@ -19,12 +19,13 @@ from itertools import combinations, product
 from fgg.compiler.passes.narrow import body_variables, narrowed
 from fgg.compiler.rank_cut import wiring
 from fgg.compiler.support import support, supported_rows
+from fgg.domains import size_values
 from fgg.grammar import Fragment, Grammar, Nonterminal, Rule
 from fgg.index import Condition, Expr
-from fgg.linear import TooManyRows, is_feasible
+from fgg.linear import TooManyRows, implies, is_feasible
 from fgg.memo import remember
 from fgg.names import fresh
-from fgg.ranges import Region, regions
+from fgg.ranges import Region, condition_rows, length_rows, regions, row
 
 MAX_VARIANTS = 64
 
@@ -182,6 +183,11 @@ def _with_sum(
             c for c, own in zip(second.conditions, theirs, strict=True) if own not in shared
         ),
     }
+    beyond = {
+        first.name: tuple(_beyond(grammar, first, second)),
+        second.name: tuple(_beyond(grammar, second, first)),
+    }
+    sizes = size_values(grammar)
     general = {rule.name for rule in kept}
     titles = {rule.name for rule in grammar.rules}
     rules = []
@@ -189,7 +195,11 @@ def _with_sum(
         if rule.lhs in pair:
             known = grammar.nonterminal[rule.lhs]
             at = dict[str, int | Expr](zip(known.indices, rule.indices, strict=True))
-            more = (c.substitute(at) for c in lost[rule.lhs])
+            rows = condition_rows(rule.conditions, sizes) + length_rows(grammar)
+            more = [c.substitute(at) for c in lost[rule.lhs]]
+            for expr in (e.substitute(at) for e in beyond[rule.lhs]):
+                if not implies(rows, row(expr, sizes)):
+                    more.append(expr >= 0)
             conditions = tuple(_new(rule.conditions, more))
             rules.append(replace(rule, lhs=name, conditions=conditions))
         elif rule.name in general:
@@ -205,6 +215,21 @@ def _with_sum(
     for where in (regions, support):
         remember(where, found, _with_hull(where(grammar), pair, name))
     return found, name
+
+
+def _beyond(grammar: Grammar, family: Nonterminal, other: Nonterminal) -> Iterator[Expr]:
+    """What is at least 0 in the inferred range of a message, but not in that of another one.
+
+    Where only the other one is used, a rule of the message adds nothing to their sum.
+    """
+    known, sizes = regions(grammar), size_values(grammar)
+    if family.name not in known or known[family.name].declared or other.name not in known:
+        return
+    here = [Expr.of(index) for index in family.indices]
+    rows = known[other.name].rows(here, sizes) + length_rows(grammar)
+    for expr in known[family.name].conditions:
+        if not implies(rows, row(expr, sizes)):
+            yield expr
 
 
 def _with_hull(known: Mapping[str, Region], pair: tuple[str, str], name: str) -> dict[str, Region]:

@@ -105,6 +105,7 @@ CODES: dict[str, Code] = {
         F206="a grammar that derives nothing",
         F207="a size that looks like an index variable",
         F208="an attribute that nothing uses",
+        F209="a position that a derivation may read in several rule applications",
     ),
     **_errors(
         F301="a length is missing",

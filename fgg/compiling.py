@@ -146,6 +146,7 @@ def compiled(
         closed, summing = close(source)
         atomic, origins = split_with_origin(closed)
         pins = pin_with_origin(atomic)[1] if pinned else {}
+        origins = tied_origins(atomic, origins)
         origins = {name: rule for name, rule in origins.items() if rule.source != summing}
         if space == "auto":
             choice = choose(source, expected, pinned=pinned)
@@ -156,7 +157,7 @@ def compiled(
     return Program(
         grammar=source,
         plan=main,
-        trees=partial(tree_plan, source, length, batch),
+        trees=partial(tree_plan, source, length, batch, tied=not pinned),
         origins=origins,
         source=emit(main),
         decomposed=None if decomposed is source else decomposed,
@@ -165,21 +166,52 @@ def compiled(
         in_space=partial(compiled, source, None, None, length, batch, pinned=pinned, jit=jit),
         pins=pins,
         known_trees=partial(tree_plan, source, length, batch, pinned=True),
-        unpinned=partial(compiled, source, None, None, length, batch, found, pinned=False, jit=jit),
+        unpinned=partial(for_missing, source, length, batch, found, jit=jit),
         emit=emit,
         native=native if jit else None,
         shapes=partial(shapes, source, length, batch),
     )
 
 
-def tree_plan(grammar: Grammar, length: int, batch: int, *, pinned: bool = False) -> Plan | None:
+def tied_origins(grammar: Grammar, origins: Mapping[str, SplitRule]) -> Mapping[str, SplitRule]:
+    """Where the rules of an atomic grammar come from, and those of the same for missing tokens.
+
+    If the latter cannot be made, batches with missing tokens are refused when they come.
+    """
+    from fgg.compiler.passes.split import SplitImpossible
+    from fgg.compiler.passes.tie import tie_with_origin
+
+    try:
+        return {**origins, **tie_with_origin(grammar, origins)[1]}
+    except SplitImpossible:
+        return origins
+
+
+def for_missing(grammar: Grammar, length: int, batch: int, space: str, *, jit: bool) -> Program:
+    """The program of a grammar without queries that takes batches with missing tokens.
+
+    Where its rules cannot go to rank space it is in state space, which has the same parameters.
+    """
+    build = partial(compiled, grammar, None, None, length, batch, pinned=False, jit=jit)
+    try:
+        return build(space)
+    except GrammarError:
+        if space != "rank":
+            raise
+        return build("state")
+
+
+def tree_plan(
+    grammar: Grammar, length: int, batch: int, *, pinned: bool = False, tied: bool = False
+) -> Plan | None:
     """The plan that the derivations of a grammar are read from, if they can be told apart.
 
-    If it is to be `pinned`, it is for batches without missing tokens.
+    If it is to be `pinned`, it is for batches without missing tokens; if `tied`, for those with.
     """
     from fgg.compiler.passes.close import close
     from fgg.compiler.passes.pin import pin_with_origin
     from fgg.compiler.passes.split import split
+    from fgg.compiler.passes.tie import tie
     from fgg.compiler.trees import plan_of_trees
 
     with compilable(grammar.name):
@@ -188,6 +220,8 @@ def tree_plan(grammar: Grammar, length: int, batch: int, *, pinned: bool = False
         trees = split(closed) if summing is None else unclosed(grammar)
         if pinned and trees is not None:
             trees = pin_with_origin(trees, whole=True)[0]
+        if tied and trees is not None:
+            trees = tie(trees)
         return None if trees is None else plan_of_trees(trees, length=length, batch=batch)
 
 

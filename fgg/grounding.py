@@ -35,6 +35,7 @@ from fgg.names import fresh
 from fgg.observe import IMPOSSIBLE, MISSING, Nest, Observation, observe
 from fgg.paths import clamp_domain, path_value
 from fgg.ranges import regions, rule_rows
+from fgg.readings import Ties
 from fgg.slices import slice_of
 from fgg.useful import trim
 from fgg.values import MAX_LOG, Call, Constant, Exp, Sparse, Table, Value, Word
@@ -127,6 +128,7 @@ class _Grounder:
         self.labels: dict[tuple[str, tuple[int, ...]], str] = {}
         self.evidences: dict[tuple[str, tuple[str, ...], tuple[int, ...]], str] = {}
         self.taken = {*grammar.factor}
+        self.ties = Ties(grammar, self.taken)
         self.nonterminals: dict[str, Nonterminal] = {}
         self.factors: dict[str, Factor] = {f.name: f for f in grammar.factors}
         self.rules: list[Rule] = []
@@ -147,8 +149,8 @@ class _Grounder:
             name=grammar.name,
             start=Reference(label=start),
             sizes=grammar.sizes,
-            domains=grammar.domains,
-            factors=tuple(self.factors.values()),
+            domains=(*grammar.domains, *self.ties.domains),
+            factors=(*self.factors.values(), *self.ties.factors),
             nonterminals=tuple(self.nonterminals.values()),
             rules=tuple(self.rules),
         )
@@ -210,18 +212,14 @@ class _Grounder:
                 return
             label = self.label(edge.label, indices)
             edges.append(Edge(label=label, attachments=edge.attachments, span=edge.span))
+        clamps: list[Clamp] = []
         for clamp in rule.rhs.clamps:
             position = self.values(clamp.indices, values)
             if position is None or not self.inside(clamp, position):
                 return
-            edges.append(
-                Edge(
-                    label=self.evidence(clamp, position),
-                    attachments=(clamp.attachment,),
-                    span=clamp.span,
-                )
-            )
-        if head is None:
+            clamps.append(replace(clamp, indices=tuple(map(Expr.of, position))))
+        fragment = self.observed_fragment(rule.rhs, tuple(edges), tuple(clamps))
+        if head is None or fragment is None:
             return
         name = fresh(_name(rule.name, tuple(variables.values())), self.rule_names)
         self.rule_names.add(name)
@@ -230,12 +228,34 @@ class _Grounder:
             Rule(
                 name=name,
                 lhs=self.nonterminal(rule.lhs, head),
-                rhs=Fragment.make(rule.rhs.nodes, tuple(edges), (), rule.rhs.externals),
+                rhs=fragment,
                 origin=Origin(rule=source, values=tuple(variables.items())),
                 span=rule.span,
                 head_span=rule.head_span,
             )
         )
+
+    def observed_fragment(
+        self, fragment: Fragment, edges: tuple[Edge, ...], clamps: tuple[Clamp, ...]
+    ) -> Fragment | None:
+        """A fragment with its ground edges, and factors that say what the input has at clamps.
+
+        None if it reads more of a missing token than any token has.
+        """
+        ground = Fragment.make(fragment.nodes, edges, clamps, fragment.externals)
+        unknown: dict[tuple[str, tuple[int, ...]], list[Clamp]] = {}
+        for clamp in clamps:
+            tokens, position = self.seen.tokens.get(clamp.input), _position(clamp)
+            if tokens is None or tokens[position] == MISSING:
+                unknown.setdefault((clamp.input, position), []).append(clamp)
+        tied, _ = self.ties.tied(ground, list(unknown.values()))
+        if tied is None:
+            return None
+        evidence = tuple(
+            Edge(label=self.evidence(c), attachments=(c.attachment,), span=c.span)
+            for c in tied.clamps
+        )
+        return Fragment.make(tied.nodes, (*tied.edges, *evidence), (), tied.externals)
 
     def holds(self, condition: Condition, values: Mapping[str, int]) -> bool:
         """Whether a condition with look-ups holds; the others hold by the choice of values."""
@@ -331,8 +351,9 @@ class _Grounder:
             )
         return self.labels[key]
 
-    def evidence(self, clamp: Clamp, position: tuple[int, ...]) -> str:
+    def evidence(self, clamp: Clamp) -> str:
         """The unary factor that says what an input has at a position."""
+        position = _position(clamp)
         key = (clamp.input, clamp.path, position)
         if key not in self.evidences:
             label = self.new_name("_".join((clamp.input, *clamp.path)), position)
@@ -364,6 +385,11 @@ class _Grounder:
         label = fresh(_name(name, indices), self.taken)
         self.taken.add(label)
         return label
+
+
+def _position(clamp: Clamp) -> tuple[int, ...]:
+    """The position of a clamp whose indices are numbers."""
+    return tuple(index.constant or 0 for index in clamp.indices)
 
 
 def _name(name: str, indices: Sequence[int]) -> str:

@@ -59,6 +59,6 @@ def is_pinned(grammar: Grammar, clamp: Clamp) -> bool:
 
 
 def pinned_inputs(grammar: Grammar) -> tuple[str, ...]:
-    """The inputs whose tokens rules follow through maps; none of them may be missing."""
+    """The inputs whose tokens rules follow through maps."""
     clamps = (c for rule in grammar.rules for c in rule.rhs.clamps if c.path)
     return tuple(dict.fromkeys(c.input for c in clamps if is_pinned(grammar, c)))

@@ -244,6 +244,8 @@ class Plan:
     charts: tuple[Chart, ...]
     stages: tuple[PlanStage, ...]
     start: Operand
+    # The inputs of which no token may be missing.
+    known: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     @cached_property

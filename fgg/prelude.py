@@ -327,10 +327,10 @@ def mapped(tokens: Tensor, values: Sequence[int]) -> Tensor:
 
 
 def known(name: str, tokens: Tensor | None) -> None:
-    """Refuse missing tokens where the program follows them through a map."""
+    """Refuse missing tokens where rules read them twice or through a map."""
     if tokens is None or bool((tokens == -1).any()):
         raise ValueError(
-            f"tokens of {name!r} are missing, and this program takes their blocks as known; "
+            f"tokens of {name!r} are missing, and this program takes them as known; "
             "compile it with `--missing` to sum them out"
         )
 

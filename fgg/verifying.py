@@ -186,6 +186,7 @@ def sides(
 ) -> Sides:
     """The grammar after each pass, the plan and the program of each space, at some sizes."""
     from fgg.runtime.verify.result import LeftOut
+    from fgg.runtime.verify.sides import known_of
 
     seen: list[Grammar] = [source]
     known: list[Grammar] = []  # those with plans
@@ -221,6 +222,15 @@ def sides(
                 left_out.append(LeftOut(f"plan and program, space {space}", reason))
             else:
                 candidates.append(Candidate("plan", space, planned))
+                if known_of(source, last):
+                    what, tied = "plan, missing tokens", tied_side(source, space)
+                    try:
+                        tied(sizes or {})
+                    except GrammarError as error:
+                        reason = error.diagnostics[0].message
+                        left_out.append(LeftOut(f"{what}, space {space}", reason))
+                    else:
+                        candidates.append(Candidate(what, space, tied))
                 programs.append(space)
     same = tuple(f"{space}: {', '.join(passes)}" for space, passes in unchanged.items())
     return Sides(tuple(candidates), tuple(programs), tuple(left_out), same)
@@ -256,6 +266,19 @@ def plan_side(grammar: Grammar, name: str, *, hoist: bool = False) -> Sized:
             with compilable(name):
                 known[key] = PlanSide(plan(with_sizes(grammar, sizes), hoist=hoist))
         return known[key]
+
+    return made
+
+
+def tied_side(source: Grammar, space: str) -> Sized:
+    """The plan of a grammar for batches with missing tokens. Raises GrammarError (F425)."""
+    from fgg.compiler.driver import Expected, plan_of
+    from fgg.runtime.verify.sides import PlanSide
+
+    def made(sizes: Mapping[str, int]) -> Side:
+        with compilable(source.name):
+            found = plan_of(with_sizes(source, sizes), Expected(), space, pinned=False)
+        return PlanSide(found, tied=True)
 
     return made
 

@@ -11,7 +11,7 @@ from fgg.domains import domain_size, size_values
 from fgg.index import Expr
 from fgg.maps import map_values
 from fgg.observe import IMPOSSIBLE, MISSING
-from fgg.paths import path_steps, pinned_inputs
+from fgg.paths import path_steps
 from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, Potential
 from fgg.prelude import (
     NEGATIVE,
@@ -96,7 +96,7 @@ class Tables:
         tokens = self.inputs[name].movedim(0, -1)
         size = domain_size(self.plan.grammar, self.plan.grammar.input[name].domain)
         bad = ((tokens < IMPOSSIBLE) | (tokens >= size)) & ~self.beyond(name)
-        if name in pinned_inputs(self.plan.grammar):
+        if name in self.plan.known:
             bad = bad | (tokens == MISSING)
         return bad.flatten(0, -2).any(0) if bad.dim() > 1 else bad
 
@@ -119,9 +119,7 @@ class Tables:
         source = self.values[step.source]
         found = [(t.axis, shifted(self.tokens(t.input, t.path), t.shift)) for t in step.tokens]
         if len(found) > 1:
-            # Where a token is followed through a map, none is missing.
-            pinned = set(pinned_inputs(self.plan.grammar))
-            missing = any(t.input not in pinned for t in step.tokens)
+            missing = any(t.input not in self.plan.known for t in step.tokens)
             return gather(source, found, missing, tuple(t.group for t in step.tokens))
         # One axis is read where it lies: no copy of a large vocabulary with two more rows.
         ((axis, tokens),) = found

@@ -21,7 +21,6 @@ from fgg.domains import domain_size
 from fgg.grammar import Grammar
 from fgg.native import Native
 from fgg.observe import MISSING
-from fgg.paths import pinned_inputs
 from fgg.pins import Pins
 from fgg.plan import Plan
 from fgg.plan_sizes import chart_bytes, environment, table_bytes
@@ -171,14 +170,23 @@ class Program(Weighted, Questions):
     def _read_from(
         self, inputs: Mapping[str, Any] | None, lengths: Lengths
     ) -> tuple[Plan, Modules | None]:
-        if self.pins:
-            collated = self.collate(inputs or {}, lengths)
-            if not (collated.missing and self.needs_tokens(collated)) and self._known is not None:
-                return self._known
-        return super()._read_from(inputs, lengths)
+        suited = self._suited(inputs, lengths)
+        if suited is self and self._known is not None:
+            return self._known
+        return suited._trees, suited._modules
+
+    def _suited(self, inputs: Mapping[str, Any] | None, lengths: Lengths) -> Program:
+        return self.suited(self.collate(inputs or {}, lengths)) if self.plan.known else self
+
+    def _read_whole(self, inputs: Mapping[str, Any] | None, lengths: Lengths) -> Plan:
+        return self._suited(inputs, lengths)._trees
+
+    @property
+    def _summing_trees(self) -> Plan:
+        return self.summing._trees if self.plan.known else self._trees
 
     def _weights(self, weights: Mapping[str, Any]) -> Mapping[str, Any]:
-        return weights if self.decomposed is None else self.whole(weights, self._trees)
+        return weights if self.decomposed is None else self.whole(weights, self._trees.parameters)
 
     def _mbr(
         self,
@@ -283,18 +291,17 @@ class Program(Weighted, Questions):
             if floats:
                 dtype, device = floats[0].dtype, floats[0].device
         collated = self.collate(inputs, lengths, dtype=dtype, device=device)
-        if collated.missing and self.needs_tokens(collated):
-            return self.summing.prepared(weights, collated, dtype, device)
-        return self.prepared(weights, collated, dtype, device)
+        return self.suited(collated).prepared(weights, collated, dtype, device)
 
-    def needs_tokens(self, collated: Collated) -> bool:
-        """Whether tokens are missing that the plan takes as known."""
-        names = pinned_inputs(self.plan.grammar)
-        return any(bool((collated.inputs[name] == MISSING).any()) for name in names)
+    def suited(self, collated: Collated) -> Program:
+        """The program for a batch: another one if tokens are missing that the plan has as known."""
+        known = self.plan.known if collated.missing else ()
+        missing = any(bool((collated.inputs[name] == MISSING).any()) for name in known)
+        return self.summing if missing else self
 
     @cached_property
     def summing(self) -> Program:
-        """The program that sums missing tokens out together with their blocks."""
+        """The program for batches with missing tokens: each is one variable of a rule."""
         assert self.unpinned is not None
         return self.unpinned()
 

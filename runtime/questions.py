@@ -72,6 +72,15 @@ class Questions:
         """The plan that derivations of a batch are read from, and its emitted programs."""
         return self._trees, self._modules
 
+    def _read_whole(self, inputs: Inputs, lengths: Lengths) -> Plan:
+        """The plan of a batch whose rules have all nodes of the user's."""
+        return self._trees
+
+    @property
+    def _summing_trees(self) -> Plan:
+        """The plan that is read where tokens may be missing or not."""
+        return self._trees
+
     def decode(
         self,
         weights: Weights,
@@ -210,9 +219,13 @@ class Questions:
         """The weight of each assignment of kept positions, `keep={"w": [0, 2]}`."""
         from fgg.runtime.moments import moments
 
-        plan = self._trees
         return moments(
-            plan, self._weights(weights), inputs or {}, lengths, keep=keep, semiring=semiring
+            self._summing_trees,
+            self._weights(weights),
+            inputs or {},
+            lengths,
+            keep=keep,
+            semiring=semiring,
         )
 
     def rule_marginals(
@@ -231,7 +244,7 @@ class Questions:
         from fgg.runtime.rule_marginals import rule_marginals
 
         return rule_marginals(
-            self._trees,
+            self._read_whole(inputs, lengths),
             self._weights(weights),
             inputs or {},
             lengths,
@@ -248,9 +261,8 @@ class Questions:
         from fgg.runtime.mbr import best_through
 
         self._need_best()
-        charts = interpret(
-            self._trees, _plain(self._weights(weights)), inputs or {}, lengths, "max"
-        )
+        plan = self._read_whole(inputs, lengths)
+        charts = interpret(plan, _plain(self._weights(weights)), inputs or {}, lengths, "max")
         return best_through(charts, outside(charts), self._source)
 
     def solve(
@@ -266,7 +278,8 @@ class Questions:
 
         if semiring == "max":
             self._need_best()
-        return interpret(self._trees, self._weights(weights), inputs or {}, lengths, semiring)
+        plan = self._read_whole(inputs, lengths)
+        return interpret(plan, self._weights(weights), inputs or {}, lengths, semiring)
 
 
 def _check_number(number: int) -> None:

@@ -135,7 +135,9 @@ class _Uses:
     def add(self, step: Step, frame: Frame) -> None:
         """Add the uses of one rule of the plan on one level."""
         origin = self.source.rules[step.rule.name]
-        kept = [leaf for name in self.nodes for leaf in origin.nodes[name].nodes]
+        # A node of the plan can stand for several: those that read one missing token.
+        leaves = (leaf for name in self.nodes for leaf in origin.nodes[name].nodes)
+        kept = tuple(dict.fromkeys(leaves))
         loops = [*frame.loops, BATCH]
         logs = self.joint(step, frame, kept)
         shape = [frame.size(d) for d in loops]
@@ -152,20 +154,24 @@ class _Uses:
         self.rows.append(np.stack(flat, 1) if flat else np.zeros((len(live), 0), dtype=np.int64))
         self.items.append(live[:, 1])
         whole = np.zeros((len(live), prod(self.sizes)))
-        whole[:, self.entries(step)] = found
+        whole[:, self.entries(step, kept)] = found
         self.values.append(whole.reshape((-1, *self.sizes)))
 
-    def entries(self, step: Step) -> Any:
+    def entries(self, step: Step, kept: Sequence[str]) -> Any:
         """The flat place of each assignment of the plan's nodes among those of the user's."""
         grammar = self.source.grammar
         origin = self.source.rules[step.rule.name]
-        total = np.zeros((), dtype=np.int64)
-        for name, size in zip(self.nodes, self.sizes, strict=True):
-            variant = origin.nodes[name].variant
-            ranges = [range(domain_size(grammar, domain)) for _, domain in variant.leaves()]
-            own = [source_value(grammar, variant, values) for values in product(*ranges)]
-            total = total[..., None] * size + np.array(own)
-        return total.reshape(-1)
+        sizes = [domain_size(grammar, step.rule.rhs.by_name[name].domain) for name in kept]
+        places: list[int] = []
+        for assignment in product(*map(range, sizes)):
+            values = dict(zip(kept, assignment, strict=True))
+            place = 0
+            for name, size in zip(self.nodes, self.sizes, strict=True):
+                node = origin.nodes[name]
+                own = source_value(grammar, node.variant, [values[leaf] for leaf in node.nodes])
+                place = place * size + own
+            places.append(place)
+        return places
 
     def joint(self, step: Step, frame: Frame, kept: Sequence[str]) -> Tensor:
         """The log-weight of all derivations by point, item and values of nodes."""

@@ -22,7 +22,6 @@ from fgg.compiler.emit.prepare import PrepareWriter
 from fgg.domains import domain_size, size_values
 from fgg.index import Expr
 from fgg.maps import is_map, map_values
-from fgg.paths import pinned_inputs
 from fgg.plan import Chart, Gather, Indicator, OneHot, Plan, PlanStage, Step
 from fgg.printer import print_rule
 
@@ -97,8 +96,7 @@ class _Emitter:
         lines += [f"    {name!r}: {shape!r}," for name, shape in inputs.items()]
         lines += ["}"]
         lines.append(f"TABLES = {tuple(t.name for t in grammar.tables)!r}")
-        pinned = pinned_inputs(grammar)
-        lines += ["# The inputs of which no token may be missing.", f"KNOWN = {pinned!r}"]
+        lines += ["# The inputs of which no token may be missing.", f"KNOWN = {plan.known!r}"]
         return lines + self.products() + self.maps()
 
     def products(self) -> list[str]:

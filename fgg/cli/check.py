@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from fgg.bfgg import b_status
+from fgg.check_readings import check_readings
 from fgg.cli.output import exit_code, print_diagnostics, print_json
 from fgg.cli.target import add_file, load_target
 from fgg.diagnostics import as_json
@@ -22,6 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Check a grammar; 0 if it has no errors."""
     loaded = load_target(arguments)
+    if loaded.grammar is not None:
+        # Only missing tokens are concerned, so loading a grammar does not warn of it.
+        found = (*loaded.diagnostics, *check_readings(loaded.grammar))
+        loaded = replace(loaded, diagnostics=found)
     code = exit_code(loaded.diagnostics)
     if arguments.strict and loaded.diagnostics:
         code = code or 1

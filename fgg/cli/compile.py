@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--missing",
         action="store_true",
-        help="also for missing tokens where blocks follow from tokens: without the pass `pin`",
+        help="also for missing tokens that rules read twice or through maps (`tie` for `pin`)",
     )
     parser.add_argument(
         "--dtype", choices=tuple(WIDTHS), default="float32", help="numbers to count the bytes of"

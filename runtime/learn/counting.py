@@ -110,14 +110,9 @@ class Counter:
             return self.differentiated(batch)
         return self.emitted(batch)
 
-    def suited(self, batch: Ready) -> Program:
-        """The program, or the one that does not take tokens as known, if some are missing."""
-        missing = batch.collated.missing and self.program.needs_tokens(batch.collated)
-        return self.program.summing if missing else self.program
-
     def emitted(self, batch: Ready) -> Counted:
         """By the emitted programs of inside and outside passes."""
-        program, inputs = self.suited(batch), batch.collated
+        program, inputs = self.program.suited(batch.collated), batch.collated
         weights, _ = self.weights(self.dtype)
         with torch.inference_mode(False), torch.enable_grad():
             leaves = {n: w.detach().requires_grad_() for n, w in weights.items()}

@@ -72,13 +72,14 @@ class Drawer:
             ((drawn,),) = program.sample(weights, own.inputs, dict(own.lengths) or None, seed=seed)
             yield from entries_of(drawn, program)
             return
-        plan = program._trees
+        suited = program.suited(item.collated)
+        plan = suited._trees
         batch = self.ready.get(item.ids)
         if batch is None:
             batch = batch_of(plan, item.collated.inputs, dict(item.collated.lengths) or None)
             self.ready[item.ids] = batch
         whole = program.whole(weights, plan.parameters)
-        charts = log_charts(plan, program._modules, whole, batch)
+        charts = log_charts(plan, suited._modules, whole, batch)
         (cells,) = items(charts)
         start_of(cells)
         values = np.array([cells.inside(cell) for cell in cells.start])

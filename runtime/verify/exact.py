@@ -121,7 +121,7 @@ class Exactly:
         pairs = [
             (item, want)
             for item, want in zip(self.items, wanted, strict=True)
-            if is_answered(side.grammar, item)
+            if is_answered(side.known(self.source.grammar), item)
         ]
         items = [item for item, _ in pairs]
         try:

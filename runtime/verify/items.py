@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -20,7 +20,6 @@ from fgg.grammar import Grammar, InputFactor
 from fgg.grounding import ground
 from fgg.index import Expr
 from fgg.observe import IMPOSSIBLE, MISSING
-from fgg.paths import pinned_inputs
 from fgg.ranges import condition_rows, index_extents
 
 Array = NDArray[Any]
@@ -104,9 +103,9 @@ def items_of(
     return tuple(found)
 
 
-def is_answered(grammar: Grammar, item: Item) -> bool:
-    """Whether a grammar speaks of an item: not if tokens are missing that it takes as known."""
-    return not any((item.inputs[name] == MISSING).any() for name in pinned_inputs(grammar))
+def is_answered(known: Iterable[str], item: Item) -> bool:
+    """Whether an item misses no token of the inputs that must be known."""
+    return not any((item.inputs[name] == MISSING).any() for name in known)
 
 
 def missing_item(grammar: Grammar, item: Item) -> Item:

@@ -12,7 +12,6 @@ import numpy as np
 from fgg.diagnostics import GrammarError
 from fgg.domains import size_values, with_sizes
 from fgg.grammar import Grammar
-from fgg.paths import pinned_inputs
 from fgg.runtime.program import Program
 from fgg.runtime.verify.bounds import Bound
 from fgg.runtime.verify.confirm import Second
@@ -125,8 +124,8 @@ class _Run:
         grammar = self.source.grammar
         self.free: Leaves = leaves(grammar, *(side.grammar for *_, side in self.sides))
         rng = np.random.default_rng(seed)
-        pinned = any(pinned_inputs(side.grammar) for *_, side in self.sides)
-        items = items_of(grammar, length, number, rng, known=pinned)
+        known = any(side.known(grammar) for *_, side in self.sides)
+        items = items_of(grammar, length, number, rng, known=known)
         self.exact = Exactly(self.source, items, self.free, trials, rng)
         self.rows: list[Row] = []
         self.left_out: list[LeftOut] = []
@@ -153,17 +152,18 @@ class _Run:
         self.alive = self.exact.alive
         for what, space, make, side in self.sides:
             found = self.exact.compare(side, self.tick)
-            row = self.row(what, space, found, side.grammar)
+            row = self.row(what, space, found, side)
             if isinstance(found, Difference) and self.example is None:
                 self.example = self.shrunk(found, what, space, make)
                 if self.example is None:
                     row = replace(row, holds=None, note=UNCONFIRMED)
             self.rows.append(row)
 
-    def row(self, what: str, space: str, found: Bound | Difference, grammar: Grammar) -> Row:
+    def row(self, what: str, space: str, found: Bound | Difference, side: Side) -> Row:
         """The row of an exact comparison."""
         holds = isinstance(found, Bound)
-        names = " and ".join(f"`{name}`" for name in pinned_inputs(grammar))
+        known = side.known(self.source.grammar)
+        names = " and ".join(f"`{name}`" for name in known)
         note = f"where no token of {names} is missing" if names else ""
         return Row(
             what=what,
@@ -171,7 +171,7 @@ class _Run:
             quantity="Z",
             numbers="GF(p)",
             holds=holds,
-            items=sum(is_answered(grammar, item) for item in self.exact.items),
+            items=sum(is_answered(known, item) for item in self.exact.items),
             trials=self.trials,
             bound=found if isinstance(found, Bound) else None,
             note=note if isinstance(found, Bound) else found.failure,
@@ -224,7 +224,8 @@ class _Run:
         for kind in KINDS:
             self.tick()
             weigh = self.points[kind].weights
-            items = [item for item in self.exact.items if is_answered(side.grammar, item)]
+            known = side.known(self.source.grammar)
+            items = [item for item in self.exact.items if is_answered(known, item)]
             wanted = self.wanted(kind, items)
             try:
                 values = side.values(items, weigh, "log")
@@ -366,9 +367,9 @@ class _Run:
         self.rows.append(row)
 
     def batches(self, program: Program) -> list[Sequence[Item]]:
-        """All items, and before them those that a pinned plan answers by itself."""
+        """All items, and before them those for which no other plan is needed."""
         items = self.exact.items
-        known = [item for item in items if is_answered(program.plan.grammar, item)]
+        known = [item for item in items if is_answered(program.plan.known, item)]
         return [items] if len(known) in (0, len(items)) else [known, items]
 
     def wanted(self, kind: str, items: Sequence[Item]) -> list[Answer]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fgg.grammar import Grammar
 from fgg.plan import Plan
+from fgg.readings import known_inputs
 from fgg.runtime.interpret import interpret
 from fgg.runtime.semirings import SEMIRINGS, Semiring
 from fgg.runtime.solve import solve
@@ -29,6 +30,9 @@ class Side(Protocol):
     @property
     def grammar(self) -> Grammar:
         """The grammar that weights are for."""
+
+    def known(self, source: Grammar) -> tuple[str, ...]:
+        """The inputs of which no token may be missing, for this side of a source."""
 
     def values(
         self,
@@ -50,6 +54,10 @@ class GroundSide:
 
     grammar: Grammar
     flats: dict[int, tuple[Item, Grammar | None]] = field(default_factory=dict)
+
+    def known(self, source: Grammar) -> tuple[str, ...]:
+        """The inputs of which no token may be missing."""
+        return known_of(source, self.grammar)
 
     def flat(self, item: Item) -> Grammar | None:
         """The ground grammar of an item, written out once."""
@@ -93,14 +101,22 @@ class GroundSide:
 
 @dataclass
 class PlanSide:
-    """A plan, carried out in a semiring on all items as one batch."""
+    """A plan, carried out in a semiring on all items as one batch.
+
+    If it is `tied`, it is a plan for missing tokens, too.
+    """
 
     plan: Plan
+    tied: bool = False
 
     @property
     def grammar(self) -> Grammar:
         """The grammar that weights are for."""
         return self.plan.grammar
+
+    def known(self, source: Grammar) -> tuple[str, ...]:
+        """The inputs of which no token may be missing."""
+        return () if self.tied else known_of(source, self.grammar)
 
     def values(
         self,
@@ -118,6 +134,14 @@ class PlanSide:
         inputs, lengths = batch_of_items(items)
         found = interpret(self.plan, weights, inputs, lengths, ring).z
         return [total(ring, found[number, ...]) for number in range(len(items))]
+
+
+def known_of(source: Grammar, grammar: Grammar) -> tuple[str, ...]:
+    """The inputs of which no token may be missing, for a grammar that passes made of a source.
+
+    Passes may make several rules of one that reads a position twice.
+    """
+    return tuple(dict.fromkeys((*known_inputs(source), *known_inputs(grammar))))
 
 
 def total(ring: Semiring, value: Any) -> Any:

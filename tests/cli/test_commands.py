@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,8 +30,10 @@ def feed(monkeypatch: pytest.MonkeyPatch, text: str | bytes) -> None:
 @pytest.mark.parametrize("name", library_names())
 def test_library_grammars_are_clean(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "check", name)
-    assert (code, err) == (0, "")
-    assert out.startswith(f"{name}: ok\n")
+    # These read positions of their inputs in several rules, which matters if tokens are missing.
+    codes = ["F209"] if name in ("lexpcfg_rank", "pcfg_la", "qcfg") else []
+    assert (code, re.findall(r"\[(F\d+)\]", err)) == (0, codes)
+    assert out.startswith(f"{name}: {'1 warning' if codes else 'ok'}\n")
 
 
 def test_check_reports_all_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,3 +93,28 @@ def test_programs_with_joined_messages_agree_in_mixed_batches() -> None:
     found = {s: p.log_z(weights, {"w": words}).tolist() for s, p in programs.items()}
     assert found["state"] == pytest.approx(found["dense"], rel=1e-5)
     assert found["rank"] == pytest.approx(found["dense"], rel=1e-5)
+
+
+# Rules that differ in a product of factors, and in where they hold.
+APART = """
+domain A = 2
+factor f(A) = [2, 3]
+factor h(A) = [5, 7]
+factor k(A, A) = [[1, 2], [3, 4]]
+input w: A[n]
+nonterminal S()
+nonterminal X[i](A, A) for 0 <= i < n
+nonterminal Y[i, j](A, A) for 0 <= i <= j < n
+start S
+rule root: S -> X[0](a, b)
+rule more: X[i](a, b) -> Y[i, j](b, a) f(u) k(y, u) u = w[i] k(z, v) v = w[0] for i <= j < n, i > 0
+rule first: X[i](a, b) -> Y[i, j](b, a) h(u) k(y, u) u = w[i] for i <= j < n, i == 0
+rule end: Y[i, j](a, b) -> f(a) for 0 <= i <= j < n
+"""
+
+
+def test_a_message_adds_nothing_where_only_the_other_one_is_used() -> None:
+    program = compile(loads(APART))
+    weights = program.weights()
+    found = program.log_z(weights, {"w": [[0], [1, 0], [1, 1, 0]]}).exp()
+    assert found.tolist() == pytest.approx([200.0, 840.0, 1260.0])

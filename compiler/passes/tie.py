@@ -1,0 +1,136 @@
+"""Tie: what a rule reads of a position is one variable, also where the token is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from fgg.compiler.passes.split import MAX_VARIANTS, SplitImpossible
+from fgg.grammar import Clamp, Grammar, Origin, Rule
+from fgg.index import Condition, Expr
+from fgg.linear import is_feasible
+from fgg.names import fresh
+from fgg.readings import Ties, clamp_pairs, meet, rows_of
+from fgg.slices import SplitNode, SplitRule
+from fgg.useful import trim
+
+
+def tie(grammar: Grammar) -> Grammar:
+    """The grammar whose rules read each position of an input once, or through maps of one node.
+
+    Where a rule may read a position twice, it becomes a rule for each case:
+
+        X -> f(a, w[i]) g(b, w[k])  for i <= k
+
+    becomes one rule for i < k, and for i == k one in which both edges touch the same node. Where
+    two clamps read different things of one token, `v = w[i].C` and `o = w[i]`, one of them
+    follows from the other, by a map (see `fgg.readings`).
+
+    Requires a grammar without queries whose nodes are atomic. Guarantees the same value Z as the
+    ground grammar has, also where tokens are missing. A grammar that reads every position once is
+    returned as it is. Raises SplitImpossible if a rule would become more than `MAX_VARIANTS`.
+    """
+    return tie_with_origin(grammar, {})[0]
+
+
+def tie_with_origin(
+    grammar: Grammar, origins: Mapping[str, SplitRule]
+) -> tuple[Grammar, Mapping[str, SplitRule]]:
+    """The same, and where each of its rules comes from; `origins` are those of the grammar's."""
+    ties = Ties(grammar)
+    names = {rule.name for rule in grammar.rules}
+    rules: list[Rule] = []
+    found: dict[str, SplitRule] = {}
+    for rule in grammar.rules:
+        cases = list(islice(_cases(grammar, rule, {}), MAX_VARIANTS + 1))
+        if len(cases) > MAX_VARIANTS:
+            message = f"rule `{rule.name}` reads positions that can lie in too many orders"
+            raise SplitImpossible(message)
+        for case, groups in cases:
+            fragment, renamed = ties.tied(case.rhs, groups)
+            if fragment is None:
+                continue
+            origin = origins.get(rule.name)
+            if fragment is case.rhs and case is rule:
+                tied = rule
+            else:
+                name = fresh(f"{rule.name}_tied", names)
+                names.add(name)
+                source = rule.origin or Origin(rule=rule.name)
+                tied = replace(case, name=name, rhs=fragment, origin=source)
+            rules.append(tied)
+            if origin is not None:
+                found[tied.name] = _renamed(origin, renamed)
+    if tuple(rules) == grammar.rules:
+        return grammar, origins
+    result = replace(
+        grammar,
+        domains=(*grammar.domains, *ties.domains),
+        factors=(*grammar.factors, *ties.factors),
+        rules=tuple(rules),
+    )
+    return trim(result), found
+
+
+def _cases(
+    grammar: Grammar, rule: Rule, decided: Mapping[tuple[int, int], bool]
+) -> Iterator[tuple[Rule, list[list[Clamp]]]]:
+    """The cases of a rule in which it is known which of its clamps read the same position.
+
+    With each come the clamps of each position; `decided` says it of pairs of clamps, by their
+    places, where conditions of the rule do.
+    """
+    clamps = rule.rhs.clamps
+    rows = rows_of(grammar, rule) if len(clamps) > 1 else []
+    same: list[tuple[Clamp, Clamp]] = []
+    for one, two in clamp_pairs(grammar, rule):
+        pair = (clamps.index(one), clamps.index(two))
+        found = decided[pair] if pair in decided else meet(grammar, one, two, rows)
+        if found is None:
+            for conditions, equal in _orders(one, two):
+                case = replace(rule, conditions=(*rule.conditions, *conditions))
+                if is_feasible(rows_of(grammar, case)):
+                    yield from _cases(grammar, case, {**decided, pair: equal})
+            return
+        if found:
+            same.append((one, two))
+    yield rule, _groups(clamps, same)
+
+
+def _orders(one: Clamp, two: Clamp) -> Iterator[tuple[list[Condition], bool]]:
+    """Conditions for each way in which two positions can lie, and whether they are the same."""
+    equal: list[Condition] = []
+    zero = Expr()
+    for first, second in zip(one.indices, two.indices, strict=True):
+        gap = first - second
+        if gap.constant is None:
+            yield [*equal, gap < zero], False
+            yield [*equal, gap > zero], False
+            equal.append(gap.equals(zero))
+    yield equal, True
+
+
+def _groups(clamps: Sequence[Clamp], same: Sequence[tuple[Clamp, Clamp]]) -> list[list[Clamp]]:
+    """The clamps, those together that read the same position."""
+    found = [[clamp] for clamp in clamps]
+    for one, two in same:
+        joined = [group for group in found if one in group or two in group]
+        rest = [group for group in found if group not in joined]
+        found = [*rest, [clamp for group in joined for clamp in group]]
+    return found
+
+
+def _renamed(origin: SplitRule, renamed: Mapping[str, str]) -> SplitRule:
+    """Where a rule comes from whose nodes have other names."""
+
+    def name(node: str) -> str:
+        while node in renamed:
+            node = renamed[node]
+        return node
+
+    nodes = {
+        source: SplitNode(node.variant, tuple(map(name, node.nodes)))
+        for source, node in origin.nodes.items()
+    }
+    return replace(origin, nodes=nodes)
