@@ -390,7 +390,8 @@ class Program(Weighted, Questions):
                 for name, value in (inputs or {}).items()
             }
             log_z = self.log_z(leaves, potentials, lengths)
-            torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
+            if log_z.requires_grad:  # the plan has parameters or log-potentials
+                torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
         found = {
             name: torch.zeros_like(w) if w.grad is None else w.grad * w.detach()
             for name, w in leaves.items()
