@@ -10,7 +10,7 @@ from pathlib import Path
 from fgg.compiler.front import load_text
 from fgg.compiler.parse import MAX_CHARACTERS
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
-from fgg.files import read_limited
+from fgg.files import read_limited, unreadable
 from fgg.grammar import Grammar
 from fgg.library import library_names, library_text
 from fgg.spans import Source
@@ -83,7 +83,7 @@ def read_text(path: Path) -> str:
     try:
         data = read_limited(path, MAX_BYTES)
     except (OSError, ValueError) as error:
-        raise GrammarError([_unreadable(path, error)]) from None
+        raise unreadable(path, error) from None
     return decode(data, str(path))
 
 
@@ -106,10 +106,3 @@ def _not_in_library(name: str) -> Diagnostic:
         message=f"there is no file `{name}`, and no grammar of that name in the library",
         help=did_you_mean(name, library_names()) or "the library has " + ", ".join(library_names()),
     )
-
-
-def _unreadable(path: Path, error: OSError | ValueError) -> Diagnostic:
-    if isinstance(error, FileNotFoundError):
-        return Diagnostic(code="F401", message=f"there is no file `{path}`")
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return Diagnostic(code="F401", message=f"`{path}` cannot be read: {reason.lower()}")

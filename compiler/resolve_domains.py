@@ -12,7 +12,7 @@ from fgg.compiler.scope import Scope
 from fgg.compiler.syntax import Name
 from fgg.diagnostics import Label, did_you_mean
 from fgg.domains import MAX_SIZE
-from fgg.files import read_limited
+from fgg.files import read_limited, why_unreadable
 from fgg.grammar import Domain, Enumerated, FromFile, Product, Shape, Size, Sized, Union
 from fgg.index import Expr
 
@@ -279,10 +279,8 @@ def _from_file(node: syntax.CallLiteral, scope: Scope) -> Shape | None:
     try:
         values = read_vocabulary(Path(scope.folder) / path.text)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        scope.report.add(
-            "F403", f"the vocabulary `{path.text}` cannot be used: {reason.lower()}", path.span
-        )
+        message = f"the vocabulary `{path.text}` cannot be used: {why_unreadable(error)}"
+        scope.report.add("F403", message, path.span)
         return None
     return FromFile(path.text, values)
 

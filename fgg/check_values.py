@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fgg.diagnostics import Diagnostic, GrammarError, Report
 from fgg.domains import domain_size, domain_values
+from fgg.files import map_array
 from fgg.grammar import Factor, Grammar
 from fgg.maps import groups, map_values
 from fgg.spans import Span
@@ -326,17 +327,10 @@ def _indexed(sums: NDArray[np.floating]) -> Iterator[tuple[tuple[int, ...], floa
 
 def load_array(value: Load) -> NDArray[np.floating]:
     """The array of a `.npy` file, mapped, not read. Raises OSError or ValueError."""
-    import numpy as np
-
     path = Path(value.folder) / value.path
     if path.suffix != ".npy":
         raise ValueError("only .npy files are read")
-    if not path.is_file():
-        raise ValueError("there is no such file")
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError):
-        raise ValueError("it is not an array file") from None
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
+    array = map_array(path)
+    if array.dtype.kind not in "fiu":
         raise ValueError("it does not hold real numbers")
     return array

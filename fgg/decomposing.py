@@ -14,6 +14,7 @@ from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Rule
 from fgg.joints import joint_of
 from fgg.needed import asked_factors, needed_factors, sources
 from fgg.pieces import given_pieces
+from fgg.progress import steps
 
 if TYPE_CHECKING:
     from fgg.runtime.decomposing import Decomposition
@@ -98,7 +99,7 @@ def decompose(
     lines: list[Line] = []
     notes: list[Diagnostic] = []
     done: dict[str, Decomposition] = {}
-    for name in wanted:
+    for name in steps(wanted, "factor"):
         given = grammar.factor[name].given
         if name in ranks:
             result = numeric(found[name], given, ranks[name], name=name, **options)

@@ -4,19 +4,78 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fgg.diagnostics import Diagnostic, GrammarError
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-def read_limited(path: Path, limit: int) -> bytes:
-    """The bytes of a file. Raises OSError, or ValueError if there are more than `limit`."""
-    if path.is_dir():
-        raise IsADirectoryError(0, "it is a folder")
-    with open(path, "rb") as file:
+MAX_BYTES = 1 << 30
+"""More than any vocabulary, map or table of results has."""
+
+_KINDS = {
+    stat.S_IFDIR: "it is a folder",
+    stat.S_IFIFO: "it is a pipe",
+    stat.S_IFSOCK: "it is a socket",
+    stat.S_IFCHR: "it is a device",
+    stat.S_IFBLK: "it is a device",
+}
+
+
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Raise OSError unless a path leads to a regular file.
+
+    Opening a pipe waits for somebody to write to it, and a device may have no end, so whatever
+    opens a file that a user named asks here first.
+    """
+    kind = stat.S_IFMT(os.stat(path).st_mode)
+    if kind != stat.S_IFREG:
+        raise OSError(0, _KINDS.get(kind, "it is no regular file"))
+
+
+def why_unreadable(error: Exception) -> str:
+    """The reason an error gives, as the end of a message."""
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
+def unreadable(path: str | os.PathLike[str], error: Exception) -> GrammarError:
+    """The error (F401) for a file that could not be read."""
+    name = os.fspath(path)
+    if isinstance(error, FileNotFoundError):
+        message = f"there is no file `{name}`"
+    else:
+        message = f"`{name}` cannot be read: {why_unreadable(error)}"
+    return GrammarError([Diagnostic(code="F401", message=message)])
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """A regular file, opened for reading. Raises OSError."""
+    check_regular(path)
+    return open(path, "rb")
+
+
+def read_limited(path: str | os.PathLike[str], limit: int = MAX_BYTES) -> bytes:
+    """The bytes of a regular file. Raises OSError, or ValueError if there are more than `limit`."""
+    with open_regular(path) as file:
         return read_stream(file, limit)
+
+
+def map_array(path: str | os.PathLike[str]) -> NDArray[Any]:
+    """The array of a `.npy` file, mapped, not read. Raises OSError or ValueError."""
+    import numpy as np
+
+    check_regular(path)
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError):
+        raise ValueError("it is not an array file") from None
+    if not isinstance(array, np.ndarray):
+        raise ValueError("it holds several arrays")
+    return array
 
 
 def read_stream(file: BinaryIO, limit: int) -> bytes:

@@ -34,6 +34,7 @@ from fgg.memo import per_grammar
 from fgg.names import fresh
 from fgg.observe import IMPOSSIBLE, MISSING, Nest, Observation, observe
 from fgg.paths import clamp_domain, path_value
+from fgg.progress import steps
 from fgg.ranges import regions, rule_rows
 from fgg.readings import Ties
 from fgg.slices import slice_of
@@ -139,12 +140,12 @@ class _Grounder:
         start = self.nonterminal(
             grammar.start.label, self.values(grammar.start.indices, self.known) or ()
         )
-        self.check_size()
-        for rule in grammar.rules:
-            for values in self.instances(rule):
-                self.instance(rule, values)
-                if len(self.rules) > self.limit:
-                    self.refuse()
+        count = self.check_size()
+        instances = ((rule, values) for rule in grammar.rules for values in self.instances(rule))
+        for rule, values in steps(instances, "rule written out", count):
+            self.instance(rule, values)
+            if len(self.rules) > self.limit:
+                self.refuse()
         return Grammar(
             name=grammar.name,
             start=Reference(label=start),
@@ -155,8 +156,8 @@ class _Grounder:
             rules=tuple(self.rules),
         )
 
-    def check_size(self) -> None:
-        """Refuse a grammar that is too large before writing any of it out.
+    def check_size(self) -> int:
+        """The number of rules. A grammar that is too large is refused before it is written out.
 
         Instances that look up a table may not exist, so they are not counted.
         """
@@ -168,6 +169,7 @@ class _Grounder:
                 left -= sum(1 for _ in islice(self.instances(rule), left + 1))
             if left < 0:
                 self.refuse()
+        return self.limit - left
 
     def refuse(self) -> NoReturn:
         """Raise GrammarError, because there are too many rules."""

@@ -11,13 +11,12 @@ from pathlib import Path
 
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.domains import domain_size, parts, value_index
-from fgg.files import read_limited
+from fgg.files import map_array, read_limited, why_unreadable
 from fgg.grammar import Factor, Grammar, Union
 from fgg.memo import per_grammar
 from fgg.values import Map, Word
 
 PATTERNS = ("cycle", "runs", "part")
-MAX_BYTES = 2**28
 
 
 def is_map(factor: Factor | None) -> bool:
@@ -66,7 +65,7 @@ def map_values(grammar: Grammar, name: str) -> tuple[int, ...]:
     if not value.path:
         found: Sequence[int | str] = value.values
     elif value.path.endswith(".npy"):
-        found = _array(factor, value)
+        found = _array(factor, value, count)
     else:
         found = _lines(grammar, factor, value)
     return _checked(grammar, factor, found, count, blocks)
@@ -87,13 +86,17 @@ def _fail(factor: Factor, code: str, message: str, help: str = "") -> GrammarErr
     return GrammarError([Diagnostic(code=code, message=text, span=factor.span, help=help)])
 
 
+def _check_count(factor: Factor, blocks: int, count: int) -> None:
+    if blocks != count:
+        message = f"{blocks} blocks, but `{factor.domains[0]}` has {count} values"
+        raise _fail(factor, "F491", message, "give one for each value, in order")
+
+
 def _checked(
     grammar: Grammar, factor: Factor, found: Sequence[int | str], count: int, blocks: int
 ) -> tuple[int, ...]:
     source, target = factor.domains
-    if len(found) != count:
-        message = f"{len(found)} blocks, but `{source}` has {count} values"
-        raise _fail(factor, "F491", message, "give one for each value, in order")
+    _check_count(factor, len(found), count)
     names = value_index(grammar, target) if any(isinstance(x, str) for x in found) else {}
     numbers = []
     for place, block in enumerate(found):
@@ -108,28 +111,28 @@ def _checked(
     return tuple(numbers)
 
 
-def _array(factor: Factor, value: Map) -> list[int]:
-    """The numbers of a `.npy` file."""
-    import numpy as np
-
+def _array(factor: Factor, value: Map, count: int) -> list[int]:
+    """The `count` numbers of a `.npy` file."""
     try:
-        array = np.load(Path(value.folder) / value.path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        raise _fail(factor, "F490", f"`{value.path}` cannot be read as an array") from None
+        array = map_array(Path(value.folder) / value.path)
+    except (OSError, ValueError) as error:
+        message = f"`{value.path}` cannot be read as an array: {why_unreadable(error)}"
+        raise _fail(factor, "F490", message) from None
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise _fail(factor, "F490", f"`{value.path}` is not a list of whole numbers")
+    _check_count(factor, len(array), count)
     return [int(x) for x in array]
 
 
 def _lines(grammar: Grammar, factor: Factor, value: Map) -> Sequence[str]:
     """The blocks in a text file: `word block` a line, in any order, or a block a line."""
     try:
-        text = read_limited(Path(value.folder) / value.path, MAX_BYTES).decode("utf-8-sig")
+        text = read_limited(Path(value.folder) / value.path).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise _fail(factor, "F490", f"`{value.path}` is not text") from None
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise _fail(factor, "F490", f"`{value.path}` cannot be read: {reason.lower()}") from None
+        message = f"`{value.path}` cannot be read: {why_unreadable(error)}"
+        raise _fail(factor, "F490", message) from None
     lines = [line for line in text.split("\n") if line.strip()]
     if all(len(line.split()) == 1 for line in lines):
         return [line.strip() for line in lines]

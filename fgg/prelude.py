@@ -524,6 +524,8 @@ def ratios(scales: Tensor, heads: Tensor, shift: int, dtype: torch.dtype) -> Ten
 class Batch:
     """What a batch is like: its size, its lengths, the tables that indices look up."""
 
+    levels: Any = range  # whoever shows progress sets it to a range that counts
+
     def __init__(
         self,
         size: int,

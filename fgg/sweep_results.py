@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.files import read_limited, unreadable
 from fgg.sweep_ranges import refused
 from fgg.sweep_table import Entry
 
@@ -29,13 +30,13 @@ def line_of(key: Key, entry: Entry) -> str:
 def read_results(path: Path) -> list[tuple[Key, Entry]]:
     """The entries that a file has. A line that is not whole is left out. Raises GrammarError."""
     try:
-        if path.exists() and not path.is_dir() and not path.is_file():
-            raise ValueError  # a device may be endless, and nothing is kept in it
-        text = path.read_text("utf-8") if path.exists() else ""
+        text = read_limited(path).decode()
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError:
+        raise unreadable(path, ValueError("it is no file of text")) from None
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is no file of text"
-        message = f"`{path}` cannot be read: {str(reason).lower()}"
-        raise GrammarError([Diagnostic(code="F401", message=message)]) from None
+        raise unreadable(path, error) from None
     found = []
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):

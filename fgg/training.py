@@ -15,7 +15,7 @@ from fgg.compiling import compile, selected
 from fgg.data import Batches, load_vocabulary, read
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.domains import with_sizes
-from fgg.files import write_whole
+from fgg.files import read_limited, unreadable, write_whole
 from fgg.models import load_model
 from fgg.runtime.train.feeding import Feed, changed, feed_of, fields_of, sizes_for
 from fgg.runtime.train.processes import Processes
@@ -223,7 +223,7 @@ def save_feed(folder: Path, feed: Feed) -> None:
 def load_feed(folder: Path) -> Feed:
     """How data are fed to a run's model. Raises GrammarError (F479)."""
     try:
-        data = json.loads((folder / FEED).read_bytes())
+        data = json.loads(read_limited(folder / FEED))
         names: Mapping[str, str] = data["vocabularies"]
         found = {domain: load_vocabulary(folder / name) for domain, name in names.items()}
         return Feed(data["fields"], data["domains"], found)
@@ -284,10 +284,14 @@ def known_words(
 def history(folder: Path) -> list[dict[str, Any]]:
     """The metrics of a run, an entry an epoch; a line that was cut off is passed over."""
     path = folder / METRICS
-    if not path.exists():
+    try:
+        lines = read_limited(path).decode().splitlines()
+    except FileNotFoundError:
         return []
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from None
     found = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in lines:
         try:
             found.append(json.loads(line))
         except ValueError:

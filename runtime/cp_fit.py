@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgg.progress import steps
 from fgg.runtime.cp_polish import polish, row_products
 
 Array = NDArray[np.float64]
@@ -121,7 +122,7 @@ class _Fitting:
         point = [m.copy() for m in best]
         error, reach, limit = self.error(best), 0.5, 1.0
         errors = [error]
-        for number in range(1, sweeps + 1):
+        for number in steps(range(1, sweeps + 1), "sweep"):
             found = self.sweep(best, point, reach)
             new = self.error(found)
             if new <= error:

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from fgg.progress import stage
+
 Array = NDArray[np.float64]
 
 MEMORY = 20
@@ -57,6 +59,7 @@ def polish(
 
     def watch(intermediate_result: Any) -> None:
         values.append(float(intermediate_result.fun))
+        polishing.done += 1
         if is_done():
             raise StopIteration
 
@@ -65,15 +68,16 @@ def polish(
         before = sqrt(2 * values[-1 - WINDOW] / scale) if len(values) > WINDOW else None
         return error < exact or (before is not None and before - error <= stalled * error)
 
-    result = minimize(
-        scaled,
-        np.concatenate([m.ravel() for m in begin]),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(0, None)] * sum(m.size for m in begin) if nonnegative else None,
-        callback=watch,
-        options={"maxiter": steps, "maxfun": 2 * steps, "maxcor": MEMORY, "ftol": 0, "gtol": 0},
-    )
+    with stage("polishing step", steps) as polishing:
+        result = minimize(
+            scaled,
+            np.concatenate([m.ravel() for m in begin]),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(0, None)] * sum(m.size for m in begin) if nonnegative else None,
+            callback=watch,
+            options={"maxiter": steps, "maxfun": 2 * steps, "maxcor": MEMORY, "ftol": 0, "gtol": 0},
+        )
     unit = norm ** (1 / array.ndim)
     found = [m * unit for m in model.matrices(result.x)]
     return found, result.status == 0 or is_done(), int(result.nit)

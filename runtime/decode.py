@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.plan import Plan
+from fgg.progress import steps
 from fgg.runtime.batch import batch_of
 from fgg.runtime.batching import Lengths
 from fgg.runtime.cells import Cells, Shared
@@ -40,7 +41,7 @@ Inputs = Mapping[str, Any]
 def items(charts: Charts) -> Iterator[Cells]:
     """The cells of each item."""
     shared = Shared(charts)
-    for number in range(charts.batch.size):
+    for number in steps(range(charts.batch.size), "item"):
         yield Cells(shared, number)
 
 
@@ -223,7 +224,7 @@ def _draws(
     values = np.array([cells.inside(cell) for cell in starts])
     first_sums = np.cumsum(np.exp(values - values.max()))
     found = []
-    for _ in range(number):
+    for _ in steps(range(number), "draw"):
         first = starts[place(first_sums)]
         made = build(cells, first, lambda choices: place(choices.sums))
         found.append(writer.derivation(made, weight_of(cells, made)))

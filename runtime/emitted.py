@@ -21,6 +21,7 @@ from fgg.observe import MISSING
 from fgg.plan import Chart, Plan
 from fgg.plan_sizes import chart_bytes, environment
 from fgg.prelude import exponent
+from fgg.progress import levels
 from fgg.runtime.batch import Batch
 from fgg.runtime.frames import Scope
 from fgg.runtime.interpret import inside as interpreted
@@ -178,6 +179,7 @@ class _Run:
         require(2 * chart_bytes(plan, ends, batch.size, 8), place, "this batch")
         self.size = (batch.size, lengths, tables, torch.float64, place)
         self.batch = module.Batch(*self.size)
+        self.batch.levels = levels
         tokens = {name: torch.from_numpy(own) for name, own in batch.tokens.items()}
         self.missing = any(bool((own == MISSING).any()) for own in batch.tokens.values())
         self.tensors = {name: _tensor(w) for name, w in weights.items()}

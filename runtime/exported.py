@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.files import check_regular, unreadable
 from fgg.observe import IMPOSSIBLE, MISSING
 
 FILL = {"tokens": IMPOSSIBLE, "table": IMPOSSIBLE, "potentials": float("-inf")}
@@ -24,8 +25,10 @@ FILL = {"tokens": IMPOSSIBLE, "table": IMPOSSIBLE, "potentials": float("-inf")}
 
 def load_exported(path: Path) -> Exported:
     """An exported program. The file is machine code: load only what you trust."""
-    if not path.is_file():
-        raise _error("F401", f"`{path}` cannot be read: there is no such file")
+    try:
+        check_regular(path)
+    except OSError as error:
+        raise unreadable(path, error) from None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

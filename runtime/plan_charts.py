@@ -10,6 +10,7 @@ from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.domains import domain_size
 from fgg.index import Expr
 from fgg.plan import Chart, Plan, PlanStage, Step
+from fgg.progress import steps
 from fgg.runtime.batch import Batch
 from fgg.runtime.frames import Frame, Scope
 from fgg.runtime.named import Algebra
@@ -105,7 +106,7 @@ def points(plan: Plan, scope: Scope, *, reverse: bool = False) -> Iterator[tuple
     """Every step on every level where it has points, in the order of the plan or backwards."""
     turn = -1 if reverse else 1
     for stage in plan.stages[::turn]:
-        for level in levels(stage, scope)[::turn]:
+        for level in steps(levels(stage, scope)[::turn], "level"):
             for step in stage.steps[::turn]:
                 frame = scope.frame(step, level)
                 if frame is not None:

@@ -24,6 +24,7 @@ from fgg.observe import MISSING
 from fgg.pins import Pins
 from fgg.plan import Plan
 from fgg.plan_sizes import chart_bytes, environment, table_bytes
+from fgg.progress import levels
 from fgg.runtime.batching import Collated, Lengths, check_potentials, collate
 from fgg.runtime.certified import Certified, RangeReport
 from fgg.runtime.emitted import Modules
@@ -321,6 +322,7 @@ class Program(Weighted, Questions):
         require(2 * needed, place, "this batch")
         tables = {t.name: collated.inputs[t.name] for t in self.grammar.tables}
         batch = self.module.Batch(collated.size, dict(collated.lengths), tables, dtype, place)
+        batch.levels = levels
         potentials = {n: collated.inputs[n] for n in self.grammar.input_factor}
         sources = {**weights, **potentials}
         # What is prepared has a graph of its own, from copies: so its memory is the charts' only.

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Grammar
+from fgg.progress import steps
 from fgg.runtime.build import build
 from fgg.runtime.derivation import Derivation
 from fgg.runtime.expand import Cell, Expander, start_cells
@@ -56,7 +57,7 @@ def sample(
 
     start = np.exp(values - values.max())
     found = []
-    for _ in range(number):
+    for _ in steps(range(number), "draw"):
         first = cells[int(random.choice(len(cells), p=start / start.sum()))]
         drawn = build(expander, first, choose, max_steps=max_steps)
         found.append(join_parts(drawn, small, grammar))

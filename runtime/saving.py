@@ -15,6 +15,7 @@ from torch import Tensor
 from fgg.check_values import load_array
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.domains import size_values
+from fgg.files import check_regular, unreadable
 from fgg.grammar import Domain, Enumerated, Factor, FromFile, Grammar
 from fgg.printer import print_grammar
 from fgg.values import Load, Nested, Table
@@ -118,12 +119,11 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str
 
     name = os.fspath(path)
     try:
+        check_regular(name)
         with safe_open(name, "pt") as file:
             return dict(file.metadata() or {}), {n: file.get_tensor(n) for n in file.keys()}
     except OSError as error:
-        reason = (error.strerror or "there is no such file").lower()
-        message = f"`{name}` cannot be read: {reason}"
-        raise GrammarError([Diagnostic(code="F401", message=message)]) from None
+        raise unreadable(name, error) from None
     except SafetensorError:
         message = f"`{name}` is not a safetensors file, or is cut short"
         raise GrammarError([Diagnostic(code="F471", message=message)]) from None

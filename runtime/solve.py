@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fgg import progress
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Grammar
 from fgg.grounding import ground
@@ -120,7 +121,7 @@ class _Solver:
 
     def run(self) -> Solution:
         solution = self.solution
-        for level in solution.system.levels:
+        for level in progress.steps(solution.system.levels, "level"):
             if level.plain:
                 adjust = self.handles.adjust if self.handles is not None else None
                 blocks = evaluate_level(

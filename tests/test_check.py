@@ -188,7 +188,7 @@ def test_a_large_array_in_single_precision_is_summed_in_double(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("g.npy", b"", "there is no such file"),
+        ("g.npy", b"", "no such file or directory"),
         ("f.npy", b"", "it is not an array file"),
         ("f.npy", b"0.5 0.5", "it is not an array file"),
         ("f.npy", b"\x93NUMPY\x01\x00", "it is not an array file"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import pytest
 import fgg
 from fgg import verifying
 from fgg.cli import main
-from fgg.cli.verify import shown_progress
 from fgg.compiler import load, loads, lower
 from fgg.compiler.driver import PIPELINES, Pass
 from fgg.diagnostics import GrammarError
@@ -541,19 +539,6 @@ def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     assert found["ok"] and found["verdict"] == "proved" and found["query"] == "string"
     assert {"what", "space", "quantity", "degree", "chance"} <= set(found["rows"][0])
-
-
-def test_a_bar_is_shown_to_people(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setattr("sys.stderr", Terminal())
-    with shown_progress(quiet=False) as progress:
-        assert progress is not None
-        progress(1, 2)
-    with shown_progress(quiet=True) as progress:
-        assert progress is None
 
 
 def test_progress_goes_up_to_its_end() -> None:

@@ -221,9 +221,9 @@ class _Emitter:
             return  # nothing that a gradient could go to
         yield f"# Levels: {plain(forms)}"
         if reverse:
-            yield f"for level in range({last}, {first} - 1, -1):"
+            yield f"for level in batch.levels({last}, {first} - 1, -1):"
         else:
-            yield f"for level in range({first}, {last} + 1):"
+            yield f"for level in batch.levels({first}, {last} + 1):"
         yield from (INDENT + line for line in body)
 
     def steps(self, steps: Sequence[Step], *, reverse: bool) -> Iterator[str]:

@@ -33,6 +33,9 @@ COMMANDS = {
     "explain": "explain an error code, or a grammar in equations",
 }
 
+SHOW_THEIR_OWN = ("train", "bench")
+"""Commands that print a line for each epoch or measurement."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code of a command."""
@@ -78,13 +81,20 @@ def _run(arguments: Sequence[str]) -> int:
 
     if name not in COMMANDS:
         return fail_usage(f"there is no command `{name}`", did_you_mean(name, COMMANDS), as_json)
+    from fgg.cli.progress import shown_progress
+
     module = import_module(f"fgg.cli.{name}")
     parser = Parser(prog=f"fggc {name}", description=module.__doc__, allow_abbrev=False)
     module.add_arguments(parser)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _plainly
-            code: int = module.run(parser.parse_args(rest))
+            chosen = parser.parse_args(rest)
+            if name in SHOW_THEIR_OWN:
+                code: int = module.run(chosen)
+            else:
+                with shown_progress(sys.stderr, quiet=as_json):
+                    code = module.run(chosen)
         return code
     except Usage as error:
         return fail_usage(str(error), error.help, as_json)

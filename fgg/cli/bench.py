@@ -11,6 +11,7 @@ from types import ModuleType
 from fgg.cli import Usage
 from fgg.cli.output import check_writable
 from fgg.diagnostics import did_you_mean
+from fgg.files import read_limited, unreadable
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,11 +49,11 @@ def _check_peers(found: ModuleType, arguments: argparse.Namespace) -> None:
 def _check_numbers(path: Path) -> None:
     """Raise Usage for a file that `--json` has not written."""
     try:
-        data = json.loads(path.read_text("utf-8"))
+        data = json.loads(read_limited(path))
         if all("suite" in record for record in data["records"]) and "about" in data:
             return
     except OSError as error:
-        raise Usage(f"`{path}` cannot be read: {error.strerror}") from None
+        raise unreadable(path, error) from None
     except (ValueError, KeyError, TypeError):
         pass
     raise Usage(f"`{path}` has no numbers", "`fggc bench --json` writes such files")

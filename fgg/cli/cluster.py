@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +10,10 @@ from fgg.cli import Usage
 from fgg.cli.output import print_diagnostics, print_json, write_whole
 from fgg.cli.target import seed_number
 from fgg.diagnostics import Diagnostic, GrammarError, as_json
+from fgg.progress import stage
 
 if TYPE_CHECKING:
     from fgg.clusters import Bigrams, Clustering
-    from fgg.clusters.greedy import Progress
     from fgg.data import Corpus
 
 METHODS = ("brown", "uniform", "frequency")
@@ -137,21 +134,5 @@ def _clustering(bigrams: Bigrams, arguments: argparse.Namespace) -> Clustering:
         return uniform(bigrams, arguments.clusters, seed=arguments.seed)
     if arguments.method == "frequency":
         return by_frequency(bigrams, arguments.clusters)
-    with progress_bar("words", quiet=arguments.json) as progress:
-        return brown(bigrams, arguments.clusters, progress=progress)
-
-
-@contextmanager
-def progress_bar(name: str, quiet: bool) -> Iterator[Progress | None]:
-    """A function (done, in all) that draws a bar on standard error, if a person is watching."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn as Remaining
-
-    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), Remaining())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(name, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    with stage("word") as placed:
+        return brown(bigrams, arguments.clusters, progress=placed.update)

@@ -8,8 +8,8 @@ from pathlib import Path
 from fgg.cli import Usage
 from fgg.cli.output import print_json
 from fgg.cli.passes import add_jit, jit_of
-from fgg.cli.verify import shown_progress
 from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.progress import stage
 
 SCORES = ("likelihood", "spans", "heads", "tags", "segments", "pairs")
 
@@ -68,14 +68,10 @@ def run(arguments: argparse.Namespace) -> int:
         tuple(arguments.family),
         read_links(arguments.links, model.program.grammar),
     )
-    done = 0
-    with shown_progress(arguments.json) as progress:
+    with stage("token") as scored:
 
         def tick(tokens: int) -> None:
-            nonlocal done
-            done += tokens
-            if progress is not None:
-                progress(done, 0)
+            scored.done += tokens
 
         found = evaluate(
             model, feed, Batches(corpus=corpus, tokens=arguments.tokens, shuffle=False), asked, tick

@@ -17,6 +17,7 @@ from fgg.cli.output import check_writable, print_json, write_whole
 from fgg.cli.target import load_target, need_grammar
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Grammar
+from fgg.progress import stage
 
 if TYPE_CHECKING:
     from fgg.compiler.loading import Loaded
@@ -59,7 +60,7 @@ def run_sweep(arguments: argparse.Namespace, words: Sequence[str], moments: Sequ
     ranges = read_ranges(words)
     loaded = [loaded_grammar(arguments, file) for file in arguments.files]
     grammars, sources = [own for own, _ in loaded], [own.source for _, own in loaded]
-    with placed(sources[0] if len(sources) == 1 else None), _shown(arguments.json) as progress:
+    with placed(sources[0] if len(sources) == 1 else None), stage("entry") as computed:
         entries = sweep(
             grammars,
             ranges,
@@ -70,7 +71,7 @@ def run_sweep(arguments: argparse.Namespace, words: Sequence[str], moments: Sequ
             seed=arguments.seed,
             jobs=arguments.jobs or os.cpu_count() or 1,
             results=Path(arguments.results) if arguments.results else None,
-            progress=progress,
+            progress=computed.update,
         )
     from fgg.sweep_table import as_json as table_json
     from fgg.sweep_table import as_text
@@ -102,24 +103,3 @@ def _table(path: str, entries: Sequence[Entry]) -> str:
         return forms[Path(path).suffix](entries)
     except TooLarge as error:
         raise GrammarError([Diagnostic(code="F412", message=str(error))]) from None
-
-
-@contextmanager
-def _shown(quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on standard error, if somebody is there to see it."""
-    if quiet or sys.stderr is None or sys.stderr.closed or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn("identifying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("identifying", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -13,9 +13,8 @@ from fgg.cli.output import print_diagnostics
 from fgg.cli.passes import AUTO, add_jit, add_space, jit_of
 from fgg.cli.target import add_inputs, add_weights, assignments, only_query, read_inputs
 from fgg.cli.trained import is_run, run_query, run_weights
-from fgg.compiler.loading import MAX_BYTES, decode
+from fgg.compiler.loading import read_text
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.files import read_limited
 from fgg.grammar import Grammar, Input
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ def columns(grammar: Grammar, path: str) -> dict[str, list[Any]]:
             f"`--data` cannot give the inputs of `{grammar.name}`",
             "it gives sequences of words; use `--input`, or Python for log-potentials",
         )
-    text = _read(path)
+    text = read_text(Path(path))
     found: dict[str, list[Any]] = {item.name: [] for item in wanted}
     for number, line in enumerate(text.rstrip().splitlines(), 1):
         if not line.strip():
@@ -139,15 +138,6 @@ def columns(grammar: Grammar, path: str) -> dict[str, list[Any]]:
     if not all(found.values()):
         raise GrammarError([Diagnostic(code="F411", message=f"`{path}` has no items")])
     return found
-
-
-def _read(path: str) -> str:
-    try:
-        return decode(read_limited(Path(path), MAX_BYTES), path)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        message = f"`{path}` cannot be read: {reason.lower()}"
-        raise GrammarError([Diagnostic(code="F401", message=message)]) from None
 
 
 def _tokens(grammar: Grammar, item: Input, words: Sequence[str], place: str) -> list[int]:

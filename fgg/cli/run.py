@@ -124,19 +124,17 @@ def _engine_notes(grammar: Grammar, arguments: argparse.Namespace) -> list[Diagn
 
 def read_params(path: str) -> dict[str, Any]:
     """The weights in a safetensors file. Raises GrammarError."""
-    from pathlib import Path
-
     from fgg.diagnostics import GrammarError
+    from fgg.files import check_regular, unreadable
 
-    file = Path(path)
     try:
-        if not file.is_file():
-            raise FileNotFoundError
+        check_regular(path)
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from None
+    try:
         from safetensors.numpy import load_file
 
-        return dict(load_file(file))
-    except FileNotFoundError:
-        problem = f"there is no file `{path}`"
+        return dict(load_file(path))
     except Exception:
         problem = f"`{path}` is not a safetensors file of float32 or float64 numbers"
     raise GrammarError([Diagnostic(code="F401", message=problem)])

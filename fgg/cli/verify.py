@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from fgg.cli.declaring import add_declarations, with_declarations
 from fgg.cli.items import query_of
@@ -14,10 +10,8 @@ from fgg.cli.output import print_json
 from fgg.cli.passes import add_jit
 from fgg.cli.target import add_file, assignments, load_target, need_grammar, seed_number
 from fgg.diagnostics import as_json
+from fgg.progress import stage
 from fgg.verifying import ITEMS, LENGTH, TRIALS, verify
-
-if TYPE_CHECKING:
-    from fgg.runtime.verify.run import Progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         from fgg.compiler.loading import load_file
 
         other = need_grammar(load_file(arguments.against), quiet=arguments.json)
-    with shown_progress(arguments.json) as progress:
+    with stage("comparison") as compared:
         found = verify(
             grammar,
             query,
@@ -93,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
             floats=not arguments.no_float,
             peaked=not arguments.no_peaked,
             jit=arguments.jit,
-            progress=progress,
+            progress=compared.update,
         )
     if arguments.json:
         notes = [as_json(d, loaded.source) for d in loaded.diagnostics]
@@ -101,17 +95,3 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(found.lines()))
     return 0 if found.proved else 1
-
-
-@contextmanager
-def shown_progress(quiet: bool) -> Iterator[Progress | None]:
-    """A bar on standard error, if somebody is there to see it."""
-    if quiet or sys.stderr is None or sys.stderr.closed or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("comparing", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

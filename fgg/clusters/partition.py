@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from fgg.clusters.counts import Bigrams, count_bigrams
 from fgg.clusters.greedy import Progress, greedy
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.files import read_limited, write_whole
+from fgg.files import read_limited, unreadable, write_whole
 
-MAX_BYTES = 1 << 30
 MAX_TABLES = 1 << 31  # bytes that the tables of Brown clustering may take
 Text = Iterable[Sequence[str]] | Bigrams
 
@@ -145,11 +144,9 @@ def mutual_information(bigrams: Bigrams, blocks: ArrayLike) -> float:
 def read_blocks(path: str | Path) -> dict[str, int]:
     """The block of each word in a file of lines `word<TAB>block`. Raises GrammarError."""
     try:
-        text = read_limited(Path(path), MAX_BYTES).decode()
+        text = read_limited(path).decode()
     except (OSError, ValueError) as error:
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
-        message = f"`{path}` cannot be read: {reason}"
-        raise GrammarError([Diagnostic(code="F401", message=message)]) from None
+        raise unreadable(path, error) from None
     found: dict[str, int] = {}
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         word, _, block = line.partition("\t")

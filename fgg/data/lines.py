@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.files import open_regular, unreadable, why_unreadable
 
 MAX_LINE = 1 << 26  # bytes: a longer line is no text, or would not fit
 
@@ -67,18 +68,17 @@ def read_lines(path: Path, report: Report) -> Iterator[Line]:
         reason = str(error).lower().rstrip(".")
         raise _error("F480", f"`{path}` cannot be unpacked: {reason}") from None
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
         if error.errno is None:  # bzip2 has no error of its own
+            reason = why_unreadable(error)
             raise _error("F480", f"`{path}` cannot be unpacked: {reason}") from None
-        raise _error("F401", f"`{path}` cannot be read: {reason}") from None
+        raise unreadable(path, error) from None
 
 
 def _opened(path: Path) -> IO[bytes]:
-    if path.is_dir():
-        raise _error("F401", f"`{path}` cannot be read: it is a folder")
-    file = open(path, "rb")
+    file = open_regular(path)
     try:
-        start = file.peek(10)[:10]
+        start = file.read(10)
+        file.seek(0)
         if start[4:] == b"1AY&SY":
             start = start[:3] + start[4:]  # bzip2: the fourth byte is a level
         for magic, opener in _MAGIC.items():

@@ -12,10 +12,9 @@ from pathlib import Path
 from fgg.data.example import Example
 from fgg.data.shapes import shape
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.files import read_limited, write_whole
+from fgg.files import read_limited, unreadable, write_whole
 
 UNKNOWN = "<unk>"
-MAX_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,13 +149,11 @@ def load(path: str | Path) -> Vocabulary:
     """
     source = Path(path)
     try:
-        text = read_limited(source, MAX_BYTES).decode()
+        text = read_limited(source).decode()
     except UnicodeDecodeError:
         raise _bad(f"`{path}` is not in the encoding UTF-8") from None
     except (OSError, ValueError) as error:
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
-        message = f"`{path}` cannot be read: {reason}"
-        raise GrammarError([Diagnostic(code="F401", message=message)]) from None
+        raise unreadable(path, error) from None
     if source.suffix == ".json":
         return _from_json(text, source)
     values: dict[str, int] = {}

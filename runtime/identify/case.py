@@ -16,6 +16,7 @@ from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.domains import domain_size
 from fgg.grammar import Grammar
 from fgg.plan import Contract, Cut, Gather, Plan
+from fgg.progress import steps
 from fgg.runtime.identify.fields import Field, Prime
 from fgg.runtime.identify.geometry import Geometry, Point
 from fgg.runtime.identify.jets import Ring
@@ -99,7 +100,7 @@ class Case:
         tables = sum(prod(leaf.shape) for leaf in self.parameters.leaves)
         size = max(ENTRIES // (ring.size * self.entries + len(ring.targets) * tables), 1)
         found = []
-        for first in range(0, batch, size):
+        for first in steps(range(0, batch, size), "part of the Jacobian"):
             part = chunk(words, first, size) if size < batch else words
             walk = Walk(self.geometry, place.field, ring, self.arrays(place), part)
             found.append(place.rows({**_unused(place, part, ring), **walk.jacobian()}))

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fgg.progress import steps
 from fgg.runtime.identify.fields import Prime
 
 BLOCK = 16
@@ -55,7 +56,7 @@ def echelon(matrix: Tensor, field: Prime) -> Echelon:
     rows, columns = a.shape
     done = 0
     pivots: list[int] = []
-    for first in range(0, columns, BLOCK):
+    for first in steps(range(0, columns, BLOCK), "block of columns"):
         if done == rows:
             break
         last = min(first + BLOCK, columns)

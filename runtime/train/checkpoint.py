@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fgg.data import Position
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.files import read_limited, write_whole
+from fgg.files import check_regular, read_limited, write_whole
 from fgg.runtime.train.processes import Processes
 
 POINTER = "checkpoint.json"
@@ -101,8 +101,10 @@ def load(
             message = f"the run in `{folder}` has {found.world} processes, not {processes.world}"
             raise GrammarError([Diagnostic(code="F479", message=message)])
         place = folder / f"checkpoint-{found.number}"
-        model = load_file(place / "model.safetensors")
-        method = load_file(place / f"method-{processes.rank}.safetensors")
+        files = (place / "model.safetensors", place / f"method-{processes.rank}.safetensors")
+        for file in files:
+            check_regular(file)
+        model, method = map(load_file, files)
     except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
         message = f"the checkpoint in `{folder}` cannot be read: {error}"
         raise GrammarError([Diagnostic(code="F479", message=message)]) from None

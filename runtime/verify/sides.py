@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fgg.grammar import Grammar
 from fgg.plan import Plan
+from fgg.progress import steps
 from fgg.readings import known_inputs
 from fgg.runtime.interpret import interpret
 from fgg.runtime.semirings import SEMIRINGS, Semiring
@@ -74,7 +75,7 @@ class GroundSide:
     ) -> list[Any]:
         """The value of each item."""
         ring = SEMIRINGS[semiring]() if isinstance(semiring, str) else semiring
-        return [self.value(item, weigh, ring, potential) for item in items]
+        return [self.value(item, weigh, ring, potential) for item in steps(items, "item")]
 
     def value(
         self,

@@ -16,7 +16,7 @@ from fgg.cli import main
         (["nothing"], "there is no suite `nothing`"),
         (["hmm", "--against", "suparr"], "there is no peer `suparr`"),
         (["dependency", "--against", "suparr"], "supar"),
-        (["--from", "missing.json"], "cannot be read"),
+        (["--from", "missing.json"], "there is no file `missing.json`"),
         (["--from", "other.json"], "has no numbers"),
         (["--from", "text.json"], "has no numbers"),
         (["--json", "nowhere/out.json"], "no folder `nowhere`"),

@@ -2,7 +2,6 @@
 
 import json
 import lzma
-import sys
 from pathlib import Path
 
 import pytest
@@ -72,17 +71,6 @@ def test_bad_items_are_skipped_only_on_request(capsys: pytest.CaptureFixture[str
     assert main(["cluster", "a.pos", "-c", "2", "--skip-bad", "--json"]) == 0
     (note,) = json.loads(capsys.readouterr().out)["diagnostics"]
     assert (note["code"], note["message"]) == ("F487", "1 item was skipped")
-
-
-def test_a_bar_is_drawn_for_people_only(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert main(["cluster", "words.txt", "-c", "2", "-o", "b.txt"]) == 0
-    assert capsys.readouterr().err == ""
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    assert main(["cluster", "words.txt", "-c", "2", "-o", "b.txt"]) == 0
-    assert "words" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", "99999999999"])

@@ -204,30 +204,35 @@ def test_running_says_why_a_grammar_is_not_compiled(
     assert "F434" not in run(capsys, "run", "hmm", "--input", "w=0,1", "--seed", "1")[2]
 
 
-SECONDS = """
-import sys, time
+CALLS = """
+import sys
 from fgg.compiler.emit import emit
 from fgg.compiler.driver import Expected, plan_of
 from fgg.compiler import load
 from fgg.compiling import selected
-grammar = selected(load(sys.argv[1]), sys.argv[2] or None)
-start = time.process_time()
+grammar = load(sys.argv[1])
+grammar = selected(grammar, "string" if len(grammar.queries) > 1 else None)
+calls = 0
+def count(frame, event, argument):
+    global calls
+    calls += event == "call"
+sys.setprofile(count)
 emit(plan_of(grammar, Expected(), "dense"))
-print(time.process_time() - start)
-assert not {"torch", "scipy", "networkx"} & set(sys.modules)
+sys.setprofile(None)
+print(calls)
+assert not {"torch", "networkx"} & set(sys.modules)  # scipy solves linear programs
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", library_names())
-def test_every_library_grammar_compiles_within_a_second(name: str) -> None:
+def test_every_library_grammar_compiles_in_few_calls_and_without_torch(name: str) -> None:
     if name == "branching":
         pytest.skip("it has no schedule")
-    query = "string" if name == "pcfg_la" else ""
-    found = subprocess.run(
-        [sys.executable, "-c", SECONDS, name, query], capture_output=True, check=True, text=True
+    done = subprocess.run(
+        [sys.executable, "-c", CALLS, name], capture_output=True, check=True, text=True
     )
-    assert float(found.stdout) < 1.0
+    assert int(done.stdout) < 5_000_000
 
 
 @pytest.mark.parametrize("name", pass_names("rank"))

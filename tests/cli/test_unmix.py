@@ -76,7 +76,7 @@ def test_samples_give_an_estimate_and_a_plot(
         (["pcfg_ie", "--exact", "--refine", "3"], "`--refine` needs sentences"),
         (["pcfg_ie", "--exact"], "no weights for"),
         (["pcfg_ie", "--exact", "--seed", "0", "--max-length", "40"], "from 2 to 12"),
-        (["pcfg_ie", "--data", "nothing.txt"], "cannot be read"),
+        (["pcfg_ie", "--data", "nothing.txt"], "there is no file `nothing.txt`"),
         (["pcfg_ie", "--set", "k=2", "d=3", "--data", "samples.txt"], "is not a value of"),
     ],
 )

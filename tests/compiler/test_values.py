@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from fractions import Fraction
 
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fgg.compiler import load_text, syntax
+from fgg.compiler.lex import lex
 from fgg.compiler.parse import parse
 from fgg.compiler.syntax_rows import row_end, row_numbers, row_place, values_end
 from fgg.compiler.value_spans import ValueSpans
@@ -144,14 +144,15 @@ def test_other_keys_with_dots_are_errors(key: str) -> None:
     assert len(report.diagnostics) == 1
 
 
-def test_long_lists_are_read_fast() -> None:
-    start = time.perf_counter()
+def test_long_lists_are_read_without_a_token_for_each_item() -> None:
     row = ", ".join(["0.25"] * 100_000)
     names = ", ".join(f"v{n}" for n in range(50_000))
-    grammar = grammar_of(f"domain A = {{{names}}} domain T = 100000 factor f(T) = [{row}]")
+    text = f"domain A = {{{names}}} domain T = 100000 factor f(T) = [{row}]"
+    lexed = lex(text, Report())
+    assert lexed is not None and len(lexed[0]) < 20
+    grammar = grammar_of(text)
     value = grammar.factor["f"].value
     assert isinstance(value, Table) and isinstance(value.entries, tuple)
     assert len(value.entries) == 100_000
     shape = grammar.domain["A"].shape
     assert isinstance(shape, Enumerated) and len(shape.values) == 50_000
-    assert time.perf_counter() - start < 5

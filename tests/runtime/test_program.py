@@ -368,3 +368,20 @@ def test_the_gradient_can_be_asked_for_twice() -> None:
     twice = torch.autograd.grad(log_z, list(weights.values()))
     for one, two in zip(once, twice, strict=True):
         torch.testing.assert_close(one, two)
+
+
+COUNTED = """
+domain W = 2
+input w: W[n]
+nonterminal S()
+nonterminal X[i]() for 0 <= i <= n
+start S
+rule S -> X[0]()
+rule X[i]() -> o = w[i] X[i+1]() for i < n
+rule X[n]() ->
+"""
+
+
+def test_a_program_without_parameters_has_no_expected_counts() -> None:
+    program = fgg.compile(fgg.loads(COUNTED))
+    assert program.expected_counts({}, {"w": [[0, 1]]}) == {}

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fgg.grammar import Factor
+from fgg.progress import steps
 from fgg.runtime.identify.unmix.mixing import stationary_roots
 from fgg.runtime.identify.unmix.moments import Sampled
 from fgg.runtime.identify.unmix.topology import only_input
@@ -72,9 +73,9 @@ def expected(
     name, _ = only_input(program.grammar)
     leaves = {n: w.detach().clone().requires_grad_() for n, w in weights.items()}
     total, number = 0.0, 0
-    for rows, times in data.distinct.values():
+    for rows, times in steps(data.distinct.values(), "length"):
         number += int(times.sum())
-        for start in range(0, len(rows), ITEMS):
+        for start in steps(range(0, len(rows), ITEMS), "batch"):
             batch = torch.from_numpy(rows[start : start + ITEMS])
             often = torch.from_numpy(times[start : start + ITEMS]).double()
             value = (often * program.log_z(leaves, {name: batch})).sum()
