@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -31,6 +32,7 @@ from fgg.ranges import condition_rows, length_rows
 from fgg.runtime.posterior import gradients, posterior
 from fgg.runtime.program import Program
 from fgg.runtime.solve import solve
+from fgg.runtime.viterbi import k_best
 
 Array = NDArray[Any]
 Weights = Mapping[str, Array]
@@ -276,6 +278,38 @@ def compare_marginals(
             np.testing.assert_allclose(
                 float(tensor[number].sum()), total[name], atol=100 * tolerance
             )
+
+
+def compare_derivations(
+    program: Program, item: Item, weights: Weights, *, number: int = 40
+) -> None:
+    """Assert that best derivations, samples and the entropy are those of the reference's list."""
+    leaves = program.weights(dict(weights), dtype=torch.float64)
+    inputs, lengths = collated([item], torch.float64)
+    arguments = (leaves, {n: x.detach() for n, x in inputs.items()}, lengths or None)
+    given = {name: array.tolist() for name, array in item.inputs.items()}
+    flat = ground(program.grammar, lengths=item.lengths, inputs=given)
+    known = {name: array for name, array in weights.items() if name in flat.factor}
+    if not np.isfinite(np.asarray(solve(flat, "max", weights=known).value, float)).any():
+        with pytest.raises(GrammarError):
+            program.decode(*arguments)
+        return
+    wanted = k_best(flat, number, weights=known)
+    (best,) = program.k_best(*arguments, number=number)
+    logs = np.array([d.log_weight for d in wanted])
+    np.testing.assert_allclose([d.log_weight for d in best], logs, atol=1e-9)
+    (first,) = program.decode(*arguments)
+    assert abs(first.log_weight - logs[0]) < 1e-9
+    (samples,) = program.sample(*arguments, number=5, seed=0)
+    (likely,) = program.decode(*arguments, method="mbr")
+    if len(wanted) == number:
+        return
+    keys = {d.key for d in wanted}
+    assert {d.key for d in best} == keys
+    assert {d.key for d in (*samples, likely)} <= keys
+    chances = np.exp(logs - np.logaddexp.reduce(logs))
+    entropy = -float((chances * np.log(chances)).sum())
+    assert abs(float(program.entropy(*arguments)[0]) - entropy) < 1e-8
 
 
 def compile_checked(grammar: Grammar, space: str = "dense") -> Program:

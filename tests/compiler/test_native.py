@@ -36,6 +36,7 @@ from tests.comparing import (
     reference,
 )
 from tests.compiler.test_compiled import COMPILED, SPACES, source
+from tests.compiler.test_random import HEAD, STEPPED
 from tests.strategy_indexed import write_grammar
 
 try:
@@ -176,6 +177,16 @@ def against_reference(seed: int) -> bool:
         return False
     compare(program, [i for i, _ in known], [a for _, a in known], weights)
     return any(np.isfinite(a.log_z) for _, a in known)
+
+
+@needs_compiler
+@pytest.mark.parametrize("claim", ["two indices", "two indices and a level"])
+def test_heads_with_coefficients(claim: str) -> None:
+    grammar, rng = loads(HEAD + STEPPED[claim]), random.Random(1)
+    weights = random_weights(grammar, rng)
+    items = [random_item(grammar, {"n": n}, rng) for n in (5, 2, 4, 0)]
+    answers = [reference(grammar, item, weights) for item in items]
+    compare(jit(grammar), items, [a for a in answers if a is not None], weights)
 
 
 @needs_compiler

@@ -16,6 +16,7 @@ from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from tests.comparing import (
     compare,
+    compare_derivations,
     compare_marginals,
     compile_checked,
     lengths_of,
@@ -51,6 +52,15 @@ def agrees(grammar: Grammar, seed: int, *, count: int = 3, checked: bool = True)
     compare(program, [known[0][0]], [known[0][1]], weights)
     compare_marginals(program, [i for i, _ in known[:2]], weights)
     return "finite" if any(np.isfinite(a.log_z) for _, a in known) else "zero"
+
+
+def derivations_agree(grammar: Grammar, seed: int) -> None:
+    """Assert that the derivations a program finds are the reference's."""
+    rng = random.Random(seed)
+    weights = random_weights(grammar, rng)
+    sizes = {name: rng.randint(1, 4) for name in lengths_of(grammar)}
+    item = random_item(grammar, sizes, rng, missing=0.0, impossible=0.0)
+    compare_derivations(compile(grammar, fallback=False), item, weights)
 
 
 @settings(max_examples=50, suppress_health_check=CHECKS)
@@ -227,6 +237,34 @@ FOUND = {
     "an input factor has nothing outside its range": """
         input factor above[i, j](T) for 0 <= i < j <= n
         rule a: S -> above[left[p], q](t) for 0 <= p < n, 0 <= q <= n""",
+    "cells that a rule leaves empty have no part in the gradient of its parameters": """
+        nonterminal Y[i](T) for 0 <= i <= n
+        nonterminal Z[i](T) for 0 <= i <= n
+        rule a: S -> Y[p](u) for 0 <= p <= n
+        rule b: Y[i](u) -> Z[i](t) trans(t, u) for 2*i <= n
+        rule c: Z[i](t) -> emit(t, w[i])
+        rule d: Z[n](t) -> init(t)""",
+    "nor have those of a level by level chart": """
+        nonterminal Y[i](T) for 0 <= i <= n
+        nonterminal Z[i](T) for 0 <= i <= n
+        rule a: S -> Y[p](u) for 0 <= p <= n
+        rule b: Y[i](u) -> Z[i](t) trans(t, u) for 3*i <= n
+        rule c: Z[i](t) -> trans(t, u) Z[i+1](u) for i < n
+        rule d: Z[n](t) -> init(t)""",
+    "nor have those that only a table leads to": """
+        nonterminal Y[i](T) for 0 <= i <= n
+        nonterminal Z[i](T) for 0 <= i <= n
+        rule a: S -> Y[left[p]](u) for 0 <= p < n
+        rule b: Y[i](u) -> Z[i](t) trans(t, u) for 2 <= i
+        rule c: Z[i](t) -> trans(t, u) Z[i+1](u) for i < n
+        rule d: Z[n](t) -> init(t)
+        rule e: S -> Z[0](u)""",
+    "a level that neither index follows from": """
+        nonterminal X[i, j](T) for 0 <= i <= n, 0 <= j <= n
+        rule a: S -> X[p, q](u) for 0 <= p <= n, 0 <= q <= n
+        rule b: X[i, j](t) -> X[i-1, j+1](u) trans(t, u) for 0 < i, j < n
+        rule c: X[i, j](t) -> X[i+2, j-3](u) trans(t, u) for i + 2 <= n, 3 <= j
+        rule d: X[i, j](t) -> emit(t, w[i])""",
     "names like those of strides": """
         nonterminal X[i](T) for 0 <= i <= n
         nonterminal X_0[i](T) for 0 <= i <= n
@@ -237,6 +275,75 @@ FOUND = {
         rule d: X_0[i](t) -> emit(t, w[i])
         rule e: X_s[i](t) -> trans(t, u)""",
 }
+
+
+# Indices of heads with coefficients other than 1.
+STEPPED = {
+    "every second cell": """
+        nonterminal X[i](T) for 0 <= i <= n
+        rule a: S -> X[n](u)
+        rule b: X[2*i](t) -> emit(t, w[i])
+        rule c: X[1](t) -> init(t)""",
+    "beside a rule for all cells": """
+        nonterminal X[i](T) for 0 <= i <= n
+        rule a: S -> X[p](u) for 0 <= p <= n
+        rule b: X[2*i](t) -> init(t)
+        rule c: X[i](t) -> emit(t, w[k]) for 0 <= k < i""",
+    "even and odd cells, one level after the other": """
+        nonterminal X[i](T) for 0 <= i <= n
+        rule a: S -> X[p](u) for 0 <= p <= n
+        rule b: X[2*i](t) -> emit(t, w[i])
+        rule c: X[2*i+1](t) -> X[i](u) trans(t, u) for 0 < i
+        rule d: X[1](t) -> init(t)""",
+    "backwards, from a number and from a length": """
+        nonterminal X[i](T) for 0 <= i <= n
+        rule a: S -> X[p](u) for 0 <= p <= n
+        rule b: X[n-2*i](t) -> emit(t, w[i])
+        rule c: X[5-2*i](t) -> init(t) emit(t, w[i])""",
+    "two indices": """
+        nonterminal X[i, j](T) for 0 <= i <= n, 0 <= j <= n
+        rule a: S -> X[p, q](u) for 0 <= p <= n, 0 <= q <= n
+        rule b: X[i, 2*i](t) -> emit(t, w[i])
+        rule c: X[2*i, 2*i+k](t) -> emit(t, w[i]) emit(t, w[k])
+        rule d: X[3*i+1, 2*i](t) -> init(t)
+        rule e: X[2*i, 3*j](t) -> emit(t, w[i]) emit(t, w[j])
+        rule f: X[n-2*i, 3*i](t) -> emit(t, w[i])
+        rule g: X[2*i, 6-3*i](t) -> emit(t, w[i]) init(t)""",
+    "two indices and a level": """
+        nonterminal X[i, j](T) for 0 <= i <= n, 0 <= j <= n
+        rule a: S -> X[p, q](u) for 0 <= p <= n, 0 <= q <= n
+        rule b: X[2*i, j](t) -> X[i, j](u) trans(t, u) for 0 < i
+        rule c: X[i, 3*j](t) -> X[i, k](u) trans(t, u) emit(t, w[j]) for 0 <= k < j
+        rule d: X[i, 0](t) -> init(t)
+        rule e: X[2*i+1, 2*k+i](t) -> X[i, k](u) trans(t, u) for 0 <= k""",
+    "a sum of multiples": """
+        nonterminal X[i](T) for 0 <= i <= n
+        rule a: S -> X[p](u) for 0 <= p <= n
+        rule b: X[2*i+3*k](t) -> emit(t, w[i]) emit(t, w[k]) X[i](u) for 0 < i
+        rule c: X[2*i+2*k](t) -> init(t) emit(t, w[i]) for 0 <= k <= n
+        rule d: X[1](t) -> init(t)""",
+    "a linear map of every third cell": """
+        nonterminal X[i](T) for 0 <= i <= n
+        nonterminal Y[i](T) for 0 <= i <= n
+        rule a: S -> Y[p](u) for 0 <= p <= n
+        rule b: Y[3*i](u) -> X[3*i](t) trans(t, u)
+        rule c: X[i](t) -> init(t)""",
+}
+
+
+@pytest.mark.parametrize("claim", STEPPED)
+def test_heads_with_coefficients(claim: str) -> None:
+    grammar = loads(HEAD + STEPPED[claim])
+    for seed in range(4):
+        assert agrees(grammar, seed) != "refused"
+        derivations_agree(grammar, seed)
+
+
+def test_a_start_symbol_that_only_a_multiple_fills() -> None:
+    text = "domain A = 2\ninput w: A[n]\nnonterminal X[i](A)\nstart X[n]\n"
+    program = compile(loads(f"{text}rule r: X[2*i](v) -> for 0 < i, 2*i <= n"), fallback=False)
+    log_z = program.log_z(program.weights(), {"w": [[0] * n for n in range(5)]})
+    assert log_z.exp().tolist() == pytest.approx([0, 0, 2, 0, 2])
 
 
 @pytest.mark.parametrize("claim", FOUND)
