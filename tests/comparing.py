@@ -27,6 +27,7 @@ from fgg.grammar import Grammar, InputFactor
 from fgg.grounding import ground
 from fgg.index import Expr
 from fgg.linear import Row, project
+from fgg.pieces import piece_of
 from fgg.plan import Operand
 from fgg.ranges import condition_rows, length_rows
 from fgg.runtime.posterior import gradients, posterior
@@ -109,9 +110,12 @@ def random_item(
 
 
 def random_weights(grammar: Grammar, rng: random.Random, *, zero: float = 0.0) -> dict[str, Array]:
-    """Weights for every factor without a value, some of them zero."""
+    """Weights for every factor without a value, some of them zero; for pieces, not for wholes."""
     found = {}
+    wholes = {piece.source for f in grammar.factors if (piece := piece_of(f)) is not None}
     for factor in grammar.factors:
+        if factor.name in wholes:
+            continue
         if factor.value is None and factor.attribute("slice") is None:
             shape = [domain_size(grammar, d) for d in factor.domains]
             numbers = [
