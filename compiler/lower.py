@@ -44,7 +44,11 @@ from fgg.ranges import condition_rows, input_rows, length_rows, row
 
 
 class CannotCompile(Exception):
-    """Why a grammar has no plan; the reference engine can still solve it."""
+    """Why a grammar has no plan, and a rule to show; the reference engine can still solve it."""
+
+    def __init__(self, reason: str, rule: Rule | None = None) -> None:
+        self.rule = rule
+        super().__init__(reason)
 
 
 def plan(grammar: Grammar, *, length: int = 32, batch: int = 16, hoist: bool = False) -> Plan:
@@ -56,7 +60,8 @@ def plan(grammar: Grammar, *, length: int = 32, batch: int = 16, hoist: bool = F
     if found.conflicts:
         conflict = found.conflicts[0]
         rules = ", ".join(f"`{name}`" for name in conflict.rules)
-        raise CannotCompile(f"{conflict.reason} ({rules})")
+        first = next((rule for rule in grammar.rules if rule.name in conflict.rules), None)
+        raise CannotCompile(f"{conflict.reason} ({rules})", first)
     try:
         return _Lowering(grammar, found, length, batch, hoist).run()
     except (TooManyRows, Unbounded) as error:
@@ -182,7 +187,11 @@ class _Lowering:
         rows = supported_rows(self.grammar, rule, self.support, self.support)
         if rows is None or not is_feasible(rows):
             return None
-        box, operands, path, variables = self.best_box(rule, rows, stage)
+        try:
+            box, operands, path, variables = self.best_box(rule, rows, stage)
+        except (TooManyRows, Unbounded):
+            reason = f"the ranges of its indices are too involved (`{rule.name}`)"
+            raise CannotCompile(reason, rule) from None
         chart = self.charts[rule.lhs]
         family = self.grammar.nonterminal[rule.lhs]
         head_index = tuple(box.values[family.indices[i]] for i in chart.stored)
@@ -209,6 +218,7 @@ class _Lowering:
             linear=linear,
             variables=variables,
             free=self.free_values(rule),
+            overlaps=self.overlaps(rule.lhs, head_index, operands, box),
         )
         self.boxes.setdefault(rule.lhs, []).append((step, box))
         return step
@@ -381,16 +391,22 @@ class _Lowering:
         for step, other in others:
             if step.group == group:
                 continue
-            renamed = {loop.name: Expr.of(loop.name + "*") for loop in other.loops}
-            rows = [*box.system, *moved(other.system, renamed)]
-            for one, two in zip(head_index, step.head_index, strict=True):
-                gap = one - two.substitute(renamed)
-                rows += [row_of(gap), row_of(-gap)]
+            rows = common_rows(head_index, box, step.head_index, other)
             if is_feasible(uniform(rows, self.lengths)):
                 found = "add"
             elif found == "write" and is_feasible(rows):
                 found = "mixed"
         return group, found
+
+    def overlaps(
+        self, name: str, head: Sequence[Expr], operands: Sequence[Operand], box: Box
+    ) -> bool:
+        """Whether some point of a box reads a cell that another point writes.
+
+        No derivation does, but a box may have more points than the rule: something is zero there.
+        """
+        indices = [o.index for o in operands if o.kind == "chart" and o.name == name]
+        return any(is_feasible(common_rows(head, box, index, box)) for index in indices)
 
     def keeps_to_level(self, name: str, box: Box, level: Expr) -> bool:
         """Whether all points of a box, masked ones too, are cells of the level and of no other.
@@ -401,6 +417,16 @@ class _Lowering:
         form = with_numbers(level, self.sizes).substitute({i: box.values[i] for i in indices})
         gap = form - Expr.of(LEVEL)
         return not gap.terms or all(implies(box.system, row_of(g)) for g in (gap, -gap))
+
+
+def common_rows(one: Sequence[Expr], box: Box, two: Sequence[Expr], other: Box) -> list[Row]:
+    """What holds of two points of a level, one in each box, whose indices are the same cell."""
+    renamed = {loop.name: Expr.of(loop.name + "*") for loop in other.loops}
+    rows = [*box.system, *moved(other.system, renamed)]
+    for left, right in zip(one, two, strict=True):
+        gap = left - right.substitute(renamed)
+        rows += [row_of(gap), row_of(-gap)]
+    return rows
 
 
 def grouped(steps: Sequence[Step]) -> list[Step]:

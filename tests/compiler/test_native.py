@@ -37,15 +37,8 @@ from tests.comparing import (
 )
 from tests.compiler.test_compiled import COMPILED, SPACES, source
 from tests.compiler.test_random import HEAD, STEPPED
+from tests.native import needs_compiler
 from tests.strategy_indexed import write_grammar
-
-try:
-    native_build.compiler()
-    HAS_COMPILER = True
-except native_build.CannotBuild:
-    HAS_COMPILER = False
-
-needs_compiler = pytest.mark.skipif(not HAS_COMPILER, reason="there is no C++ compiler")
 
 # Every kind of plan in the usual run; the others take as long to build and have nothing new.
 QUICK = {

@@ -265,6 +265,14 @@ FOUND = {
         rule b: X[i, j](t) -> X[i-1, j+1](u) trans(t, u) for 0 < i, j < n
         rule c: X[i, j](t) -> X[i+2, j-3](u) trans(t, u) for i + 2 <= n, 3 <= j
         rule d: X[i, j](t) -> emit(t, w[i])""",
+    "points at which a rule is zero read cells that its other points write": """
+        nonterminal X[i, h, j](T) for 0 <= i <= h < j <= n
+        nonterminal Y[i, j]() for 0 <= i < j <= n
+        rule a: S -> X[0, 0, n](t)
+        rule b: X[2*i, h, j](t) -> X[2*i, h, p](t) Y[p, j]() for h < p < j
+        rule c: Y[i, j]() -> X[i, i, j](u)
+        rule d: X[i, h, j](t) -> init(t)
+        rule e: X[i, h, j](t) -> X[p, h, j](t) for i < p <= h""",
     "names like those of strides": """
         nonterminal X[i](T) for 0 <= i <= n
         nonterminal X_0[i](T) for 0 <= i <= n

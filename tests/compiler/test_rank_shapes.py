@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fgg.check import check_grammar
 from fgg.compiler import load, loads
 from fgg.compiler.passes.cpd import cpd
 from fgg.compiler.passes.fold import fold
@@ -313,3 +314,21 @@ def test_gradients_through_a_unary_rule_of_low_rank(space: str) -> None:
     answers = [reference(pieces, item, weights) for item in items]
     program = compile(grammar, space=space, fallback=False)
     compare(program, items, [a for a in answers if a is not None], weights)
+
+
+def test_leaves_are_not_written_out_where_they_never_are() -> None:
+    text = """
+    input w: W[n]
+    factor two(T, T, U)
+    factor step(U -> U, W) rank 2
+    factor last(U)
+    nonterminal X[i](T) for 0 <= i <= n
+    nonterminal Y[i](U) for 0 <= i <= n
+    rule S -> X[0](a)
+    rule X[i](a) -> two(a, b, c) X[i+1](b) Y[i](c)   for i < n
+    rule X[n](a) ->
+    rule Y[n](c) -> last(c)
+    rule Y[i](c) -> step(c, d, w[i]) step(d, e, w[i]) Y[i+1](e)   for i < n
+    """
+    ranks = rank_space(decomposed(loads(HEAD + text)))
+    assert not [d for d in check_grammar(ranks) if d.is_error]
