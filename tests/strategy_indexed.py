@@ -3,8 +3,8 @@
 Families come in groups of one kind: chains, spans, spans with a head, pairs of positions, bounded
 durations, single symbols. Within a group references go down (or up) as the kind allows, to later
 groups they go anywhere. All else is left to chance: what rules touch, how often, in which order,
-under which conditions, with which coefficients in indices. Some start symbols have nodes. A
-grammar is written as text, so that a failing one can be read.
+under which conditions, with which coefficients in indices. Some start symbols have nodes, some
+factors a rank. A grammar is written as text, so that a failing one can be read.
 """
 
 from __future__ import annotations
@@ -522,7 +522,8 @@ class Writer:
                 lines.append(f"input factor {name}{shown}({', '.join(states)}){tail}")
         for name, states in FACTORS.items():
             if name in words:
-                lines.append(f"factor {name}({', '.join(states)})")
+                rank = f" rank {self.choose([1, 2])}" if len(states) > 1 and self.maybe(6) else ""
+                lines.append(f"factor {name}({', '.join(states)}){rank}")
         if self.start is None:
             lines.append("nonterminal S()")
         for family in self.families:

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import fgg
 from fgg.compiler import loads
+from fgg.compiler.passes.cpd import cpd
 from fgg.compiling import compile
 from fgg.diagnostics import GrammarError
 from fgg.domains import with_sizes
@@ -159,11 +160,12 @@ def against_reference(seed: int) -> bool:
         program = jit(grammar)
     except GrammarError:
         return False
-    weights = random_weights(grammar, rng, zero=0.1)
+    pieces = cpd(grammar)
+    weights = random_weights(pieces, rng, zero=0.1)
     known = []
     for size in (3, 4, 1):
         item = random_item(grammar, {n: size for n in lengths_of(grammar)}, rng)
-        answer = reference(grammar, item, weights)
+        answer = reference(pieces, item, weights)
         if answer is not None:
             known.append((item, answer))
     if not known:
