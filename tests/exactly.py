@@ -79,7 +79,7 @@ class ExactAnswer:
             array = np.frompyfunc(_exp, 1, 1)(self.item.inputs[factor.name])
             array = _moved(np.asarray(array), self.directions[factor.name], step)
             for index in np.ndindex(*array.shape[: len(factor.indices)]):
-                entries = array[index]
+                entries: Any = array[index]
                 name = "_".join([factor.name, *map(str, index)])
                 found[name] = Table(_nested(entries)) if factor.domains else Constant(entries)
         return found
@@ -89,7 +89,8 @@ def _moved(array: NDArray[Any], direction: NDArray[np.int64], step: Fraction) ->
     """Numbers as fractions, each moved along its direction."""
     found = np.empty(array.shape, dtype=object)
     for index in np.ndindex(*array.shape):
-        found[index] = Fraction(array[index]) * (1 + step * int(direction[index]))
+        number: Any = array[index]
+        found[index] = Fraction(number) * (1 + step * int(direction[index]))
     return found
 
 

@@ -130,7 +130,7 @@ def exact_with_large_potentials(grammar: Grammar, seed: int) -> str:
         return "zero"
     change = 0.0
     if log_z.requires_grad:
-        gradients = torch.autograd.grad(log_z.sum(), tensors.values(), allow_unused=True)
+        gradients = torch.autograd.grad(log_z.sum(), list(tensors.values()), allow_unused=True)
         for (name, tensor), gradient in zip(tensors.items(), gradients, strict=True):
             if gradient is not None:
                 amount = torch.tensor(directions[name]) * (1 if name in inputs else tensor.detach())
