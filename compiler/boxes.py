@@ -59,9 +59,14 @@ class Unbounded(Exception):
 
 @dataclass(frozen=True)
 class Shape:
-    """A rule's variables solved as far as equalities go: what is left to loop over."""
+    """A rule's variables solved as far as equalities go: what is left to loop over.
+
+    Positions are indices of the head, or *steps*: a variable of the rule which the head has with a
+    coefficient, as `X[2*i]` does, runs over the cells that the rule fills and no others.
+    """
 
     positions: tuple[str, ...]
+    steps: tuple[str, ...]
     splits: tuple[str, ...]
     values: Mapping[str, Expr]
     lengths: Mapping[str, Expr]
@@ -76,11 +81,15 @@ def shape_of(
     level: Expr | None,
     variables: Sequence[str],
     lengths: Sequence[str],
+    *,
+    stepped: bool,
 ) -> Shape:
     """Solve for the body's variables in terms of the head's, and for one of those by the level.
 
     `head` gives for each index of the family its expression in the rule, `region` what holds of
-    the indices. Variables of the rule are primed, so that the head's own names stay free.
+    the indices. Variables of the rule are primed, so that the head's own names stay free. Where a
+    head's index is a multiple of a variable, the variable becomes a position if `stepped`;
+    otherwise it is summed over, and a mask keeps the one value that belongs to the cell.
     """
     primed = {name: Expr.of(name + PRIME) for name in variables}
     system = moved(rows, primed) + list(region)
@@ -91,28 +100,64 @@ def shape_of(
     # What is looked up in a table has a value at run time only: nothing is solved for it.
     known = {*names, *head, *lengths, LEVEL}
     looked_up = {n for r in system for n, _ in r.coefficients if n not in known}
-    equalities = definitions + implicit_equalities(system)
     values: dict[str, Expr] = {}
+
+    def solve(equalities: Sequence[Expr], preferred: Sequence[str], without: Iterable[str]) -> None:
+        nonlocal system, values
+        solved, rest = solve_equalities(equalities, preferred, {*without, *looked_up})
+        values = {n: e.substitute(solved) for n, e in values.items()} | solved
+        system = moved(system, solved)
+        for equality in rest:
+            system += [row_of(equality), row_of(-equality)]
+        system = list(dict.fromkeys(system))
+
     # First the body's variables, then the head's from the last one on. A head's index that
-    # follows from lengths differs from item to item: it stays a variable.
-    for preferred, without in ((names, ()), (list(reversed(list(head))), lengths)):
-        for _ in range(2):
-            found, rest = solve_equalities(equalities, preferred, {*without, *looked_up})
-            values = {n: e.substitute(found) for n, e in values.items()} | found
-            system = moved(system, found)
-            for equality in rest:
-                system += [row_of(equality), row_of(-equality)]
-            system = list(dict.fromkeys(system))
-            equalities = implicit_equalities(system)
+    # follows from lengths differs from item to item: it stays a variable. So does one that follows
+    # only from what is summed over: a cell's place does not depend on that.
+    solve(definitions + implicit_equalities(system), names, ())
+    solve(implicit_equalities(system), names, ())
+    steps: list[str] = []
+    backwards = list(reversed(list(head)))
+    while True:
+        summed = [n for n in names if n not in values and n not in steps]
+        new = steps_in(implicit_equalities(system), head, summed, {*lengths, *looked_up})
+        if not stepped or not new:
+            break
+        steps += new[:1]
+        without = {*lengths, *summed} - {*steps}
+        solve(implicit_equalities(system), backwards, without)
+    for _ in range(2):
+        solve(implicit_equalities(system), backwards, {*lengths, *summed})
     found, _ = solve_equalities(implicit_equalities(system), lengths, looked_up)
+    positions = (*(name for name in head if name not in values), *steps)
     return Shape(
-        positions=tuple(name for name in head if name not in values),
-        splits=tuple(name for name in names if name not in values),
-        values={**values, **{name: Expr.of(name) for name in head if name not in values}},
+        positions=positions,
+        steps=tuple(steps),
+        splits=tuple(name for name in summed if name not in positions),
+        values={**values, **{name: Expr.of(name) for name in positions}},
         lengths={n: e for n, e in found.items() if not set(e.names()) & set(lengths)},
         rows=tuple(system),
         core=tuple(irredundant(system)),
     )
+
+
+def steps_in(
+    equalities: Sequence[Expr], head: Iterable[str], summed: Sequence[str], without: Iterable[str]
+) -> list[str]:
+    """The variables that an index of the head is a multiple of, up to the other indices.
+
+    Each is the only one of the summed variables in an equality, which has nothing that differs
+    from item to item (`without`) and says what an index of the head is.
+    """
+    excluded = set(without)
+    found: dict[str, None] = {}
+    for equality in equalities:
+        names = set(equality.names())
+        own = [name for name in summed if name in names]
+        if len(own) == 1 and not names & excluded:
+            if any(abs(coefficient_of(equality, index)) == 1 for index in head):
+                found[own[0]] = None
+    return list(found)
 
 
 def shifts(shape: Shape) -> Iterable[dict[str, Expr]]:
@@ -124,7 +169,7 @@ def shifts(shape: Shape) -> Iterable[dict[str, Expr]]:
     choices: list[list[Expr]] = []
     for name in names:
         own = Expr.of(name)
-        found = [own]
+        found = [own, -own] if name in shape.steps else [own]
         for r in shape.core:
             c = r.coefficient(name)
             if any("[" in n for n, _ in r.coefficients):
@@ -269,9 +314,9 @@ def goes_on(index: Sequence[Expr], loops: Sequence[Loop]) -> bool:
     """Whether no loop goes backwards through the cells of a chart whose axes `index` are."""
     for column in _columns(index, loops):
         nonzero = [c for c in column if c]
-        # Axes are stored in order, so the first coefficient decides, unless two later ones
-        # could outweigh it.
-        if nonzero[0] < 0 or sum(-c for c in nonzero if c < 0) > 1:
+        # Axes are stored in order, so the first coefficient decides, unless later ones could
+        # outweigh it: a stride is a multiple of the next axis's, and at least as great.
+        if nonzero[0] < sum(-c for c in nonzero if c < 0):
             return False
     return True
 

@@ -1,14 +1,16 @@
-"""Charts that use one half of their square only, so that their adjoints can have the other one."""
+"""Charts of which some cells stay empty: half of a square, or cells that no step fills."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from fgg.compiler.boxes import Box, goes_on
-from fgg.compiler.forms import row_of
+from fgg.compiler.forms import box_rows, coefficient_of, moved, row_of
 from fgg.index import Expr
-from fgg.linear import implies
-from fgg.plan import Bound, Chart, Step
+from fgg.linear import Row, implies, variables
+from fgg.plan import LEVEL, Bound, Chart, Loop, Step
+
+_CELL = "@cell"
 
 
 def halves(charts: Mapping[str, Chart], work: Sequence[tuple[Step, Box]]) -> frozenset[str]:
@@ -61,3 +63,54 @@ def _above(chart: Chart, diagonal: Expr, index: Sequence[Expr], box: Box, *, vie
             system += [row_of(expr * d - e) for e, d in axis.low.terms]
             system += [row_of(e - expr * d) for e, d in axis.high.terms]
     return implies(system, row_of(index[1] - index[0] - diagonal))
+
+
+def partly_filled(charts: Mapping[str, Chart], work: Sequence[tuple[Step, Box]]) -> frozenset[str]:
+    """The charts with another's scales of which a cell may be read that their step does not fill.
+
+    The gradient of such a step's parameters is a product over whole charts, which is right only
+    where an empty cell has the adjoint zero. (With several axes it is not done at once.)
+    """
+    found = set()
+    for step, box in work:
+        chart = charts[step.head]
+        if chart.scale_of == step.head or len(chart.axes) > 1:
+            continue
+        filled = _filled(step, box)
+        reads = [
+            (other, reader, operand.index, operand.view)
+            for other, reader in work
+            for operand in other.operands
+            if operand.kind == "chart" and operand.name == step.head
+        ]
+        for other, reader, index, view in reads:
+            known = [*reader.system, *(row_of(mask.expr) for mask in other.masks)]
+            if not view:  # what lies outside the chart is not read
+                known += [
+                    r
+                    for axis, expr in zip(chart.axes, index, strict=True)
+                    for r in moved(box_rows(Loop(_CELL, axis.low, axis.high)), {_CELL: expr})
+                ]
+            at = dict(zip([_CELL], index, strict=False))
+            if filled is None or not all(implies(known, r) for r in moved(filled, at)):
+                found.add(step.head)
+    return frozenset(found)
+
+
+def _filled(step: Step, box: Box) -> list[Row] | None:
+    """What holds of a cell, along the one axis if there is one, exactly where a step fills it.
+
+    None if that cannot be said.
+    """
+    rows = list(box.system)
+    loops = {LEVEL, *(loop.name for loop in box.loops)}
+    for expr in step.head_index:
+        used = [name for name in expr.names() if name in loops]
+        if len(used) > 1 or any(abs(coefficient_of(expr, name)) != 1 for name in used):
+            return None
+        gap = Expr.of(_CELL) - expr
+        rows += [row_of(gap), row_of(-gap)]
+        for name in used:
+            sign = coefficient_of(expr, name)
+            rows = moved(rows, {name: Expr.of(name) + gap * sign})
+    return None if loops & set(variables(rows)) else rows

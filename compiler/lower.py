@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from fgg.compiler.boxes import Box, Unbounded, boxed, is_distinct, is_view, shape_of, shifts
@@ -17,7 +18,7 @@ from fgg.compiler.forms import (
     solve_equalities,
     uniform,
 )
-from fgg.compiler.halves import halves
+from fgg.compiler.halves import halves, partly_filled
 from fgg.compiler.parts import rule_parts
 from fgg.compiler.preparing import Preparer
 from fgg.compiler.schedule import Schedule, Stage, schedule
@@ -26,7 +27,7 @@ from fgg.conjoining import lengths
 from fgg.domains import domain_size, size_values
 from fgg.grammar import Edge, Grammar, Rule
 from fgg.index import Expr, Lookup
-from fgg.linear import Row, TooManyRows, is_feasible
+from fgg.linear import Row, TooManyRows, implies, is_feasible
 from fgg.plan import (
     LEVEL,
     Bound,
@@ -43,7 +44,11 @@ from fgg.ranges import condition_rows, input_rows, length_rows, row
 
 
 class CannotCompile(Exception):
-    """Why a grammar has no plan; the reference engine can still solve it."""
+    """Why a grammar has no plan, and a rule to show; the reference engine can still solve it."""
+
+    def __init__(self, reason: str, rule: Rule | None = None) -> None:
+        self.rule = rule
+        super().__init__(reason)
 
 
 def plan(grammar: Grammar, *, length: int = 32, batch: int = 16, hoist: bool = False) -> Plan:
@@ -55,7 +60,8 @@ def plan(grammar: Grammar, *, length: int = 32, batch: int = 16, hoist: bool = F
     if found.conflicts:
         conflict = found.conflicts[0]
         rules = ", ".join(f"`{name}`" for name in conflict.rules)
-        raise CannotCompile(f"{conflict.reason} ({rules})")
+        first = next((rule for rule in grammar.rules if rule.name in conflict.rules), None)
+        raise CannotCompile(f"{conflict.reason} ({rules})", first)
     try:
         return _Lowering(grammar, found, length, batch, hoist).run()
     except (TooManyRows, Unbounded) as error:
@@ -90,6 +96,9 @@ class _Lowering:
         half = halves(self.charts, work) - {grammar.start.label}
         start = grammar.start
         index = self.cell_index(start.label, [with_numbers(i, self.sizes) for i in start.indices])
+        # The start symbol is read wherever lengths say, whether or not a rule fills that cell.
+        for name in partly_filled(self.charts, work) | ({start.label} & self.charts.keys()):
+            self.charts[name] = replace(self.charts[name], scale_of=name)
         return Plan(
             grammar=grammar,
             lengths=self.lengths,
@@ -178,7 +187,11 @@ class _Lowering:
         rows = supported_rows(self.grammar, rule, self.support, self.support)
         if rows is None or not is_feasible(rows):
             return None
-        box, operands, path, variables = self.best_box(rule, rows, stage)
+        try:
+            box, operands, path, variables = self.best_box(rule, rows, stage)
+        except (TooManyRows, Unbounded):
+            reason = f"the ranges of its indices are too involved (`{rule.name}`)"
+            raise CannotCompile(reason, rule) from None
         chart = self.charts[rule.lhs]
         family = self.grammar.nonterminal[rule.lhs]
         head_index = tuple(box.values[family.indices[i]] for i in chart.stored)
@@ -187,7 +200,8 @@ class _Lowering:
             twin = self.charts[next(o.name for o in operands if o.kind == "chart")]
             chart = replace(chart, axes=twin.axes, scale_of=twin.scale_of)
             self.charts[rule.lhs] = chart
-        group, mode = self.meeting(rule.lhs, head_index, box)
+        level = stage.level[rule.lhs] if stage.recursive else None
+        group, mode = self.meeting(rule.lhs, head_index, box, level)
         step = Step(
             rule=rule,
             head=rule.lhs,
@@ -204,6 +218,7 @@ class _Lowering:
             linear=linear,
             variables=variables,
             free=self.free_values(rule),
+            overlaps=self.overlaps(rule.lhs, head_index, operands, box),
         )
         self.boxes.setdefault(rule.lhs, []).append((step, box))
         return step
@@ -229,18 +244,23 @@ class _Lowering:
         variables = [n for n in rule_variables(rule) if n not in self.lengths]
         variables = [n for n in variables if n not in self.sizes]
         region = [row(c, self.sizes) for c in self.support[rule.lhs].conditions]
-        shape = shape_of(rows, region, head, level, variables, self.lengths)
-        primed = {name: Expr.of(name + "'") for name in variables}
-        # References are to cells in which lengths have been put in, so what is zero there is too.
-        zeros = moved(moved(moved(self.zero_rows(rule), primed), shape.values), shape.lengths)
+        shape_for = partial(shape_of, rows, region, head, level, variables, self.lengths)
+        zeros = moved(self.zero_rows(rule), {name: Expr.of(name + "'") for name in variables})
         parts = rule_parts(self.grammar, rule)
         tree = parts.tree(self.length, self.batch, hoist=self.hoist) if parts.parts else None
         looked_up = {str(x): x for x in rule_lookups(rule)}
         best: (
             tuple[tuple[int, ...], Box, list[Operand], tuple[Pair, ...], dict[str, Expr]] | None
         ) = None
-        for change in shifts(shape):
-            box = boxed(shape, change, self.lengths, zeros)
+        shapes = [shape_for(stepped=True)]
+        if shapes[0].steps:
+            shapes.append(shape_for(stepped=False))
+        for shape, change in ((s, change) for s in shapes for change in shifts(s)):
+            if best is not None and shape is not shapes[0]:
+                break  # what is summed over costs more than what is a position
+            # References are to cells in which lengths have been put in: so is what is zero there.
+            nothing = moved(moved(zeros, shape.values), shape.lengths)
+            box = boxed(shape, change, self.lengths, nothing)
             if not self.writes_in_place(rule.lhs, box):
                 continue
             values = {name: box.values[name + "'"] for name in variables}
@@ -281,7 +301,11 @@ class _Lowering:
         chart = self.charts[name]
         indices = self.grammar.nonterminal[name].indices
         head = tuple(box.values[indices[i]] for i in chart.stored)
-        return is_view(head, chart.axes, box.loops, box.system)
+        if not is_view(head, chart.axes, box.loops, box.system):
+            return False
+        # Each position is another cell.
+        used = {name for expr in head for name in expr.names()}
+        return used >= {p.name for p in box.positions} and is_distinct(head, box.positions)
 
     def with_access(self, operand: Operand, box: Box) -> Operand:
         if operand.kind == "parameter":
@@ -351,10 +375,14 @@ class _Lowering:
             domain_size(self.grammar, n.domain) for n in rule.rhs.nodes if n.name not in touched
         )
 
-    def meeting(self, name: str, head_index: tuple[Expr, ...], box: Box) -> tuple[int, str]:
+    def meeting(
+        self, name: str, head_index: tuple[Expr, ...], box: Box, level: Expr | None
+    ) -> tuple[int, str]:
         """The group that a step joins, and how its result meets what earlier groups wrote."""
         others = self.boxes.get(name, [])
         found, group = "write", len({step.group for step, _ in others})
+        if level is not None and not self.keeps_to_level(name, box, level):
+            found = "add"
         # Only the latest group is still open: what came between would be overwritten. Its last
         # step puts the sum of all, which meets what any of them meets.
         for step, _ in others[-1:]:
@@ -363,16 +391,42 @@ class _Lowering:
         for step, other in others:
             if step.group == group:
                 continue
-            renamed = {loop.name: Expr.of(loop.name + "*") for loop in other.loops}
-            rows = [*box.system, *moved(other.system, renamed)]
-            for one, two in zip(head_index, step.head_index, strict=True):
-                gap = one - two.substitute(renamed)
-                rows += [row_of(gap), row_of(-gap)]
+            rows = common_rows(head_index, box, step.head_index, other)
             if is_feasible(uniform(rows, self.lengths)):
                 found = "add"
             elif found == "write" and is_feasible(rows):
                 found = "mixed"
         return group, found
+
+    def overlaps(
+        self, name: str, head: Sequence[Expr], operands: Sequence[Operand], box: Box
+    ) -> bool:
+        """Whether some point of a box reads a cell that another point writes.
+
+        No derivation does, but a box may have more points than the rule: something is zero there.
+        """
+        indices = [o.index for o in operands if o.kind == "chart" and o.name == name]
+        return any(is_feasible(common_rows(head, box, index, box)) for index in indices)
+
+    def keeps_to_level(self, name: str, box: Box, level: Expr) -> bool:
+        """Whether all points of a box, masked ones too, are cells of the level and of no other.
+
+        A level such as `2*i + 3*j` has no form in which one index follows from the other.
+        """
+        indices = self.grammar.nonterminal[name].indices
+        form = with_numbers(level, self.sizes).substitute({i: box.values[i] for i in indices})
+        gap = form - Expr.of(LEVEL)
+        return not gap.terms or all(implies(box.system, row_of(g)) for g in (gap, -gap))
+
+
+def common_rows(one: Sequence[Expr], box: Box, two: Sequence[Expr], other: Box) -> list[Row]:
+    """What holds of two points of a level, one in each box, whose indices are the same cell."""
+    renamed = {loop.name: Expr.of(loop.name + "*") for loop in other.loops}
+    rows = [*box.system, *moved(other.system, renamed)]
+    for left, right in zip(one, two, strict=True):
+        gap = left - right.substitute(renamed)
+        rows += [row_of(gap), row_of(-gap)]
+    return rows
 
 
 def grouped(steps: Sequence[Step]) -> list[Step]:

@@ -40,9 +40,9 @@ def plan_lines(plan: Plan) -> list[str]:
     lines += _section("charts", (chart_text(plan, chart) for chart in plan.charts))
     for stage in plan.stages:
         lines += ["", stage_text(stage)]
-        groups: dict[int, str] = {}
+        groups: dict[tuple[str, int], str] = {}
         for step in stage.steps:
-            first = groups.setdefault(step.group, step.rule.name)
+            first = groups.setdefault((step.head, step.group), step.rule.name)
             lines += [f"  {line}" for line in step_lines(plan, step, first)]
     lines += ["", f"log Z is {_cell(plan.start.name, plan.start.index)}"]
     return lines

@@ -260,11 +260,13 @@ def compilable(name: str) -> Iterator[None]:
         help = "`--space state` takes it as it is, `--space auto` what can be and is cheapest"
         raise GrammarError([Diagnostic(code="F425", message=message, help=help)]) from None
     except (CannotCompile, SplitImpossible) as error:
+        rule = error.rule if isinstance(error, CannotCompile) else None
         raise GrammarError(
             [
                 Diagnostic(
                     code="F425",
                     message=f"`{name}` cannot be compiled: {error}",
+                    span=None if rule is None else rule.span,
                     help="`fgg.solve(fgg.ground(…))` and `fggc run` use the reference engine",
                 )
             ]

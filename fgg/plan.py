@@ -105,7 +105,8 @@ class Step:
     do if lengths differ) or "add". A `linear` step maps each cell of one chart by parameters and
     keeps its scale, which is the head's too or is copied. `variables` are the rule's own index
     variables in terms of the loops, the level and an item's lengths. `free` is the number of values
-    that nodes have which nothing touches: each term counts that often.
+    that nodes have which nothing touches: each term counts that often. `overlaps`: some points, at
+    which the rule is zero, read cells that others write.
     """
 
     rule: Rule
@@ -123,6 +124,7 @@ class Step:
     linear: bool = False
     variables: Mapping[str, Expr] = field(default_factory=dict)
     free: int = 1
+    overlaps: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

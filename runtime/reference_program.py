@@ -154,6 +154,33 @@ class ReferenceProgram(Program):
         ]
         return torch.stack(found).to(dtype=like.dtype, device=like.device)
 
+    def expected_counts(
+        self, weights: Mapping[str, Tensor], inputs: Inputs = None, lengths: Lengths = None
+    ) -> dict[str, Tensor]:
+        """How often each entry of each factor is expected to be used, over the whole batch.
+
+        Input factors too, item by item. It is the gradient of log Z in log-weights.
+        """
+        with torch.inference_mode(False), torch.enable_grad():
+            leaves = {n: w.detach().clone().requires_grad_() for n, w in weights.items()}
+            potentials = {
+                name: torch.as_tensor(value).detach().clone().requires_grad_()
+                if name in self.grammar.input_factor
+                else value
+                for name, value in (inputs or {}).items()
+            }
+            log_z = self.log_z(leaves, potentials, lengths)
+            if log_z.requires_grad:  # there are parameters or log-potentials
+                torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
+        counts = {
+            name: torch.zeros_like(w) if w.grad is None else torch.where(w > 0, w.grad * w, 0.0)
+            for name, w in leaves.items()
+        }
+        for name in self.grammar.input_factor:
+            value = potentials[name]
+            counts[name] = torch.zeros_like(value) if value.grad is None else value.grad
+        return {name: count.detach() for name, count in counts.items()}
+
     def marginals(
         self, weights: Mapping[str, Tensor], inputs: Inputs = None, lengths: Lengths = None
     ) -> dict[str, Tensor]:

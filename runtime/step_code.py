@@ -194,8 +194,8 @@ class StepCode:
         for guard in self.guards:
             if guard(values) < 0:
                 return None
-        for name, place, sign, rest in self.solved:
-            values[name] = sign * (indices[self.stored[place]] - rest(values))
+        for name, place, coefficient, rest in self.solved:
+            values[name] = (indices[self.stored[place]] - rest(values)) // coefficient
         for name, low, high in self.loops:
             if not _low(low, values) <= values[name] <= _high(high, values):
                 return None
@@ -248,20 +248,23 @@ def _high(ends: Ends, values: Mapping[str, Any]) -> Any:
 def _solved(
     heads: Sequence[Expr], loops: Sequence[Loop]
 ) -> tuple[tuple[str, int, int, Function], ...] | None:
-    """How each loop follows from the head's indices: `sign * (index - rest)`; None if not so."""
+    """How each loop follows from the head's indices: `(index - rest) // coefficient`.
+
+    Where that leaves a remainder no point has the index. None if some loop does not follow.
+    """
     left = [loop.name for loop in loops]
     found: list[tuple[str, int, int, Function]] = []
     while left:
         for place, expr in enumerate(heads):
-            own = [name for name in left if name in set(expr.names())]
-            if len(own) != 1:
+            unknown = [name for name in left if name in set(expr.names())]
+            if len(unknown) != 1:
                 continue
-            (name,) = own
+            (name,) = unknown
             terms = [(m, c) for m, c in expr.terms if name in m]
-            if len(terms) == 1 and terms[0][0] == (name,) and abs(terms[0][1]) == 1:
-                sign = terms[0][1]
-                rest = expr - Expr.of(name) * sign
-                found.append((name, place, sign, function_of(rest)))
+            if len(terms) == 1 and terms[0][0] == (name,):
+                coefficient = terms[0][1]
+                rest = expr - Expr.of(name) * coefficient
+                found.append((name, place, coefficient, function_of(rest)))
                 left.remove(name)
                 break
         else:

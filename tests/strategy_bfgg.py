@@ -1,11 +1,12 @@
 """Random grammars of the kind that rank space is for: B-FGGs of many shapes, and their neighbours.
 
-Families over spans, chains, spans aligned to a second input and spans with a head; their nodes of
-atomic, union and product domains, now and then two of them. Rules are leaves (words, input factors,
-nothing), steps, splits into two or three, and unary ones to later families. What joins a rule's
-nodes is one factor, several, or an explicit rank node; most of them have a rank, many are used
-again elsewhere. Some nodes are touched by two nonterminals, some by input factors. A grammar is
-written as text, so that a failing one can be read.
+Families over spans, chains, spans aligned to a second input and spans with a head, at times of two
+kinds in one grammar; their nodes of atomic, union and product domains, now and then two of them.
+Rules are leaves (words, input factors, nothing), steps, splits into two or three, and unary ones to
+later families; some heads have an index that is a multiple of a variable. Some start symbols have
+nodes. What joins a rule's nodes is one factor, several, or an explicit rank node; most of them have
+a rank, many are used again elsewhere. Some nodes are touched by two nonterminals, some by input
+factors. A grammar is written as text, so that a failing one can be read.
 """
 
 from __future__ import annotations
@@ -73,6 +74,28 @@ STEPS = {
         (("i, h, j-1",), "", "h < j - 1"),
     ),
 }
+# Rules of heads in which an index is a multiple of a variable: the head comes first.
+STEPPED = {
+    "span": (
+        ("i, 2*k", ("i, k", "k, 2*k"), "", "i < k"),
+        ("i, 2*i+1", ("i, i+1",), "w[i]", "0 < i"),
+    ),
+    "chain": (
+        ("2*i", ("2*i+1",), "w[i]", "2*i < n"),
+        ("2*i", ("3*i",), "w[i]", "0 < i, 3*i <= n"),
+        ("n-2*i", ("n", "n-i"), "", "0 < i"),
+    ),
+    "aligned": (("i, j, 2*v", ("i, k, v", "k, j, 2*v"), "s[v]", "i < k < j, 0 <= v"),),
+    "headed": (("i, 2*h, j", ("i, 2*h, j-1",), "", "2*h < j - 1"),),
+}
+# Cells of another kind that a rule of a head `i`, `i, j` and so on can use.
+OTHERS = {
+    ("span", "chain"): ("i", "j", "n"),
+    ("aligned", "span"): ("i, j",),
+    ("aligned", "chain"): ("i", "j"),
+    ("headed", "span"): ("i, j", "h, j"),
+    ("headed", "chain"): ("h", "i"),
+}
 TOPS = {
     "span": ("0, n", ""),
     "chain": ("0", ""),
@@ -115,6 +138,8 @@ class Writer:
         for number in range(self.choose([1, 1, 2, 2, 3])):
             domains = self.choose([("T",), ("T",), ("U",), ("C",), ("L",), ("T", "U")])
             kind = self.choose(kinds) if not number else self.families[0].kind
+            if number and self.maybe(4):
+                kind = self.choose(["chain", "span"])
             self.families.append(Family(f"X{number}", kind, domains))
         for number, family in enumerate(self.families):
             self.leaf(family)
@@ -122,15 +147,36 @@ class Writer:
                 references, seen, conditions = self.choose(STEPS[family.kind])
                 if isinstance(references, str):
                     references = (references,)
-                children = [(self.choose(self.families), at) for at in references]
+                mates = [f for f in self.families if f.kind == family.kind]
+                children = [(self.choose(mates), at) for at in references]
+                others = [
+                    (later, at)
+                    for later in self.families[number + 1 :]
+                    for at in OTHERS.get((family.kind, later.kind), ())
+                ]
+                if others and self.maybe(2):
+                    children.append(self.choose(others))
                 self.rule(family, KINDS[family.kind][0], children, seen, conditions)
-            if number + 1 < len(self.families) and self.maybe(3):
-                later = self.choose(self.families[number + 1 :])
-                self.rule(family, KINDS[family.kind][0], [(later, KINDS[family.kind][0])], "", "")
-        for _ in range(self.choose([1, 1, 2])):
-            self.top(self.choose(self.families))
+            if self.maybe(4):
+                head, references, seen, conditions = self.choose(STEPPED[family.kind])
+                mates = [f for f in self.families if f.kind == family.kind]
+                self.rule(
+                    family, head, [(self.choose(mates), at) for at in references], seen, conditions
+                )
+            mates = [f for f in self.families[number + 1 :] if f.kind == family.kind]
+            if mates and self.maybe(2):
+                at = KINDS[family.kind][0]
+                self.rule(family, at, [(self.choose(mates), at)], "", "")
+        first = self.families[0]
+        start = f"{first.name}[{TOPS[first.kind][0]}]"
+        if first.kind in ("span", "chain") and self.maybe(6):
+            symbol = [f"start {start}"]
+        else:
+            symbol = ["nonterminal S()", "start S"]
+            for _ in range(self.choose([1, 1, 2])):
+                self.top(self.choose(self.families))
         lines = [DOMAINS, INPUTS, "rank R = 2", *(text for _, text in self.factors.values())]
-        lines += ["nonterminal S()", "start S"]
+        lines += symbol
         for f in self.families:
             indices, range_ = KINDS[f.kind]
             lines.append(f"nonterminal {f.name}[{indices}]({', '.join(f.domains)}) for {range_}")
@@ -193,7 +239,7 @@ class Writer:
             if domain == "U" and head.kind == "aligned" and self.maybe(8):
                 body.append(f"bias[v]({node})")
         if head.kind == "span" and self.maybe(6):
-            body.append("span[i, j]()")
+            body.append(f"span[{at}]()")
         if self.maybe(12):
             body.append("(free: U)")
         tail = f"   for {conditions}" if conditions else ""

@@ -3,7 +3,8 @@
 Families come in groups of one kind: chains, spans, spans with a head, pairs of positions, bounded
 durations, single symbols. Within a group references go down (or up) as the kind allows, to later
 groups they go anywhere. All else is left to chance: what rules touch, how often, in which order,
-under which conditions. A grammar is written as text, so that a failing one can be read.
+under which conditions, with which coefficients in indices. Some start symbols have nodes, some
+factors a rank. A grammar is written as text, so that a failing one can be read.
 """
 
 from __future__ import annotations
@@ -127,6 +128,8 @@ DESCENTS: dict[str, tuple[tuple[Sequence[tuple[str, ...]], Sequence[str]], ...]]
         ((("i+1",), ("i+2",)), ()),
         ((("p",), ("q",)), ("i < p", "p < q", "q <= n")),
         ((("p+1",),), ("i <= p", "p < n", "p <= i + 2")),
+        ((("2*i",),), ("1 <= i",)),
+        ((("2*p+1",), ("p+1",)), ("i <= p", "2*p < n")),
     ),
     "span": (
         ((("i", "p"), ("p", "j")), ("i < p", "p < j")),
@@ -139,6 +142,7 @@ DESCENTS: dict[str, tuple[tuple[Sequence[tuple[str, ...]], Sequence[str]], ...]]
         ((("i", "p"), ("p", "q"), ("q", "j")), ("i < p", "p < q", "q < j")),
         ((("i", "p"), ("i", "p")), ("i < p", "p < j")),
         ((("i+1", "j"), ("i", "j-1")), ()),
+        ((("2*p", "j"),), ("i < 2*p", "2*p < j")),
     ),
     "headed": (
         ((("i", "h", "p"), ("p", "q", "j")), ("h < p", "p <= q", "q < j")),
@@ -154,6 +158,8 @@ DESCENTS: dict[str, tuple[tuple[Sequence[tuple[str, ...]], Sequence[str]], ...]]
         ((("p", "j"),), ("i < p", "p <= n")),
         ((("i+1", "p"),), ("j <= p", "p <= m")),
         ((("i+1", "j"), ("i", "j+1")), ()),
+        ((("2*i+1", "j"),), ()),
+        ((("i+1", "3*j"),), ()),
     ),
     "duration": (
         ((("i+1", "c-1"),), ()),
@@ -171,6 +177,31 @@ HEADS = {
     "pair": (("i", "j"), ("n", "m"), ("i", "0"), ("n", "j"), ("i", "i"), ("0", "0")),
     "duration": (("i", "c"), ("n", "c"), ("i", "0"), ("i", "1"), ("n", "0")),
 }
+
+# Heads in which an index is a multiple of a variable.
+STEPPED = {
+    "plain": (),
+    "chain": (("2*i",), ("2*i+1",), ("3*i-1",), ("n-2*i",), ("5-2*i",), ("2*i+3*j",)),
+    "span": (("i", "2*i"), ("2*i", "j"), ("i", "2*i+1"), ("i", "n-2*i"), ("2*i", "3*j")),
+    "headed": (("i", "i", "2*i+1"), ("2*i", "h", "j")),
+    "pair": (
+        *(("2*i", "j"), ("i", "2*i"), ("2*i", "2*i+j"), ("3*i+1", "j"), ("2*i", "3*j")),
+        *(("n-2*i", "i"), ("j", "5-2*i"), ("i+j", "i-j"), ("2*i", "3*i"), ("2*j", "2*j-2*i")),
+    ),
+    "duration": (("2*i", "c"), ("i", "2*c"), ("i", "2*i")),
+}
+
+# Where the start symbol can be, if it is a family's own cell.
+STARTS = {
+    "plain": ((),),
+    "chain": (("0",), ("n",), ("1",)),
+    "span": (("0", "n"),),
+    "headed": (("0", "0", "n"),),
+    "pair": (("0", "0"), ("n", "m"), ("0", "1")),
+    "duration": (("0", "1"), ("n", "0")),
+}
+
+STEPS = ("2*i", "2*i+1", "3*i", "n-2*i", "2*i-1", "2*p", "n-i")
 
 GUARDS = (
     *("i == 0", "i >= 1", "i + 1 < n", "2*i <= n", "n >= 2", "n == m", "n <= 3", "i < m"),
@@ -229,6 +260,7 @@ class Writer:
         self.rules: list[Draft] = []
         self.used: dict[str, None] = {}
         self.up: dict[int, bool] = {}
+        self.start: str | None = None  # a family's own cell, if there is no symbol S
 
     def maybe(self, one_in: int) -> bool:
         return self.choose([False] * (one_in - 1) + [True])
@@ -250,9 +282,12 @@ class Writer:
                 name = f"{'XYZ'[group]}{'' if not number else number}"
                 family = Family(name, kind, self.states(), self.choose(ranges), group)
                 self.families.append(family)
+        first = self.families[0]
+        if self.maybe(6):
+            where = ", ".join(self.choose(STARTS[first.kind]))
+            self.start = f"{first.name}[{where}]" if where else first.name
         for number in range(self.choose([1, 1, 2])):
             draft = Draft(f"start{number}", "S")
-            first = self.families[0]
             indices = {
                 "i": self.choose(["0", "0", "p", "n", "1"]),
                 "j": self.choose(["n", "n", "m", "p"]),
@@ -270,14 +305,13 @@ class Writer:
 
     def base(self, family: Family) -> None:
         """A rule with which the recursion can end."""
-        draft, variables = self.headed(family, "end", self.choose(list(HEADS[family.kind])))
+        draft, variables = self.headed(family, "end", self.head(family))
         if self.maybe(2):
             self.factor(draft, evidence=variables if self.maybe(2) else None)
         self.bounded(draft, variables)
 
     def rule(self, family: Family, number: int) -> None:
-        heads = list(HEADS[family.kind])
-        head = heads[0] if not number else self.choose(heads)
+        head = self.head(family) if number else HEADS[family.kind][0]
         draft, variables = self.headed(family, str(number), head)
         at = dict(zip(family.indices, head, strict=True))
         if not number or self.maybe(2):
@@ -291,6 +325,11 @@ class Writer:
         if peers and self.maybe(2):
             self.refer(draft, self.choose(peers), list(head))
         self.finish(draft, variables)
+
+    def head(self, family: Family) -> Sequence[str]:
+        """The indices of a head."""
+        stepped = STEPPED[family.kind]
+        return self.choose(stepped if stepped and self.maybe(4) else HEADS[family.kind])
 
     def headed(self, family: Family, name: str, head: Sequence[str]) -> tuple[Draft, Sequence[str]]:
         """A rule with a head, and the variables in it."""
@@ -394,6 +433,8 @@ class Writer:
         options += ["n-1", "1", "m", "q"]
         if len(variables) > 1:
             options.append(f"{variables[1]}-{variables[0]}")
+        if variables and self.maybe(8):
+            return self.choose(STEPS).replace("i", self.choose(variables))
         if variables and self.maybe(12):
             self.used["left"] = None
             return f"left[{variables[0]}]"
@@ -462,7 +503,11 @@ class Writer:
     def text(self, *, strict: bool, declared: bool, without: frozenset[str]) -> str:
         k, dmax, w = self.choose([2, 1, 3]), self.choose([1, 2]), self.choose([2, 3])
         lines = [DOMAINS.format(k=k, dmax=dmax, w=w)]
-        rules = [r.text(strict=strict) for r in self.rules if r.name not in without]
+        rules = [
+            r.text(strict=strict)
+            for r in self.rules
+            if r.name not in without and not (self.start and r.head == "S")
+        ]
         words = set(re.findall(r"[a-z]+", " ".join(rules)))
         lines += [f"input {n}: {d}[{', '.join(s)}]" for n, (d, s) in INPUTS.items() if n in words]
         if not words & {"w", "v", "x", "z"}:
@@ -477,13 +522,15 @@ class Writer:
                 lines.append(f"input factor {name}{shown}({', '.join(states)}){tail}")
         for name, states in FACTORS.items():
             if name in words:
-                lines.append(f"factor {name}({', '.join(states)})")
-        lines.append("nonterminal S()")
+                rank = f" rank {self.choose([1, 2])}" if len(states) > 1 and self.maybe(6) else ""
+                lines.append(f"factor {name}({', '.join(states)}){rank}")
+        if self.start is None:
+            lines.append("nonterminal S()")
         for family in self.families:
             shown = f"[{', '.join(family.indices)}]" if family.indices else ""
             tail = f" for {', '.join(family.range)}" if family.range and declared else ""
             lines.append(f"nonterminal {family.name}{shown}({', '.join(family.states)}){tail}")
-        return "\n".join([*lines, "start S", *rules]) + "\n"
+        return "\n".join([*lines, f"start {self.start or 'S'}", *rules]) + "\n"
 
 
 def write_grammar(choose: Choose) -> tuple[Grammar, str] | None:
@@ -508,6 +555,8 @@ def write_grammar(choose: Choose) -> tuple[Grammar, str] | None:
             strict = declared = True
         elif wrong - without:
             without |= wrong
+        elif writer.start is not None:
+            writer.start = None
         else:
             return None
     return None

@@ -59,12 +59,11 @@ class OutsideWriter(Contraction):
         place = self.head(self.names.get("a_", step.head))
         found = self.diagonal(Value(place, (*self.cell_dims, *step.head_axes)))
         name = self.fresh("a")
-        # Masked points of a box may be cells of the head: they are read before any is added to.
-        same = step.masks and any(o.kind == "chart" and o.name == step.head for o in step.operands)
         # A linear step multiplies it with a matrix and with what the matrix was multiplied with:
         # both want the cells next to each other.
         dense = step.linear and self.loops and not self.whole
-        copy = ".clone()" if same else ".contiguous()" if dense else ""
+        # Where other points add to these cells, they are read before any does.
+        copy = ".clone()" if step.overlaps else ".contiguous()" if dense else ""
         lines.append(f"{name} = {found.code}{copy}")
         gradient = Value(name, found.dims)
         if step.linear and step.masks and not self.whole:

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
-_PRODUCT = re.compile(r"(\s*)(\w+) = ([^@]+) (\*|@) ([^*@]+)")
+_ASSIGNMENT = re.compile(r"\s*(\w+) = (.*)")
+
+
+@lru_cache(maxsize=4096)
+def product_of(code: str) -> tuple[str, str, str] | None:
+    """The two sides of a product and its operator between them; None if code is no product.
+
+    `v1 * w2` is one; `a.as_strided(sizes, strides, 2 * step)` is none, although it contains one.
+    """
+    if " * " not in code and " @ " not in code:
+        return None
+    tree = ast.parse(code, mode="eval").body
+    if not isinstance(tree, ast.BinOp) or not isinstance(tree.op, ast.Mult | ast.MatMult):
+        return None
+    operator = "*" if isinstance(tree.op, ast.Mult) else "@"
+    return ast.unparse(tree.left), operator, ast.unparse(tree.right)
 
 
 def fused(lines: Sequence[str], matrices: set[str]) -> list[str]:
@@ -18,14 +35,17 @@ def fused(lines: Sequence[str], matrices: set[str]) -> list[str]:
     for line in lines:
         kept.append(line)
         for number, earlier in enumerate(kept[:-1]):
-            found = _PRODUCT.fullmatch(earlier)
-            if found is None or len(re.findall(rf"\b{found[2]}\b", text)) != 2:
+            assigned = _ASSIGNMENT.fullmatch(earlier)
+            if assigned is None or not line.endswith(suffix := f".add_({assigned[1]})"):
                 continue
-            suffix = f".add_({found[2]})"
-            if not line.endswith(suffix) or (found[4] == "@" and found[2] not in matrices):
+            product = product_of(assigned[2])
+            if product is None or len(re.findall(rf"\b{assigned[1]}\b", text)) != 2:
                 continue
-            name = "addcmul_" if found[4] == "*" else "addmm_"
-            kept[-1] = f"{line[: -len(suffix)]}.{name}({found[3]}, {found[5]})"
+            left, operator, right = product
+            if operator == "@" and assigned[1] not in matrices:
+                continue
+            name = "addcmul_" if operator == "*" else "addmm_"
+            kept[-1] = f"{line[: -len(suffix)]}.{name}({left}, {right})"
             del kept[number]
             break
     return kept
@@ -66,9 +86,6 @@ def written(lines: Sequence[str]) -> list[str]:
             kept[-2:] = [call.format(*found.groups()[1:], place)]
             break
     return kept
-
-
-_ASSIGNMENT = re.compile(r"\s*(\w+) = (.*)")
 
 
 def without_unused(lines: Sequence[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -14,7 +14,9 @@ from fgg.compiler.rank_families import Families, without_places
 from fgg.compiler.rank_nodes import Analysis, Below, refusal, state_uses
 from fgg.compiler.refusal import NotRankSpace
 from fgg.grammar import Edge, Fragment, Grammar, Origin, Rule
+from fgg.linear import is_feasible
 from fgg.names import fresh
+from fgg.ranges import regions, rule_rows
 from fgg.useful import trim
 
 
@@ -49,7 +51,24 @@ def rank_space(grammar: Grammar) -> Grammar:
     if not plan.is_worthwhile():
         raise refusal(grammar, plan)
     rewriter = _Rewriter(grammar, plan)
-    return join(trim(rewriter.run()), rewriter.families.messages.values())
+    written = without_idle(rewriter.run(), {rule.name for rule in grammar.rules})
+    return join(trim(written), rewriter.families.messages.values())
+
+
+def without_idle(grammar: Grammar, known: Set[str]) -> Grammar:
+    """The grammar without new rules that never apply; those of the `known` names do.
+
+    A leaf `X[n]`, written out in a rule that uses `X[i]` for i < n, makes such a rule.
+    """
+    ranges = regions(grammar)
+    idle = {
+        rule.name
+        for rule in grammar.rules
+        if rule.name not in known
+        and rule.lhs in ranges
+        and not is_feasible(rule_rows(grammar, rule, ranges))
+    }
+    return replace(grammar, rules=tuple(r for r in grammar.rules if r.name not in idle))
 
 
 def kept(grammar: Grammar) -> tuple[NotRankSpace, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from fgg.cli import Usage
 from fgg.cli.declaring import add_declarations, with_declarations
-from fgg.cli.output import print_diagnostics, print_json, write_whole
+from fgg.cli.output import placed, print_diagnostics, print_json, write_whole
 from fgg.cli.passes import add_after, check_pass, space_of
 from fgg.cli.target import add_file, assignments, load_target, need_grammar, only_query
 from fgg.diagnostics import Diagnostic, GrammarError, as_json, did_you_mean
@@ -74,12 +74,12 @@ def run(arguments: argparse.Namespace) -> int:
     query = arguments.query
     if query is None and grammar.queries:
         query = only_query(grammar)
-    if arguments.emit == "aoti":
-        _export(grammar, query, arguments)
-        text = ""
-        report: dict[str, Any] = {}
-    else:
-        text, report = _emitted(grammar, query, arguments)
+    text, report = "", dict[str, Any]()
+    with placed(loaded.source):
+        if arguments.emit == "aoti":
+            _export(grammar, query, arguments)
+        else:
+            text, report = _emitted(grammar, query, arguments)
     if not arguments.json:
         print_diagnostics(loaded.diagnostics, loaded.source)
     if arguments.emit == "aoti":

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from fgg.cli import Usage
 from fgg.cli.declaring import add_declarations
 from fgg.cli.identify_options import read_direction, read_length, read_positions
-from fgg.cli.identify_sweep import loaded_grammar, placed, run_sweep
-from fgg.cli.output import check_picture, print_diagnostics, print_json, write_whole
+from fgg.cli.identify_sweep import loaded_grammar, run_sweep
+from fgg.cli.output import check_picture, placed, print_diagnostics, print_json, write_whole
 from fgg.cli.target import seed_number
 from fgg.diagnostics import Diagnostic, GrammarError, as_json
 

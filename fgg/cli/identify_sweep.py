@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fgg.cli import Usage
 from fgg.cli.declaring import with_declarations
 from fgg.cli.identify_options import read_direction, read_length
-from fgg.cli.output import check_writable, print_json, write_whole
+from fgg.cli.output import check_writable, placed, print_json, write_whole
 from fgg.cli.target import load_target, need_grammar
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Grammar
@@ -21,7 +20,6 @@ from fgg.progress import stage
 
 if TYPE_CHECKING:
     from fgg.compiler.loading import Loaded
-    from fgg.spans import Source
     from fgg.sweep_table import Entry
 
 SUFFIXES = (".txt", ".csv", ".json", ".tex", ".svg")
@@ -32,15 +30,6 @@ def loaded_grammar(arguments: argparse.Namespace, file: str) -> tuple[Grammar, L
     arguments.file = file
     loaded = load_target(arguments)
     return with_declarations(need_grammar(loaded, quiet=arguments.json), arguments), loaded
-
-
-@contextmanager
-def placed(source: Source | None) -> Iterator[None]:
-    """Errors in this context show their places in the source."""
-    try:
-        yield
-    except GrammarError as error:
-        raise GrammarError(error.diagnostics, error.source or source) from None
 
 
 def run_sweep(arguments: argparse.Namespace, words: Sequence[str], moments: Sequence[str]) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from fgg.cli import Usage
@@ -40,6 +41,15 @@ def print_diagnostics(diagnostics: Iterable[Diagnostic], source: Source | None) 
         print(render(diagnostic, source), end="\n\n", file=sys.stderr)
     if len(listed) > MAX_SHOWN:
         print(f"and {len(listed) - MAX_SHOWN:,} more\n", file=sys.stderr)
+
+
+@contextmanager
+def placed(source: Source | None) -> Iterator[None]:
+    """Errors in this context show their places in the source."""
+    try:
+        yield
+    except GrammarError as error:
+        raise GrammarError(error.diagnostics, error.source or source) from None
 
 
 def print_json(value: object) -> None:

@@ -279,3 +279,16 @@ def test_costs_in_rank_space(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0 and out.startswith("hmm_rank_string: O(n*r^2 + k*r^2)\n")
     code, _, err = run(capsys, "compile", "lhmm", *options)
     assert code == 1 and "cannot go to rank space: rule `step`, node `t`: `emit`" in err
+
+
+def test_a_grammar_that_cannot_be_compiled_is_shown_with_the_rule(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "bad.fgg"
+    path.write_text(
+        "domain A = 2\ninput w: A[n]\nnonterminal X[i](A) for 0 <= i <= n\nstart X[n]\n"
+        "rule twice: X[2*i](v) -> X[i](v) for 0 <= i\nrule end: X[1](v) ->\n"
+    )
+    code, _, errors = run(capsys, "compile", str(path))
+    assert code == 1
+    assert "F425" in errors and "bad.fgg:5" in errors and "X[2*i](v) -> X[i](v)" in errors

@@ -18,6 +18,7 @@ from fgg.compiler import load, loads
 from fgg.compiler.driver import Expected, plan_of
 from fgg.compiler.emit import emit
 from fgg.compiler.emit.module import prelude_lines
+from fgg.compiler.emit.peephole import product_of
 from fgg.compiler.plan_text import plan_lines
 from fgg.compiling import selected
 from fgg.grammar import Grammar
@@ -52,6 +53,32 @@ def test_best_program(golden: Golden) -> None:
 @pytest.mark.parametrize("name", GOLDEN)
 def test_plan(name: str, golden: Golden) -> None:
     golden("\n".join(plan_lines(plan_of(selected(load(name), None), Expected(), "dense"))) + "\n")
+
+
+def test_a_plan_adds_only_rules_of_the_same_head() -> None:
+    heads: dict[str, str] = {}
+    for line in plan_lines(plan_of(selected(load("eisner"), None), Expected(), "dense")):
+        if line.startswith("  rule "):
+            rule = line.split()[1].rstrip(":")
+        elif line.strip().startswith("puts "):
+            heads[rule] = line.split()[1].split("[")[0].rstrip(",")
+            if "added to what" in line:
+                assert heads[line.split("`")[1]] == heads[rule], line
+    assert len(set(heads.values())) > 3
+
+
+@pytest.mark.parametrize(
+    ("code", "product"),
+    [
+        ("v1 * w2[:, None]", ("v1", "*", "w2[:, None]")),
+        ("a.mT @ b", ("a.mT", "@", "b")),
+        ("a.as_strided((n,), (s,), k + (level - 1) * t).contiguous()", None),
+        ("times(a, 2 * b)", None),
+        ("a * b + c", None),
+    ],
+)
+def test_a_product_is_told_from_what_contains_one(code: str, product: object) -> None:
+    assert product_of(code) == product
 
 
 def test_emitting_is_the_same_on_every_run() -> None:

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import fgg
 from fgg.compiler import loads
+from fgg.compiler.passes.cpd import cpd
 from fgg.compiling import compile
 from fgg.diagnostics import GrammarError
 from fgg.domains import with_sizes
@@ -36,15 +37,9 @@ from tests.comparing import (
     reference,
 )
 from tests.compiler.test_compiled import COMPILED, SPACES, source
+from tests.compiler.test_random import HEAD, STEPPED
+from tests.native import needs_compiler
 from tests.strategy_indexed import write_grammar
-
-try:
-    native_build.compiler()
-    HAS_COMPILER = True
-except native_build.CannotBuild:
-    HAS_COMPILER = False
-
-needs_compiler = pytest.mark.skipif(not HAS_COMPILER, reason="there is no C++ compiler")
 
 # Every kind of plan in the usual run; the others take as long to build and have nothing new.
 QUICK = {
@@ -165,17 +160,28 @@ def against_reference(seed: int) -> bool:
         program = jit(grammar)
     except GrammarError:
         return False
-    weights = random_weights(grammar, rng, zero=0.1)
+    pieces = cpd(grammar)
+    weights = random_weights(pieces, rng, zero=0.1)
     known = []
     for size in (3, 4, 1):
         item = random_item(grammar, {n: size for n in lengths_of(grammar)}, rng)
-        answer = reference(grammar, item, weights)
+        answer = reference(pieces, item, weights)
         if answer is not None:
             known.append((item, answer))
     if not known:
         return False
     compare(program, [i for i, _ in known], [a for _, a in known], weights)
     return any(np.isfinite(a.log_z) for _, a in known)
+
+
+@needs_compiler
+@pytest.mark.parametrize("claim", ["two indices", "two indices and a level"])
+def test_heads_with_coefficients(claim: str) -> None:
+    grammar, rng = loads(HEAD + STEPPED[claim]), random.Random(1)
+    weights = random_weights(grammar, rng)
+    items = [random_item(grammar, {"n": n}, rng) for n in (5, 2, 4, 0)]
+    answers = [reference(grammar, item, weights) for item in items]
+    compare(jit(grammar), items, [a for a in answers if a is not None], weights)
 
 
 @needs_compiler

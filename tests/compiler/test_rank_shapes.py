@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fgg.check import check_grammar
 from fgg.compiler import load, loads
+from fgg.compiler.passes.cpd import cpd
 from fgg.compiler.passes.fold import fold
 from fgg.compiler.passes.rank_space import kept, rank_space
 from fgg.compiler.rank_nodes import state_uses
@@ -16,6 +19,7 @@ from fgg.compiling import compile, selected
 from fgg.grammar import Grammar
 from fgg.grounding import ground
 from fgg.runtime.solve import solve
+from tests.comparing import compare, random_item, random_weights, reference
 from tests.compiler.rank_grammars import assert_well_formed, decomposed
 
 HEAD = """
@@ -283,3 +287,48 @@ def test_what_is_outside_the_class_is_refused_with_its_place(name: str) -> None:
 def test_an_index_that_a_leaf_does_not_show_is_not_lost() -> None:
     reasons = {item.reason for item in kept(decomposed(shape("unseen")))}
     assert reasons == {"a rule of `X` does not depend on the index `v`"}
+
+
+# Children are read through a unary rule of low rank, on the same level.
+UNARY = """
+factor bb(T -> T, T) rank 2
+factor un(T -> T) rank 2
+factor wb(T -> W)
+input w: W[n]
+nonterminal Y[i, j](T)
+nonterminal Z[i, j](T)
+rule S -> Z[0, n](a)
+rule Y[i, j](a) -> bb(a, b, c) Z[i, k](b) Z[k, j](c)   for i < k < j
+rule Z[i, j](c) -> un(c, b) Y[i, j](b)
+rule Y[i, i+1](b) -> wb(b, w[i])
+"""
+
+
+@pytest.mark.parametrize("space", ["auto", "rank", "state"])
+def test_gradients_through_a_unary_rule_of_low_rank(space: str) -> None:
+    grammar = loads(HEAD + UNARY)
+    pieces = cpd(grammar)
+    rng = random.Random(1)
+    weights = random_weights(pieces, rng)
+    items = [random_item(grammar, {"n": n}, rng) for n in (4, 1, 3)]
+    answers = [reference(pieces, item, weights) for item in items]
+    program = compile(grammar, space=space, fallback=False)
+    compare(program, items, [a for a in answers if a is not None], weights)
+
+
+def test_leaves_are_not_written_out_where_they_never_are() -> None:
+    text = """
+    input w: W[n]
+    factor two(T, T, U)
+    factor step(U -> U, W) rank 2
+    factor last(U)
+    nonterminal X[i](T) for 0 <= i <= n
+    nonterminal Y[i](U) for 0 <= i <= n
+    rule S -> X[0](a)
+    rule X[i](a) -> two(a, b, c) X[i+1](b) Y[i](c)   for i < n
+    rule X[n](a) ->
+    rule Y[n](c) -> last(c)
+    rule Y[i](c) -> step(c, d, w[i]) step(d, e, w[i]) Y[i+1](e)   for i < n
+    """
+    ranks = rank_space(decomposed(loads(HEAD + text)))
+    assert not [d for d in check_grammar(ranks) if d.is_error]
