@@ -138,6 +138,7 @@ CODES: dict[str, Code] = {
         F424="nothing to draw from",
         F425="a grammar that cannot be compiled",
         F426="no best derivation in rank space",
+        F427="a number that is too large for its type",
         F440="a factor that cannot be decomposed",
         F450="a factor that is not normalised",
         F451="strings too short for the moments",

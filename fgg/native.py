@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fgg.plan import Plan
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -35,3 +37,8 @@ class Native:
     source: str
     inside: tuple[Argument, ...]
     outside: tuple[Argument, ...]
+
+
+def told_charts(plan: Plan) -> tuple[str, ...]:
+    """The charts whose least positive values the inside pass tells: those it can walk through."""
+    return tuple(c.family for c in plan.charts if not c.is_scalar and len(c.axes) <= 2)

@@ -14,7 +14,7 @@ computed with more range.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import inf, log, log2
+from math import inf, log, log2, nan
 from typing import Any, NamedTuple
 
 import torch
@@ -186,12 +186,14 @@ def put(
     if batch.lift is not None:
         new = batch.lift.rest(new, new.dim() - rank, batch, depth)
     top = new.amax(-1) if new.dim() == rank + 1 else new.flatten(rank).amax(-1)
-    batch.tops.append((depth, top))
+    batch.tops.append((depth, top, scale))
     unit = top * (1 / batch.up)
+    # Where `up` is not made up for by charts, the logarithm is large: it needs more digits.
+    logs = unit.log() if depth else unit.double().log()
     if scale is None:
-        torch.log(unit.double(), out=scales)
+        scales.copy_(logs)
     else:
-        torch.add(unit.double().log(), scale, out=scales)
+        torch.add(logs, scale, out=scales)
     torch.div(new, spread(unit.clamp_min(TINY[new.dtype]), new), out=values)
     if batch.lift is not None:
         batch.lift.raise_(values)
@@ -242,7 +244,7 @@ def log_of(batch: Batch, depth: int, new: Tensor, scale: Tensor | None) -> Tenso
     """The logarithm of scaled numbers, products of the values of `depth` charts, `[…, batch]`."""
     if batch.lift is not None:
         new = batch.lift.rest(new, 0, batch, depth)
-    batch.tops.append((depth, new))
+    batch.tops.append((depth, new, scale))
     found = new.to(torch.float64).log()
     return found if scale is None else found + scale
 
@@ -398,36 +400,98 @@ class Lift:
         return new + rest.reshape(-1, *(1,) * states)
 
 
-def exponent(values: Tensor, axis: int | None) -> Tensor:
-    """The logarithm to base 2 of the least positive value; of each item, if an axis is theirs."""
-    if not values.numel():
-        return torch.zeros((), dtype=torch.float64, device=values.device)
-    if values.numel() > LARGE and axis:
-        # The rows of a large chart one after the other: the copies are small.
-        return torch.stack([exponent(row, axis - 1) for row in values.unbind()]).amin(0)
-    return least_power(values, axis)
-
-
 def least_power(values: Tensor, axis: int | None) -> Tensor:
-    """The same for tensors that are neither empty nor large."""
+    """The logarithm to base 2 of the least positive value; of each item, if an axis is theirs."""
     positive = values.masked_fill(values == 0, inf)
     if axis is None:
         return positive.amin().double().log2()
     return positive.movedim(axis, 0).flatten(1).amin(1).double().log2()
 
 
-LARGE = 2**20
+def cell_least(values: Tensor, scales: Tensor) -> Tensor:
+    """The least positive value of each cell, `[*axes, batch]`; infinite where there is none."""
+    rank = scales.dim()
+    least = values.flatten(rank).amin(-1)
+    least = least.masked_fill_(scales == NEGATIVE, inf)
+    zero = least == 0
+    if zero.device.type != "cpu" or bool(zero.any()):
+        some = values.flatten(rank)[zero]
+        least[zero] = some.masked_fill_(some == 0, inf).amin(-1)
+    return least
 
 
-def centre(batch: Batch, leaves: Mapping[str, Tensor], depth: int) -> None:
+class Powers:
+    """The least positive entries of all that is multiplied in a pass, as powers of 2.
+
+    Of charts and tables each item has its own; `stored` is the axis of the items.
+    """
+
+    def __init__(
+        self,
+        stored: Mapping[str, int],
+        leaves: Mapping[str, Tensor],
+        values: Mapping[str, Tensor],
+        scales: Mapping[str, Tensor],
+        batch: Batch,
+    ) -> None:
+        self.stored = stored
+        self.batch = batch
+        self.tensors = {**batch.parts, **leaves}
+        self.values = values
+        self.scales = scales
+
+    def of_all(self) -> dict[str, float]:
+        """For all items together."""
+        found = {name: 0.0 for name in (*self.tensors, *self.values)}
+        asked: dict[str, Tensor] = {}
+        for name, values in self.values.items():
+            if name in self.batch.told:
+                low = self.batch.told[name]
+                found[name] = log2(low) if low > 0 else nan
+            elif values.numel():
+                asked[name] = cell_least(values, self.scales[name]).amin()
+        for name, tensor in self.tensors.items():
+            low, _ = self.batch.ends.get(name, (0.0, 0.0))
+            if low > 0:
+                found[name] = log2(low)
+            elif tensor.numel():
+                tensor = tensor.detach()
+                asked[name] = tensor.masked_fill(tensor == 0, inf).amin()
+        lows = torch.stack([low.double() for low in asked.values()]).tolist() if asked else []
+        for name, low in zip(asked, lows, strict=True):
+            found[name] = log2(low) if low > 0 else nan
+        return found
+
+    def of_each(self) -> dict[str, Tensor]:
+        """For every item, `[batch]`."""
+        zero = torch.zeros(self.batch.size, dtype=torch.float64, device=self.batch.device)
+        found = {name: zero for name in (*self.tensors, *self.values)}
+        for name, values in self.values.items():
+            if values.numel():
+                cells = cell_least(values, self.scales[name])
+                cells = cells.flatten(0, -2).amin(0) if cells.dim() > 1 else cells
+                found[name] = cells.double().log2()
+        for name, tensor in self.tensors.items():
+            if tensor.numel():
+                power = least_power(tensor.detach(), self.stored.get(name))
+                found[name] = power.expand(self.batch.size)
+        return found
+
+
+def centre(
+    batch: Batch, leaves: Mapping[str, Tensor], depth: int, ends: Mapping[str, tuple[float, float]]
+) -> None:
     """Choose how great the values of cells are: so that products have room above and below.
 
-    `depth` is the greatest number of charts with states in one product.
+    `depth` is the greatest number of charts with states in one product; `ends` are the least and
+    greatest entries of leaves, as far as they are known.
     """
-    room, names = ROOM[batch.dtype], [name for name, leaf in leaves.items() if leaf.numel()]
-    ends = [end for name in names for end in torch.aminmax(leaves[name].detach())]
-    known = torch.stack(ends).tolist() if ends else []
-    batch.ends = dict(zip(names, zip(known[::2], known[1::2], strict=True), strict=True))
+    room = ROOM[batch.dtype]
+    names = [name for name, leaf in leaves.items() if leaf.numel() and name not in ends]
+    asked = [end for name in names for end in torch.aminmax(leaves[name].detach())]
+    answers = torch.stack(asked).tolist() if asked else []
+    batch.ends = {n: ends[n] for n in leaves if n in ends}
+    batch.ends |= zip(names, zip(answers[::2], answers[1::2], strict=True), strict=True)
     above = sum(max(log2(high), 0.0) for _, high in batch.ends.values() if 0 < high < inf)
     power = max(int(room.values - above) // max(depth, 2), 0)
     batch.up = 2.0**power
@@ -436,59 +500,84 @@ def centre(batch: Batch, leaves: Mapping[str, Tensor], depth: int) -> None:
     batch.watched = batch.lift is not None or any(low == 0 for low, _ in batch.ends.values())
 
 
-def exponents(
-    stored: Mapping[str, int],
-    leaves: Mapping[str, Tensor],
-    values: Mapping[str, Tensor],
-    batch: Batch,
-) -> dict[str, Tensor]:
-    """The least positive entries of all that is multiplied, as powers of 2, `[batch]`.
+class Bounds(NamedTuple):
+    """How to take the least and the greatest of two numbers, or of numbers for every item."""
 
-    `stored` is the axis of the items, in what has one.
-    """
-    powers = {}
-    for name, tensor in {**batch.parts, **leaves, **values}.items():
-        low, _ = batch.ends.get(name, (0.0, 0.0))
-        if low > 0:
-            power = torch.tensor(log2(low), dtype=torch.float64, device=batch.device)
-        else:
-            power = exponent(tensor.detach(), stored.get(name))
-        powers[name] = power.expand(batch.size)
-    return powers
+    least: Callable[..., Any]
+    most: Callable[..., Any]
 
 
 def lossless(
-    products: Sequence[tuple[tuple[str, ...], int]], powers: Mapping[str, Tensor], batch: Batch
+    products: Sequence[tuple[tuple[str, ...], int]], powers: Powers, batch: Batch
 ) -> Tensor:
     """Whether all products of positive numbers in a pass were normal numbers, for each item.
 
     `products` names the factors, tables and charts that are multiplied, and how many charts there
-    are at most in a sum of such products that is divided by its greatest value (-1: it is not);
-    `powers` are their least positive entries. If nothing was lost in the inside pass and no cell
-    fell too far below what it is computed from, gradients are accurate too, unless they are no
-    numbers.
+    are at most in a sum of such products that is divided by its greatest value (-1: it is not).
+    If nothing was lost in the inside pass and no cell fell too far below what it is computed from,
+    gradients are accurate too, unless they are no numbers.
+    """
+    safe = torch.ones(batch.size, dtype=torch.bool, device=batch.device)
+    for lost in batch.lost:
+        safe &= ~lost
+    gaps = batch.gaps if batch.lift is None else []
+    tops: dict[int, list[Tensor]] = {}
+    for depth, top, _ in batch.tops:
+        tops.setdefault(depth, []).append(top if top.dim() < 3 else top.flatten(0, -2))
+    # First with one number for all items, which is quick, and mostly enough.
+    ends = []
+    for some in tops.values() if not batch.told_falls else ():
+        every = torch.cat([top if top.dim() == 1 else top.flatten() for top in some])
+        ends += [every.masked_fill(every == 0, inf).amin(), every.amax()]
+    ends += [torch.stack(gaps).amin()] if gaps else []
+    known = torch.stack([end.double() for end in ends]).tolist() if ends else []
+    gap = known.pop() / log(2) if gaps else 0.0
+    pairs = dict(zip(tops, zip(known[::2], known[1::2], strict=True), strict=False))
+    falls = {
+        depth: (log2(low) if low > 0 else nan, log2(high) if 0 < high < inf else nan)
+        for depth, (low, high) in (batch.told_falls or pairs).items()
+    }
+    if holds(products, powers.of_all(), gap, falls, batch, Bounds(min, max)):
+        return safe
+    joined = {d: torch.cat([t.reshape(-1, batch.size) for t in some]) for d, some in tops.items()}
+    each = torch.zeros(batch.size, dtype=torch.float64, device=batch.device)
+    if gaps:
+        each = torch.stack(gaps).amin(0).to(each) * (1 / log(2))
+    apart = {
+        depth: (least_power(top, 1), top.amax(0).double().clamp_min(TINY[batch.dtype]).log2())
+        for depth, top in joined.items()
+    }
+    bounds = Bounds(torch.minimum, torch.maximum)
+    return safe & holds(products, powers.of_each(), each, apart, batch, bounds)
+
+
+def holds(
+    products: Sequence[tuple[tuple[str, ...], int]],
+    powers: Mapping[str, Any],
+    gap: Any,
+    falls: Mapping[int, tuple[Any, Any]],
+    batch: Batch,
+    bounds: Bounds,
+) -> Any:
+    """Whether no product was too small; for all items together or for every item.
+
+    `powers` are the least entries of what is multiplied, `gap` how far terms of a sum are apart,
+    `falls` the least and the greatest of the greatest values of cells: all as powers of 2.
     """
     room, power = ROOM[batch.dtype], log2(batch.up)
-    gap = torch.zeros(batch.size, dtype=torch.float64, device=batch.device)
-    for below in batch.gaps if batch.lift is None else ():
-        gap = torch.minimum(gap, below)
-    gap = gap * (1 / log(2))
+    zero = gap * 0.0
     safe = gap == gap
-    for lost in batch.lost:
-        safe = safe & ~lost
     # What sums are divided by at most.
-    units: dict[int, Tensor] = {-1: torch.zeros_like(gap)}
-    for depth in sorted({depth for depth, _ in batch.tops}):
-        tops = torch.cat([top.reshape(-1, batch.size) for d, top in batch.tops if d == depth])
-        fallen = least_power(tops, 1)
-        safe = safe & (fallen - depth * power >= -room.fall) & (fallen >= room.least + power + 4)
-        greatest = tops.amax(0).double().clamp_min(TINY[batch.dtype]).log2() - power
-        units[depth] = torch.maximum(units[max(units)], greatest)
+    units = {-1: zero}
+    for depth in sorted(falls):
+        low, high = falls[depth]
+        safe = safe & (low - depth * power >= -room.fall) & (low >= room.least + power + 4)
+        units[depth] = bounds.most(units[max(units)], high - power)
     for names, depth in products:
         whole = part = gap
         for name in names:
             whole = whole + powers[name]
-            part = part + powers[name].clamp_max(0.0)
+            part = part + bounds.least(powers[name], zero)
         unit = units[max(d for d in units if d <= depth)]
         safe = safe & (part >= room.least + 2) & (whole - unit >= room.least + 2)
     return safe
@@ -555,9 +644,12 @@ class Batch:
         self.parts: dict[str, Tensor] = {}
         self.ends: dict[str, tuple[float, float]] = {}
         # What tells whether numbers became too small: the greatest values of all cells that were
-        # computed, how far terms of a sum are apart, and which items lost log-potentials.
+        # computed, how far terms of a sum are apart, which items lost log-potentials. An engine may
+        # tell the least positive values of charts, and the ends of those greatest values, itself.
         self.watched = False
-        self.tops: list[tuple[int, Tensor]] = []
+        self.told: dict[str, float] = {}
+        self.told_falls: dict[int, tuple[float, float]] = {}
+        self.tops: list[tuple[int, Tensor, Tensor | None]] = []
         self.gaps: list[Tensor] = []
         self.lost: list[Tensor] = []
         self.lift: Lift | None = None
@@ -574,10 +666,15 @@ class Batch:
         """Forget what an earlier pass kept."""
         self.tops.clear()
         self.gaps.clear()
+        self.told = {}
+        self.told_falls = {}
 
     def has_dead_cells(self) -> bool:
         """Whether any cell that was computed is zero."""
-        return any(bool((top == 0).any()) for _, top in self.tops)
+        return any(
+            bool(((top == 0) if scale is None else (top == 0) & (scale > NEGATIVE)).any())
+            for _, top, scale in self.tops
+        )
 
     def values(
         self, extents: tuple[int, ...], states: tuple[int, ...], half: str | None = None

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import log, log2
+from math import exp, inf, log, log2
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,7 +27,7 @@ from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.plan_sizes import environment
-from fgg.prelude import NEGATIVE, ROOM, Lift, exponent
+from fgg.prelude import NEGATIVE, ROOM, Lift, least_power, spread
 from fgg.runtime.pins import unpinned
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Group:
     charts: tuple[dict[str, Tensor], dict[str, Tensor]] | None
     log_z: Tensor
     safe: Tensor
-    has_dead_cells: bool = False
+    lifted: bool = False
     values: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
@@ -88,18 +88,17 @@ class Group:
         # Nothing is recorded of what a program does, not even versions: calls cost less so.
         with torch.inference_mode():
             batch.lift = None
-            module.centre(batch, leaves, module.DEPTH)
+            module.centre(batch, leaves, module.DEPTH, {} if lifted else run.ends)
             if lifted:
                 leaves = {n: _raised(x, ROOM[batch.dtype].entry) for n, x in leaves.items()}
                 batch.lift = _lift(run, leaves)
-                module.centre(batch, leaves, module.DEPTH)
+                module.centre(batch, leaves, module.DEPTH, {})
             charts = cls._inside(run, leaves)
             log_z = run.program.engine.result(charts[1], batch)
-            powers = module.exponents(module.STORED, leaves, charts[0], batch)
+            powers = module.Powers(module.STORED, leaves, *charts, batch)
             safe = module.lossless(module.PRODUCTS, powers, batch)
-            safe &= torch.isfinite(log_z) | torch.isneginf(log_z)
-            dead = batch.has_dead_cells()
-        return cls(items, run, leaves, charts, log_z, safe, dead)
+            safe &= log_z < inf
+        return cls(items, run, leaves, charts, log_z, safe, lifted)
 
     @staticmethod
     def _inside(run: Run, leaves: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
@@ -146,9 +145,9 @@ class Group:
         run = self.run
         names = [n for n in slopes if run.leaves[n].requires_grad]
         # The derivative in an entry that is 0 may be too large to be a number: that is no loss.
-        for name in names:
-            zero = run.leaves[name].detach() == 0
-            if not bool(torch.isfinite(slopes[name].sum())):
+        for name in names if not _finite([slopes[n] for n in names]) else ():
+            if not _finite([slopes[name]]):
+                zero = run.leaves[name].detach() == 0
                 slopes[name] = torch.where(zero, held(slopes[name]), slopes[name])
                 if not bool(torch.isfinite(slopes[name]).all()):
                     return None
@@ -185,9 +184,7 @@ class Group:
                 for name, adjoint in adjoints.items()
             }
         self.values = {}
-        if any(not bool(torch.isfinite(flow.sum())) for flow in flows.values()):
-            return None
-        return flows
+        return flows if _finite(list(flows.values())) else None
 
 
 @dataclass(eq=False)
@@ -248,6 +245,40 @@ class LogGroup:
         )
         return {n: g.nan_to_num(0.0) for n, g in zip(names, grads, strict=True) if g is not None}
 
+    def limits(self, gradient: Tensor) -> dict[str, Tensor]:
+        """The derivatives in weights, those that are 0 too, by the outside pass in logarithms."""
+        from fgg.runtime.interpret import outside
+
+        run = self.run
+        names = {name for name, leaf in run.leaves.items() if leaf.requires_grad}
+        slopes = {name: torch.zeros_like(run.leaves[name].detach()) for name in names}
+        # Derivatives in products of weights may be larger than those in the weights.
+        shift = 100.0
+        with torch.no_grad():
+            for sign in (1, -1):
+                share = (sign * gradient.to(self.log_z)).clamp_min(0.0)
+                if not bool((share > 0).any()):
+                    continue
+                seeds = torch.where(share > 0, share.log() - self.log_z, NEGATIVE)
+                seeds = torch.where(torch.isfinite(self.log_z), seeds, NEGATIVE)
+                logs: dict[str, Tensor] = {}
+                outside(self.charts, seeds, logs)
+                for name in names & logs.keys():
+                    slope = logs[name].to(slopes[name])
+                    if name in run.scales:
+                        slope = slope + spread(run.scales[name], slope)
+                    slopes[name] += sign * held((slope - shift).exp())
+        sources = {n: t for n, t in run.tensors.items() if t.requires_grad}
+        grads = torch.autograd.grad(
+            [run.leaves[n] for n in slopes],
+            list(sources.values()),
+            list(slopes.values()),
+            allow_unused=True,
+            retain_graph=True,
+        )
+        given = zip(sources, grads, strict=True)
+        return {n: held(grad * exp(shift)) for n, grad in given if grad is not None}
+
     def gradients(self, gradient: Tensor) -> dict[str, Tensor]:
         """The derivatives in weights and log-potentials."""
         found = self.counts(gradient)
@@ -272,6 +303,13 @@ class LogGroup:
         return flows
 
 
+def _finite(tensors: list[Tensor]) -> bool:
+    """Whether all entries are numbers; one question to the device for all tensors."""
+    if not tensors:
+        return True
+    return bool(torch.isfinite(torch.stack([x.sum() for x in tensors])).all())
+
+
 def held(slopes: Tensor) -> Tensor:
     """Derivatives with the greatest number in place of what is too large to be one."""
     return slopes.nan_to_num(posinf=torch.finfo(slopes.dtype).max)
@@ -280,8 +318,8 @@ def held(slopes: Tensor) -> Tensor:
 def refused(what: str) -> GrammarError:
     """The error for what no type of numbers can hold."""
     message = f"{what}: the weights are too extreme"
-    help = "scale the weights or log-potentials; logarithms above 1e308 are no numbers"
-    return GrammarError([Diagnostic(code="F437", message=message, help=help)])
+    help = "use float64 or less extreme weights; derivatives in logarithms of weights are smaller"
+    return GrammarError([Diagnostic(code="F427", message=message, help=help)])
 
 
 def _raised(leaf: Tensor, powers: int) -> Tensor:
@@ -300,7 +338,7 @@ def _lift(run: Run, leaves: Mapping[str, Tensor]) -> Lift:
     """
     module, batch = run.program.module, run.batch
     room, gap = ROOM[batch.dtype], GAP[batch.dtype]
-    least = {name: min(float(exponent(leaf, None)), 0.0) for name, leaf in leaves.items()}
+    least = {n: min(float(least_power(x, None)), 0.0) for n, x in leaves.items() if x.numel()}
     leaves_of = (sum(least.get(n, 0.0) for n in names) for names, _ in module.PRODUCTS)
     worst = min(leaves_of, default=0.0)
     power = (room.least + gap + 4 - 2 * worst) / max(module.DEPTH, 1)
@@ -321,6 +359,8 @@ class Certified:
     logs: Weights | None = None
     report: RangeReport | None = None
     groups: list[Group | LogGroup] = field(init=False)
+    # Whether a gradient needed more range than log Z.
+    widened: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.report = self.report or self.run.program.ranges
@@ -332,7 +372,7 @@ class Certified:
         """log Z of every item, `[batch]`, in the type of the run."""
         first = self.groups[0]
         if len(self.groups) == 1 and first.items is None:
-            return first.log_z.to(self.run.batch.dtype).clone()
+            return first.log_z.clone()
         batch = self.run.batch
         result = torch.full((batch.size,), NEGATIVE, dtype=batch.dtype, device=batch.device)
         for group in self.groups:
@@ -395,15 +435,21 @@ class Certified:
                 collated.inputs[name].requires_grad_(self.run.tensors[name].requires_grad)
             return program.prepared(given, collated, dtype, device)
 
-    def rerun(self, dtype: torch.dtype, weights: Weights) -> Run:
-        """The whole batch with other weights, in a type."""
+    def limits(self, gradient: Tensor) -> dict[str, Tensor]:
+        """The derivatives in weights, those that are 0 too."""
         places = torch.arange(self.run.batch.size)
-        return self._run(places, dtype, weights)
+        return LogGroup(None, self._run(places, torch.float64), self.logs).limits(gradient)
 
     @property
-    def has_dead_cells(self) -> bool:
-        """Whether a cell that was computed is zero: no gradient goes through it."""
-        return any(isinstance(g, LogGroup) or g.has_dead_cells for g in self.groups)
+    def has_limits(self) -> bool:
+        """Whether gradients are right in weights that are 0, too.
+
+        Nothing goes through cells that are zero, and lifted passes are bounds of what is used.
+        """
+        return not self.widened and all(
+            isinstance(g, Group) and not g.lifted and not g.run.batch.has_dead_cells()
+            for g in self.groups
+        )
 
     def gradients(self, gradient: Tensor) -> dict[str, Tensor]:
         """The derivatives in weights and log-potentials, by name, in the type of the run."""
@@ -436,6 +482,7 @@ class Certified:
                 yield group, answer
                 continue
             places = self._places(group)[torch.isfinite(group.log_z)]
+            self.widened = True
             yield from self._answers(self._wider(group.run.batch.dtype, places), ask)
 
     def counts(self) -> dict[str, Tensor]:

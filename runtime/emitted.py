@@ -20,7 +20,7 @@ from torch import Tensor
 from fgg.observe import MISSING
 from fgg.plan import Chart, Plan
 from fgg.plan_sizes import chart_bytes, environment
-from fgg.prelude import exponent
+from fgg.prelude import least_power
 from fgg.progress import levels
 from fgg.runtime.batch import Batch
 from fgg.runtime.frames import Scope
@@ -195,17 +195,17 @@ class _Run:
         module, batch = self.module, self.batch
         leaves = {name: leaf.detach() for name, leaf in self.leaves.items()}
         batch.begin()
-        module.centre(batch, leaves, module.DEPTH)
+        module.centre(batch, leaves, module.DEPTH, {})
         if marks is None:
             values, scales = engine.inside(leaves, self.scales, batch)
         else:
             values, scales = engine.inside(leaves, self.scales, batch, marks)
-            least = [exponent(m, None) for n, m in marks.items() if n in values and m.numel()]
+            least = [least_power(m, None) for n, m in marks.items() if n in values and m.numel()]
             if least:
                 # A mark is one more factor of every product.
                 gap = torch.stack(least).amin().clamp_max(0.0) * log(2)
                 batch.note_gap(gap.expand(batch.size))
-        powers = module.exponents(module.STORED, leaves, values, batch)
+        powers = module.Powers(module.STORED, leaves, values, scales, batch)
         safe = module.lossless(module.PRODUCTS, powers, batch)
         return (values, scales) if bool(safe.all()) else None
 

@@ -15,13 +15,15 @@ from torch import Tensor
 from torch._higher_order_ops.while_loop import while_loop_op
 
 from fgg.plan import Plan, PlanStage, Step
-from fgg.prelude import NEGATIVE, least_power, lossless
+from fgg.prelude import NEGATIVE, Bounds, holds, least_power
 from fgg.runtime.export_extents import loop_extent
 from fgg.runtime.export_frame import Frame, taken
 from fgg.runtime.export_signature import Signature
 from fgg.runtime.export_steps import SPARE, Noted, carry_out, written_by
 from fgg.runtime.export_tables import Tables
 from fgg.runtime.export_values import Named, packed
+
+LOG2_E = 1.4426950408889634
 
 
 class PlanModule(torch.nn.Module):
@@ -76,7 +78,7 @@ class PlanModule(torch.nn.Module):
         """Whether no number became too small for its type, for each item."""
         noted = Noted(tensors["unit"])
         gap, least, most = tensors["range"].unbind()
-        noted.gaps, noted.tops = [gap], [(0, torch.stack([least, most]))]
+        falls = {0: (least.log2(), most.log2())}
         powers = {}
         for name in {name for names, _ in self.plan.products for name in names}:
             if name in self.plan.chart:
@@ -89,7 +91,9 @@ class PlanModule(torch.nn.Module):
                 axis = None if table is None else len(table.axes)
                 power = least_power(tables.values[name], axis)
             powers[name] = power.expand(batch)
-        return lossless(self.plan.products, powers, noted)
+        bounds = Bounds(torch.minimum, torch.maximum)
+        safe: Tensor = holds(self.plan.products, powers, gap * LOG2_E, falls, noted, bounds)
+        return safe
 
     def batch(self, arguments: tuple[Tensor, ...]) -> int:
         """The number of items."""

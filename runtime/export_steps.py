@@ -70,7 +70,7 @@ class Noted(Batch):
         gap, least, most = before.unbind()
         for below in self.gaps:
             gap = torch.minimum(gap, below)
-        for _, top in self.tops:
+        for _, top, _ in self.tops:
             rows = top.double().reshape(-1, self.size)
             least = torch.minimum(least, rows.masked_fill(rows == 0, inf).amin(0))
             most = torch.maximum(most, rows.amax(0))
@@ -330,7 +330,7 @@ def put(plan: Plan, group: Sequence[StepRun], tensors: Tensors) -> dict[str, Ten
     new, top = total(first.noted, terms, rank)
     assert top is not None
     greatest = new.amax(tuple(range(rank, new.dim())))
-    first.noted.tops.append((0, greatest))
+    first.noted.tops.append((0, greatest, None))
     safe = greatest.clamp_min(TINY[new.dtype])
     return {
         values: replaced(tensors[values], cells, new / spread(safe, new)),

@@ -77,8 +77,11 @@ def inside(
     return charts
 
 
-def outside(charts: Charts) -> Charts:
+def outside(charts: Charts, seeds: Any = None, leaves: dict[str, Any] | None = None) -> Charts:
     """The outside value of every cell: the derivative of Z in it, in the charts' semiring.
+
+    `seeds` are the derivatives that it begins with, `[batch]`, in place of one. The derivatives in
+    parameters and tables are added to `leaves`, if that is given, by name.
 
     Inside times outside is, in `log`, the weight of all derivations through a cell; in `max`,
     that of the best one; in `counting`, their number; in `boolean`, whether there is one.
@@ -94,10 +97,10 @@ def outside(charts: Charts) -> Charts:
         start.index, charts.low[start.name], arrays[start.name].shape[: len(start.index)]
     )
     states = plan.chart[start.name].states
-    one = algebra.semiring.full((scope.batch.size, *states), one=True)
+    one = algebra.semiring.full((scope.batch.size, *states), one=True) if seeds is None else seeds
     arrays[start.name] = algebra.add_to(
         arrays[start.name], place.index, place.valid, one, distinct=True
     )
     for step, frame in points(plan, scope, reverse=True):
-        StepWork(charts, step, frame).outside(arrays)
+        StepWork(charts, step, frame).outside(arrays, leaves)
     return found

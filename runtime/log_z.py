@@ -12,13 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from fgg.runtime.certified import Certified, RangeReport, held, refused
+from fgg.runtime.certified import Certified, held, refused
 
 if TYPE_CHECKING:
     from fgg.runtime.run import Run
-
-INSTEAD_OF_ZERO = 1e-100
-"""What stands for a weight of 0, relative to the greatest one of its factor, in a derivative."""
 
 
 class LogZ(torch.autograd.Function):
@@ -31,7 +28,7 @@ class LogZ(torch.autograd.Function):
         ctx.run, ctx.passes = run, Certified(run)
         ctx.save_for_backward(*tensors)
         log_z: Tensor = ctx.passes.log_z
-        return log_z.clone()
+        return log_z
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -43,7 +40,7 @@ class LogZ(torch.autograd.Function):
             again = iter(_again(run, tensors, wanted, gradient))
             return None, *(next(again) if needed else None for needed in ctx.needs_input_grad[1:])
         slopes = ctx.passes.gradients(gradient)
-        if run.limits and ctx.passes.has_dead_cells:
+        if run.limits:
             _at_zero(ctx.passes, slopes, gradient)
         needed = zip(run.tensors, ctx.needs_input_grad[1:], strict=True)
         return None, *(_given(run, name, slopes) if wanted else None for name, wanted in needed)
@@ -54,6 +51,8 @@ def _given(run: Run, name: str, slopes: dict[str, Tensor]) -> Tensor | None:
     if name not in slopes:
         return None
     like = run.tensors[name].detach()
+    if slopes[name].dtype == like.dtype:
+        return slopes[name]
     slope = slopes[name].to(like.dtype)
     if not bool(torch.isfinite(slope.sum())):
         large = ~torch.isfinite(slope)
@@ -65,34 +64,22 @@ def _given(run: Run, name: str, slopes: dict[str, Tensor]) -> Tensor | None:
 
 
 def _at_zero(passes: Certified, slopes: dict[str, Tensor], gradient: Tensor) -> None:
-    """The derivatives in weights that are 0, where cells are zero and pass nothing on.
-
-    They are the limit for small weights: computed in float64, with weights so small that they
-    change nothing else.
-    """
+    """Put the derivatives in weights that are 0 in place of those that may be wrong."""
     run = passes.run
     zeros = {
-        name: weights == 0
+        name: weights.detach() == 0
         for name, weights in run.weights.items()
-        if run.tensors[name].requires_grad and bool((weights == 0).any())
+        if run.tensors[name].requires_grad
+        and run.ends.get(name, (0.0, 0.0))[0] == 0
+        and bool((weights == 0).any())
     }
-    if not zeros:
+    if not zeros or passes.has_limits:
         return
-    weights = {name: w.detach().double() for name, w in run.weights.items()}
-    for name, places in zeros.items():
-        top = weights[name].amax()
-        small = torch.where(top > 0, top, 1.0) * INSTEAD_OF_ZERO
-        weights[name] = torch.where(places, small, weights[name])
-    near = Certified(passes.rerun(torch.float64, weights), report=RangeReport())
-    live = torch.isfinite(passes.log_z)
-    limits = near.gradients(torch.where(live, gradient, 0.0).double())
+    limits = passes.limits(gradient)
     for name, places in zeros.items():
         if name in limits:
-            limit = limits[name]
-            # Where even so small a weight changes log Z, the derivative is larger than any number.
-            limit = torch.where(limit * weights[name] > 1e-8, torch.finfo(limit.dtype).max, limit)
-            slope = slopes.get(name, torch.zeros_like(limit)).to(limit)
-            slopes[name] = torch.where(places, torch.maximum(limit, slope), slope)
+            slope = slopes.get(name, torch.zeros_like(limits[name])).to(limits[name])
+            slopes[name] = torch.where(places, limits[name], slope)
 
 
 def _again(

@@ -8,11 +8,13 @@ from types import ModuleType
 from typing import Any
 from warnings import warn
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg.diagnostics import render_all
-from fgg.native import Argument, Native
+from fgg.native import Argument, Native, told_charts
 from fgg.plan import Plan
 from fgg.plan_sizes import environment, extents
 from fgg.runtime.native_build import (
@@ -23,6 +25,7 @@ from fgg.runtime.native_build import (
     python_functions,
 )
 
+Doubles = NDArray[np.float64]
 KEPT = 1024
 SETTINGS = 8
 """How many numbers come first in the room for the range: as in the prelude of programs in C++."""
@@ -43,6 +46,7 @@ class NativeEngine:
         self.native = native
         self.module = module
         self.depths = max(map(plan.depth, plan.steps), default=0) + 1
+        self.told = told_charts(plan)
         self.failed: str | None = None
         self._sizes: dict[tuple[tuple[int, int], ...], dict[str, tuple[int, ...]]] = {}
 
@@ -91,34 +95,42 @@ class NativeEngine:
                 values[chart.family] = batch.values(sizes[chart.family], chart.states, half)
             if chart.scale_of == chart.family:
                 charts[chart.family] = batch.scales(sizes[chart.family])
-        given = {"values": values, "scales": charts, "leaf": leaves, "leaf scales": scales}
+        given: dict[str, Mapping[str, Tensor]] = {"values": values, "scales": charts}
+        given |= {"leaf": leaves, "leaf scales": scales}
         room = self.room(batch)
-        self.call("inside", self.native.inside, {**given, "range": {"": room}}, batch)
+        given["range"] = {"": torch.from_numpy(room)}
+        self.call("inside", self.native.inside, given, batch)
         self.note(batch, room)
         return values, {c.family: charts[c.scale_of] for c in self.plan.charts}
 
-    def room(self, batch: Any) -> Tensor:
+    def room(self, batch: Any) -> Doubles:
         """What the inside pass is told about the range of numbers, and room for what it tells."""
-        lift = batch.lift
-        settings = [self.depths, batch.up, 0.0, 0.0, 0.0, float(batch.watched), 0.0, 0.0]
-        if lift is not None:
-            settings[2:5] = lift.floor, lift.least, lift.gap
-        rows = torch.zeros((2 * self.depths + 3, batch.size), dtype=torch.float64)
-        rows[: self.depths] = float("inf")
-        return torch.cat([torch.tensor(settings, dtype=torch.float64), rows.flatten()])
+        rows = 2 * self.depths + 3
+        room = np.zeros(SETTINGS + rows * batch.size + len(self.told))
+        room[:2], room[5] = (self.depths, batch.up), batch.watched
+        if batch.lift is not None:
+            room[2:5] = batch.lift.floor, batch.lift.least, batch.lift.gap
+        room[SETTINGS : SETTINGS + self.depths * batch.size] = np.inf
+        return room
 
-    def note(self, batch: Any, room: Tensor) -> None:
+    def note(self, batch: Any, room: Doubles) -> None:
         """Keep what the inside pass tells about the range of its numbers."""
-        rows = room[SETTINGS:].view(-1, batch.size)
+        end = len(room) - len(self.told)
+        batch.told = dict(zip(self.told, room[end:].tolist(), strict=True))
+        rows = room[SETTINGS:end].reshape(-1, batch.size)
         least, most = rows[: self.depths], rows[self.depths : 2 * self.depths]
+        # Where nothing was computed, the least is infinite and the greatest 0.
+        least[most == 0] = 1.0
+        lows, highs = least.min(1).tolist(), np.maximum(least, most).max(1).tolist()
+        batch.told_falls = dict(enumerate(zip(lows, highs, strict=True)))
         for depth in range(self.depths):
-            # Where nothing was computed, the least is infinite and the greatest 0.
-            low = torch.where(most[depth] == 0, 1.0, least[depth])
-            batch.tops.append((depth, torch.stack([low, torch.maximum(low, most[depth])])))
+            ends = np.stack([least[depth], np.maximum(least[depth], most[depth])])
+            batch.tops.append((depth, torch.from_numpy(ends), None))
         dead, gaps = rows[2 * self.depths], rows[2 * self.depths + 1]
-        batch.tops.append((0, torch.where(dead > 0, 0.0, 1.0)[None]))
+        if dead.any():
+            batch.tops.append((0, torch.from_numpy(np.where(dead > 0, 0.0, 1.0)[None]), None))
         if batch.watched:
-            batch.note_gap(gaps)
+            batch.note_gap(torch.from_numpy(gaps))
 
     def outside(
         self,

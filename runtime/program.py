@@ -20,9 +20,9 @@ from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.domains import domain_size
 from fgg.grammar import Grammar
 from fgg.native import Native
-from fgg.observe import MISSING
+from fgg.observe import IMPOSSIBLE, MISSING
 from fgg.pins import Pins
-from fgg.plan import Plan
+from fgg.plan import Cut, Gather, Plan, Token
 from fgg.plan_sizes import chart_bytes, environment, table_bytes
 from fgg.progress import levels
 from fgg.runtime.batching import Collated, Lengths, check_potentials, collate
@@ -35,7 +35,7 @@ from fgg.runtime.modules import load_module
 from fgg.runtime.questions import Questions
 from fgg.runtime.run import Run
 from fgg.runtime.trees import Source
-from fgg.runtime.weighted import Weighted, as_weight
+from fgg.runtime.weighted import Ends, Weighted, as_weight
 from fgg.slices import SplitRule
 
 if TYPE_CHECKING:
@@ -281,7 +281,8 @@ class Program(Weighted, Questions):
         self, weights: Mapping[str, Tensor], inputs: Mapping[str, Any], lengths: Lengths
     ) -> Run:
         """Weights and inputs checked, and everything prepared that comes before the charts."""
-        weights = self.check_weights(weights)
+        ends: dict[str, Ends] = {}
+        weights = self.check_weights(weights, ends)
         sample = next(iter(weights.values()), None)
         dtype, device = torch.float32, None
         if sample is not None:
@@ -292,7 +293,7 @@ class Program(Weighted, Questions):
             if floats:
                 dtype, device = floats[0].dtype, floats[0].device
         collated = self.collate(inputs, lengths, dtype=dtype, device=device)
-        return self.suited(collated).prepared(weights, collated, dtype, device)
+        return self.suited(collated).prepared(weights, collated, dtype, device, ends)
 
     def suited(self, collated: Collated) -> Program:
         """The program for a batch: another one if tokens are missing that the plan has as known."""
@@ -312,8 +313,12 @@ class Program(Weighted, Questions):
         collated: Collated,
         dtype: torch.dtype,
         device: torch.device | None,
+        ends: Mapping[str, Ends] | None = None,
     ) -> Run:
-        """A batch with everything that comes before the charts."""
+        """A batch with everything that comes before the charts.
+
+        `ends` are the least and greatest weights, as far as they are known.
+        """
         place = device or torch.device("cpu")
         values = environment(collated.lengths)
         width = torch.finfo(dtype).bits // 8
@@ -342,7 +347,18 @@ class Program(Weighted, Questions):
             sources=tuple(sources.values()),
             leaves=leaves,
             scales=scales,
+            ends=self._leaf_ends(ends or {}, collated),
         )
+
+    def _leaf_ends(self, ends: Mapping[str, Ends], collated: Collated) -> dict[str, Ends]:
+        """Bounds of the entries of leaves that are parts of factors without zeros."""
+        known = {name: ends[name] for name in self.plan.parameters if ends.get(name, (0, 0))[0] > 0}
+        for step in self.plan.preparations if known else ():
+            if isinstance(step, Cut | Gather) and step.source in known:
+                # A token that has no entry makes zeros, one that is missing a sum.
+                if isinstance(step, Cut) or all(_is_plain(t, collated) for t in step.tokens):
+                    known[step.name] = known[step.source]
+        return known
 
     def marginals(
         self,
@@ -428,3 +444,10 @@ class Program(Weighted, Questions):
     def refinements(self) -> tuple[Refinement, ...]:
         """The charts of the plan as parts of the user's families."""
         return refinements(self.grammar, self.plan, self.origins)
+
+
+def _is_plain(token: Token, collated: Collated) -> bool:
+    """Whether a table's entries are those of an input's tokens as they are, and all are there."""
+    if token.path or any(token.shift) or collated.missing:
+        return False
+    return not bool((collated.inputs[token.input] == IMPOSSIBLE).any())

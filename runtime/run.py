@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -26,5 +26,7 @@ class Run:
     sources: tuple[Tensor, ...]
     leaves: Mapping[str, Tensor]
     scales: Mapping[str, Tensor]
+    # The least and the greatest entry of leaves, as far as they are known.
+    ends: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     # Whether derivatives in weights that are 0 are asked for.
     limits: bool = True

@@ -106,28 +106,54 @@ class StepWork:
         array = self.algebra.fit(value, (*self.cell_dims, *self.head_axes), self.sizes)
         return self.repeated(array, len(self.cell_dims), self.step.head_axes)
 
-    def outside(self, arrays: dict[str, Any]) -> None:
-        """Add what the head has from outside to the charts that the step reads."""
-        charts = [i for i, operand in enumerate(self.step.operands) if operand.kind == "chart"]
-        if not charts:
+    def outside(self, arrays: dict[str, Any], leaves: dict[str, Any] | None = None) -> None:
+        """Add what the head has from outside to the charts that the step reads.
+
+        And to parameters and tables, if there are arrays for these.
+        """
+        wanted = [
+            number
+            for number, operand in enumerate(self.step.operands)
+            if operand.kind == "chart" or leaves is not None
+        ]
+        if not wanted:
             return
         algebra = self.algebra
         head, _ = self.head()
         above = algebra.take(arrays[self.step.head], head.index, head.valid)
         gradient = algebra.named(above, (*self.cell_dims, *self.step.head_axes))
         product = self.forward()
-        for number in charts:
+        for number in wanted:
             operand = self.step.operands[number]
-            place, _ = self.place(operand)
             once = tuple(dict.fromkeys(operand.axes))
             own = product.gradient(number, gradient)
+            if operand.kind == "parameter":
+                assert leaves is not None
+                values = algebra.fit(algebra.sum(own, once), once, self.sizes)
+                values = self.repeated(values, 0, operand.axes)
+                before = self.slopes(operand, leaves)
+                leaves[operand.name] = algebra.add(before, values)
+                continue
+            target = arrays
+            if operand.kind == "table":
+                assert leaves is not None
+                target = leaves
+                target[operand.name] = self.slopes(operand, leaves)
+            place, _ = self.place(operand)
             dims = (*place.dims, *once)
             own = algebra.sum(own, dims)
             values = algebra.fit(own, dims, self.sizes)
             values = self.repeated(values, len(place.dims), operand.axes)
-            arrays[operand.name] = algebra.add_to(
-                arrays[operand.name], place.index, place.valid, values, distinct=False
+            target[operand.name] = algebra.add_to(
+                target[operand.name], place.index, place.valid, values, distinct=False
             )
+
+    def slopes(self, operand: Operand, leaves: Mapping[str, Any]) -> Any:
+        """The derivatives in a parameter or table so far: zero before any is added."""
+        if operand.name in leaves:
+            return leaves[operand.name]
+        shape = tuple(self.charts.prepared.arrays[operand.name].shape)
+        return self.algebra.semiring.full(shape, one=False)
 
     def repeated(self, values: Any, rank: int, axes: tuple[str, ...]) -> Any:
         """Values over distinct nodes as values over places where a node may stand twice.

@@ -16,6 +16,9 @@ from fgg.pieces import pieces
 from fgg.plan import Plan
 from fgg.runtime.materialise import multiplied
 
+Ends = tuple[float, float]
+"""The least and the greatest entry of a tensor."""
+
 
 class Weighted:
     """What a program says of its parameters.
@@ -91,8 +94,13 @@ class Weighted:
         """Whether weights are given for a factor as a whole that has pieces."""
         return name in given and self.pieces(name) != (name,)
 
-    def check_weights(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The weights that the plan needs, of the right shapes. Raises GrammarError."""
+    def check_weights(
+        self, weights: Mapping[str, Tensor], ends: dict[str, Ends] | None = None
+    ) -> dict[str, Tensor]:
+        """The weights that the plan needs, of the right shapes. Raises GrammarError.
+
+        The least and greatest entries of those that are given are put into `ends`.
+        """
         problems = []
         weights = {name: as_weight(name, value) for name, value in (weights or {}).items()}
         for name in weights:
@@ -125,7 +133,9 @@ class Weighted:
             raise GrammarError(problems)
         found = {name: weights[name] for name in needed}
         if found:
-            check_numbers(found)
+            known = check_numbers(found)
+            if ends is not None:
+                ends.update(known)
         return self.whole(found, self.whole_names)
 
     def whole(self, weights: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
@@ -152,9 +162,14 @@ def as_weight(name: str, value: Any) -> Tensor:
         raise GrammarError([Diagnostic(code="F417", message=message)]) from None
 
 
-def check_numbers(weights: Mapping[str, Tensor]) -> None:
-    """Raise GrammarError for weights that are negative, infinite or no numbers, or of two types."""
+def check_numbers(weights: Mapping[str, Tensor]) -> dict[str, Ends]:
+    """The least and the greatest weight of each factor.
+
+    Raises GrammarError for weights that are negative, infinite or no numbers, or of two types.
+    """
     problems = []
+    names = [name for name, w in weights.items() if w.numel()]
+    found: list[float] = []
     types = {w.dtype for w in weights.values()}
     if len(types) > 1 or not types <= {torch.float32, torch.float64}:
         names = ", ".join(sorted(str(t).removeprefix("torch.") for t in types))
@@ -164,7 +179,7 @@ def check_numbers(weights: Mapping[str, Tensor]) -> None:
         problems.append(Diagnostic(code="F417", message="weights are on several devices"))
     else:
         # One question to the device for all factors.
-        ends = [end for w in weights.values() if w.numel() for end in torch.aminmax(w.detach())]
+        ends = [end for name in names for end in torch.aminmax(weights[name].detach())]
         found = torch.stack(ends).tolist() if ends else []
         if not all(0 <= end < inf for end in found):
             for name, w in weights.items():
@@ -173,3 +188,4 @@ def check_numbers(weights: Mapping[str, Tensor]) -> None:
                     problems.append(Diagnostic(code="F417", message=message))
     if problems:
         raise GrammarError(problems)
+    return dict(zip(names, zip(found[::2], found[1::2], strict=True), strict=True))

@@ -14,7 +14,7 @@ from fgg.compiler.native.loops import INDENT
 from fgg.compiler.native.memory import Memory
 from fgg.compiler.native.outside import NativeOutside
 from fgg.compiler.native.tensors import Tensors
-from fgg.native import Argument, Native
+from fgg.native import Argument, Native, told_charts
 from fgg.plan import Plan, PlanStage, Step
 from fgg.printer import print_rule
 
@@ -135,7 +135,22 @@ def _inside(steps: _Steps) -> list[str]:
             found = _group(steps.plan, steps.tensors, group)
             body.append(steps.function(steps.title(group), ["range.begin();", *found]))
         lines += _stage(steps.tensors, stage, body, reverse=False)
-    return lines
+    return [*lines, *_least_values(steps.plan, steps.tensors)]
+
+
+def _least_values(plan: Plan, tensors: Tensors) -> Iterator[str]:
+    """Tell the least positive value of each chart that has states and at most two indices."""
+    for number, name in enumerate(told_charts(plan)):
+        chart = plan.chart[name]
+        at, rank, count = tensors.get("values", name), len(chart.axes), prod(chart.states)
+        sizes = [f"{at}_n[{axis}]" for axis in range(rank)]
+        sizes = [*["1"] * (2 - rank), *sizes]
+        steps = [str(s) for s in tensors.strides("values", name, chart.states)]
+        steps = [*["0"] * (2 - rank), *steps]
+        yield (
+            f"range.chart({number}, {at}, {sizes[0]}, {steps[0]}, {sizes[1]}, {steps[1]}, "
+            f"B * {count});"
+        )
 
 
 def _group(plan: Plan, tensors: Tensors, steps: Sequence[Step]) -> Iterator[str]:
@@ -189,7 +204,7 @@ def _put(plan: Plan, writer: NativeInside, parts: Sequence[tuple[str, Part]]) ->
             scale = "0.0" if part.scales is None else f"*({part_at(name, part.scales, 'd')})"
             if part.values is not None:
                 value = f"*({part_at(name, part.values, 'T')})"
-                scale = f"range.log({value}, {part.depth}, b) + {scale}"
+                scale = f"range.log({value}, {part.depth}, b, {scale})"
             yield f"{INDENT}if ({name}) sum = sum == NEGATIVE ? {scale} : log_add(sum, {scale});"
         yield f"{INDENT}*e = sum;"
         yield "}"

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <ctime>
 #include <new>
+#include <type_traits>
 
 #ifndef T
 #error "the type of numbers is missing: -DT=float or -DT=double"
@@ -28,6 +29,7 @@
 #define PRAGMA(text) _Pragma(#text)
 #define SUM(name) PRAGMA(omp simd reduction(+ : name))
 #define GREATEST(name, bad) PRAGMA(omp simd reduction(max : name) reduction(| : bad))
+#define ENDS(least, most) PRAGMA(omp simd reduction(min : least) reduction(max : most))
 
 using I = int64_t;
 
@@ -36,6 +38,8 @@ static const double NEGATIVE = -INFINITY;
 static const double FLOOR = -1e300;
 // What a table has where it has no entry: outside every chart.
 static const I OUTSIDE = -(I(1) << 40);
+// The bits of a number.
+using Bits = std::conditional<sizeof(T) == 4, uint32_t, uint64_t>::type;
 // The greatest number.
 static const T LARGEST = sizeof(T) == 4 ? T(3.40282347e+38) : T(1.7976931348623157e+308);
 // A ratio of scales is held below e^LIMIT, which is still a number. It is great only where the
@@ -209,6 +213,7 @@ static void matmul(Product blas, I m, I n, I k, const T* A, I ar, I ac, const T*
 // The room that is handed over has SETTINGS numbers, then for each item the least and the greatest
 // of the greatest values of cells (rows for each number of charts in a product), whether a cell is
 // zero, how far the terms of a sum are apart at most, and whether terms of the present sum are lost.
+// Then comes the least positive value of each chart.
 static const I SETTINGS = 8;
 struct Range {
   double* const at;
@@ -225,12 +230,13 @@ struct Range {
   double* const dead = most + depths * B;
   double* const gaps = dead + B;
   double* const lost = gaps + B;
+  double* const values = lost + B;
   void begin() { if (lifted) for (I b = 0; b < B; ++b) lost[b] = 0; }
   // The greatest value of a cell that was computed.
-  void note(int depth, I b, T top) {
+  void note(int depth, I b, T top, double scale) {
     double& least = tops[depth * B + b];
     double& great = most[depth * B + b];
-    if (top == 0) dead[b] = 1;
+    if (top == 0) dead[b] = dead[b] != 0 || scale != NEGATIVE;
     else if (!(double(top) >= least)) least = double(top);
     if (!(double(top) <= great)) great = double(top);
   }
@@ -244,14 +250,34 @@ struct Range {
       for (I b = 0; b < B; ++b)
         if (e[q * B + b] > NEGATIVE) term(b, e[q * B + b] - top[b]);
   }
+  // Cells of a chart, `count` values each, `rows` at a stride.
+  void chart(I number, const T* at, I rows, I stride, I columns, I step, I count) {
+    // Positive numbers are in the order of their bits; 0 less 1 is the greatest of all.
+    Bits least = ~Bits(0), most = 0;
+    for (I r = 0; r < rows; ++r)
+      for (I c = 0; c < columns; ++c) {
+        const T* const v = at + r * stride + c * step;
+        ENDS(least, most) for (I i = 0; i < count; ++i) {
+          Bits x;
+          std::memcpy(&x, v + i, sizeof(T));
+          least = x - 1 < least ? x - 1 : least;
+          most = x > most ? x : most;
+        }
+      }
+    ++least;
+    T low, high;
+    std::memcpy(&low, &least, sizeof(T));
+    std::memcpy(&high, &most, sizeof(T));
+    values[number] = high <= LARGEST ? (low > 0 ? double(low) : double(LARGEST)) : NAN;
+  }
   T more(int depth, I b) const {
     if (!lifted || lost[b] == 0) return 0;
     return depth > 1 ? T(rest * std::pow(up, depth - 1)) : rest;
   }
-  double log(T value, int depth, I b) {
+  double log(T value, int depth, I b, double scale) {
     value += more(depth, b);
-    note(depth, b, value);
-    return std::log(double(value));
+    note(depth, b, value, scale);
+    return std::log(double(value)) + scale;
   }
 };
 
@@ -275,7 +301,7 @@ static inline void put_one(T* v, double* e, const T* values, double scale, I n, 
     for (I i = 0; i < n; ++i) v[i] = NAN;
     return;
   }
-  range.note(depth, b, top);
+  range.note(depth, b, top, scale);
   if (top == 0 || scale == NEGATIVE) {
     *e = NEGATIVE;
     for (I i = 0; i < n; ++i) v[i] = 0;
