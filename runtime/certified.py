@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.plan import Contract, Cut, Gather
 from fgg.plan_sizes import environment
 from fgg.prelude import NEGATIVE, ROOM, Lift, least_power, spread
 from fgg.runtime.pins import unpinned
@@ -144,9 +145,11 @@ class Group:
         self.values = {}
         run = self.run
         names = [n for n in slopes if run.leaves[n].requires_grad]
-        # The derivative in an entry that is 0 may be too large to be a number: that is no loss.
+        # The derivative in a weight that is 0 may be too large to be a number: that is no loss.
         for name in names if not _finite([slopes[n] for n in names]) else ():
             if not _finite([slopes[name]]):
+                if name in _hoisted(run):
+                    return None
                 zero = run.leaves[name].detach() == 0
                 slopes[name] = torch.where(zero, held(slopes[name]), slopes[name])
                 if not bool(torch.isfinite(slopes[name]).all()):
@@ -263,6 +266,10 @@ class LogGroup:
                 seeds = torch.where(torch.isfinite(self.log_z), seeds, NEGATIVE)
                 logs: dict[str, Tensor] = {}
                 outside(self.charts, seeds, logs)
+                for name in names & logs.keys() & _hoisted(run):
+                    large = bool((logs[name] > shift + 700.0).any())
+                    if large or not bool(torch.isfinite(run.leaves[name]).all()):
+                        raise refused("a derivative in a product of weights is no number")
                 for name in names & logs.keys():
                     slope = logs[name].to(slopes[name])
                     if name in run.scales:
@@ -301,6 +308,16 @@ class LogGroup:
                 total = log_z.reshape(-1, *(1,) * states)
                 flows[name] = (array + rest.arrays[name] - total).exp()
         return flows
+
+
+def _hoisted(run: Run) -> set[str]:
+    """The leaves that are products of weights, or parts of such."""
+    found: set[str] = set()
+    for step in run.program.plan.preparations:
+        part = isinstance(step, Cut | Gather) and step.source in found
+        if part or isinstance(step, Contract):
+            found.add(step.name)
+    return found
 
 
 def _finite(tensors: list[Tensor]) -> bool:

@@ -51,12 +51,13 @@ def _given(run: Run, name: str, slopes: dict[str, Tensor]) -> Tensor | None:
     if name not in slopes:
         return None
     like = run.tensors[name].detach()
-    if slopes[name].dtype == like.dtype:
-        return slopes[name]
     slope = slopes[name].to(like.dtype)
-    if not bool(torch.isfinite(slope.sum())):
-        large = ~torch.isfinite(slope)
-        if name not in run.weights or bool((large & (like != 0)).any()):
+    if slope is slopes[name] and name not in run.joined:
+        return slope
+    large = slope >= torch.finfo(slope.dtype).max
+    if bool(large.any()) or not bool(torch.isfinite(slope.sum())):
+        large |= ~torch.isfinite(slope)
+        if name in run.joined or bool((large & (like != 0)).any()) or name not in run.weights:
             kind = str(like.dtype).removeprefix("torch.")
             raise refused(f"a derivative in `{name}` is too large for {kind}")
         slope = held(slope)

@@ -7,7 +7,7 @@ A program holds no numbers. Weights are given with each call (`log_z`), or kept 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from math import prod
 from types import ModuleType
@@ -282,6 +282,7 @@ class Program(Weighted, Questions):
     ) -> Run:
         """Weights and inputs checked, and everything prepared that comes before the charts."""
         ends: dict[str, Ends] = {}
+        given = weights.keys()
         weights = self.check_weights(weights, ends)
         sample = next(iter(weights.values()), None)
         dtype, device = torch.float32, None
@@ -293,7 +294,8 @@ class Program(Weighted, Questions):
             if floats:
                 dtype, device = floats[0].dtype, floats[0].device
         collated = self.collate(inputs, lengths, dtype=dtype, device=device)
-        return self.suited(collated).prepared(weights, collated, dtype, device, ends)
+        run = self.suited(collated).prepared(weights, collated, dtype, device, ends)
+        return replace(run, joined=frozenset(weights.keys() - given))
 
     def suited(self, collated: Collated) -> Program:
         """The program for a batch: another one if tokens are missing that the plan has as known."""

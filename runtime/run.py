@@ -28,5 +28,7 @@ class Run:
     scales: Mapping[str, Tensor]
     # The least and the greatest entry of leaves, as far as they are known.
     ends: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    # The factors whose weights are products of pieces.
+    joined: frozenset[str] = frozenset()
     # Whether derivatives in weights that are 0 are asked for.
     limits: bool = True

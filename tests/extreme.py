@@ -293,6 +293,7 @@ def _gradients(name: str, leaf: torch.Tensor, wanted: Array, close: Close) -> It
     limits = torch.finfo(leaf.dtype)
     gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
     most = max([ONE, *(x * w for x, w in zip(wanted.flat, leaf.flatten().tolist(), strict=True))])
+    greatest = float(leaf.detach().max()) if leaf.numel() else 0.0
     for place in np.ndindex(*wanted.shape):
         got, want, weight = float(gradient[place]), wanted[place], float(leaf.detach()[place])
         if want > limits.max * (1 - close.relative):  # no number of the type
@@ -300,7 +301,11 @@ def _gradients(name: str, leaf: torch.Tensor, wanted: Array, close: Close) -> It
         elif weight:
             fine = bool(abs(MP.mpf(got) * weight - want * weight) <= close.count * most)
         else:
-            fine = bool(abs(got - want) <= close.relative * abs(want) + limits.tiny)
+            # As if it were as large as the greatest of its factor.
+            fine = bool(
+                abs(got - want) <= close.relative * abs(want) + limits.tiny
+                or abs(got - want) * greatest <= close.count * most
+            )
         if not fine:
             at = "" if weight else ", where the weight is 0,"
             yield f"the gradient of `{name}` at {place}{at} is {got:.6g}, not {MP.nstr(want, 6)}"
