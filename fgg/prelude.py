@@ -551,6 +551,18 @@ def lossless(
     return safe & holds(products, powers.of_each(), each, apart, batch, bounds)
 
 
+def is_lower_bound(batch: Batch) -> Tensor:
+    """Whether a pass can only have lost, so that its log Z is a lower bound, for each item.
+
+    A sum of which the greatest value is too small to be divided by is not what it seems.
+    """
+    least = ROOM[batch.dtype].least + log2(batch.up) + 4
+    bound = torch.ones(batch.size, dtype=torch.bool, device=batch.device)
+    for _, top, _ in batch.tops:
+        bound &= least_power(top.reshape(-1, batch.size), 1) >= least
+    return bound
+
+
 def holds(
     products: Sequence[tuple[tuple[str, ...], int]],
     powers: Mapping[str, Any],
@@ -653,6 +665,8 @@ class Batch:
         self.gaps: list[Tensor] = []
         self.lost: list[Tensor] = []
         self.lift: Lift | None = None
+        # Of which items it is known that nothing was lost.
+        self.safe = torch.ones(size, dtype=torch.bool, device=device)
 
     def note_gap(self, gap: Tensor) -> None:
         """Keep how far the terms of a sum are apart, `[batch]`, in nats."""
@@ -747,8 +761,11 @@ class Inside(torch.autograd.Function):
         """Run the inside program; its charts are kept for the outside."""
         found = dict(zip(names, leaves, strict=True))
         batch.spare = any(leaf.requires_grad for leaf in leaves)
+        centre(batch, found, program.DEPTH, {})
         values, charts = program.inside(found, scales, batch)
         result = program.result(charts, batch)
+        powers = Powers(program.STORED, found, values, charts, batch)
+        batch.safe = lossless(program.PRODUCTS, powers, batch) & (result < inf)
         ctx.program, ctx.names, ctx.scales, ctx.batch = program, names, scales, batch
         ctx.charts = charts
         ctx.values = values
@@ -763,6 +780,8 @@ class Inside(torch.autograd.Function):
         found, _ = ctx.program.outside(
             leaves, ctx.scales, ctx.values, ctx.charts, ctx.batch, gradient
         )
+        if not all(bool(torch.isfinite(slope.sum())) for slope in found.values()):
+            raise ArithmeticError(f"a derivative is too large for {ctx.batch.dtype}")
         return None, None, None, None, *(found.get(name) for name in ctx.names)
 
 

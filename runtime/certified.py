@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import exp, inf, log, log2
+from math import exp, inf, log, log2, nan
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,7 +28,7 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.plan import Contract, Cut, Gather
 from fgg.plan_sizes import environment
-from fgg.prelude import NEGATIVE, ROOM, Lift, least_power, spread
+from fgg.prelude import NEGATIVE, ROOM, Lift, is_lower_bound, least_power, spread
 from fgg.runtime.pins import unpinned
 
 if TYPE_CHECKING:
@@ -62,6 +62,17 @@ class RangeReport:
     def as_json(self) -> dict[str, int]:
         """The numbers by name."""
         return dict(vars(self))
+
+    def line(self) -> str:
+        """What to tell a user, if anything."""
+        if not self.wider:
+            return ""
+        parts = [f"{self.float64:,} in float64"] if self.float64 else []
+        parts += [f"{self.logarithms:,} in logarithms"] if self.logarithms else []
+        return (
+            f"{self.wider:,} of {self.items:,} items needed more range than their numbers have: "
+            f"they were computed {' and '.join(parts)}"
+        )
 
 
 @dataclass(eq=False)
@@ -414,14 +425,14 @@ class Certified:
             yield plain
             return
         unsafe = torch.nonzero(~safe).flatten()
-        lower = plain.log_z[unsafe].clone()
+        lower = torch.where(is_lower_bound(run.batch), plain.log_z, nan)[unsafe].clone()
         if bool(safe.any()):
             plain.forget(unsafe)
             yield plain
         places = plain.places()[unsafe].clone()
         again = self._run(places, run.batch.dtype, raised)
         lifted = Group.of(again, places, lifted=True)
-        near = lifted.log_z - lower <= TOLERANCE[run.batch.dtype]
+        near = (lifted.log_z - lower).abs() <= TOLERANCE[run.batch.dtype]
         sure = lifted.safe & (near | torch.isneginf(lifted.log_z))
         self.report.lifted += int(sure.sum())
         if bool(sure.all()):

@@ -282,7 +282,7 @@ class Program(Weighted, Questions):
     ) -> Run:
         """Weights and inputs checked, and everything prepared that comes before the charts."""
         ends: dict[str, Ends] = {}
-        given = weights.keys()
+        given = weights
         weights = self.check_weights(weights, ends)
         sample = next(iter(weights.values()), None)
         dtype, device = torch.float32, None
@@ -294,8 +294,11 @@ class Program(Weighted, Questions):
             if floats:
                 dtype, device = floats[0].dtype, floats[0].device
         collated = self.collate(inputs, lengths, dtype=dtype, device=device)
-        run = self.suited(collated).prepared(weights, collated, dtype, device, ends)
-        return replace(run, joined=frozenset(weights.keys() - given))
+        program = self.suited(collated)
+        if program is not self:
+            weights = program.check_weights(given, ends)
+        run = program.prepared(weights, collated, dtype, device, ends)
+        return replace(run, joined=frozenset(weights.keys() - given.keys()))
 
     def suited(self, collated: Collated) -> Program:
         """The program for a batch: another one if tokens are missing that the plan has as known."""

@@ -41,7 +41,11 @@ class Weighted:
 
         Of a factor of declared rank these are its pieces, in every space.
         """
-        needed = {piece for name in self.whole_names for piece in self.pieces(name)}
+        names = set(self.whole_names)
+        if self.plan.known:
+            # With missing tokens another plan is used, which may need more of them.
+            names |= {edge.label for rule in self.grammar.rules for edge in rule.rhs.edges}
+        needed = {piece for name in names for piece in self.pieces(name)}
         return tuple(f.name for f in self.weighted.factors if f.name in needed)
 
     @property

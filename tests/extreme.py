@@ -142,6 +142,9 @@ def random_case(seed: int, *, pieces: bool = False) -> Case:
         if made is None:
             continue
         grammar, text = made
+        if not pieces:  # weights are given for whole factors
+            plain = tuple(replace(factor, rank=None) for factor in grammar.factors)
+            grammar = replace(grammar, factors=plain)
         top = 3 if pieces or any(len(x.indices) > 2 for x in grammar.nonterminals) else 4
         weights = extreme_weights(grammar, rng, dtype)
         name = f"{'pieces' if pieces else 'random'} {seed}"

@@ -59,11 +59,6 @@ rule last: X[i](t) -> emit(t, w[i]) for i == n - 1
 """
 """An HMM that cannot change its state: log Z of x^100 y^60 is -149.38."""
 
-NOT_YET = pytest.mark.xfail(
-    strict=True, reason="emitted programs have no range certificate yet: they lose range here"
-)
-"""On tests of the engine as it is; strict, so that they say when they hold."""
-
 
 class Flushing(Log):
     """Logarithms that lose what numbers of a type with a scale for each cell would lose.
@@ -154,7 +149,7 @@ def test_a_gradient_that_loses_small_products_is_refuted(monkeypatch: pytest.Mon
 
         @staticmethod
         def backward(ctx: Any, grad: Tensor) -> Any:
-            return torch.where(grad > 1e20, 0.0, grad)
+            return torch.where(grad > 1e8, 0.0, grad)
 
     def planted(self: Program, weights: Any, inputs: Any = None, lengths: Any = None) -> Tensor:
         own = {n: Lossy.apply(w) for n, w in weights.items()}  # type: ignore[no-untyped-call]
@@ -201,20 +196,18 @@ def test_peaked_inputs_break_no_law_where_nothing_is_lost(name: str) -> None:
     assert peaked_row(found).holds
 
 
-@NOT_YET
 @pytest.mark.parametrize("name", ["hmm", "hmm_rank", "hsmm", "lcm", "lhmm", "semicrf"])
 def test_long_and_peaked_inputs_of_chains_have_right_numbers(name: str) -> None:
     assert verifying.verify(load(name), trials=1, length=2, items=6).proved
 
 
-@NOT_YET
 def test_the_chain_that_cannot_change_its_state_has_right_numbers() -> None:
     assert verifying.verify(loads(DIALECTS), trials=1, length=2, items=6).proved
 
 
 def test_refusals_are_counted_and_are_no_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     def refusing(self: Program, weights: Any, inputs: Any = None, lengths: Any = None) -> Tensor:
-        raise GrammarError([Diagnostic(code="F433", message="too small")])
+        raise GrammarError([Diagnostic(code="F427", message="too large")])
 
     grammar = small("pcfg")
     program, free = compile(grammar, space="dense"), leaves(grammar)

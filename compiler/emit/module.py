@@ -415,7 +415,9 @@ def log_z(weights, inputs, lengths=None, missing=None):
     """log Z of every item, `[batch]`, differentiable in weights and log-potentials.
 
     `weights` are the factors' values (not logarithms), `inputs` token ids `[batch, …]` (-1 is
-    missing, -2 impossible) and log-potentials, `lengths` a list for each length.
+    missing, -2 impossible) and log-potentials, `lengths` a list for each length. A batch in which
+    numbers may have become too small for float32 is computed in float64. Raises ArithmeticError if
+    that may not do either.
     """
     batch = batch_of(weights, inputs, lengths)
     if missing is None:
@@ -425,5 +427,13 @@ def log_z(weights, inputs, lengths=None, missing=None):
         known(name, inputs.get(name))
     leaves, scales = prepare(weights, inputs, batch, missing)
     program = sys.modules[__name__]
-    return Inside.apply(program, tuple(leaves), scales, batch, *leaves.values())
+    found = Inside.apply(program, tuple(leaves), scales, batch, *leaves.values())
+    if bool(batch.safe.all()):
+        return found
+    if batch.dtype == torch.float64:
+        items = torch.nonzero(~batch.safe).flatten().tolist()
+        raise ArithmeticError(f"items {items[:5]} need more range than float64 has")
+    wide = {name: weight.double() for name, weight in weights.items()}
+    given = {n: x.double() if x.is_floating_point() else x for n, x in inputs.items()}
+    return log_z(wide, given, lengths, missing).to(batch.dtype)
 '''.splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from fgg.cli import Usage
@@ -77,8 +78,11 @@ def run(arguments: argparse.Namespace) -> int:
             model, feed, Batches(corpus=corpus, tokens=arguments.tokens, shuffle=False), asked, tick
         )
     if arguments.json:
-        print_json({"ok": True, "scores": found, "diagnostics": []})
+        ranges = model.program.ranges.as_json()
+        print_json({"ok": True, "scores": found, "range": ranges, "diagnostics": []})
         return 0
+    if line := model.program.ranges.line():
+        print(line, file=sys.stderr)
     for name, values in found.items():
         print(name)
         width = max(map(len, values))

@@ -100,6 +100,7 @@ def _asked(
             "critical": False,
         }
     ]
+    report["range"] = program.ranges.as_json()
     report["warnings"] = []
     found: dict[str, list[Derivation]] = {}
     if arguments.decode or arguments.draw:

@@ -212,6 +212,8 @@ def described(epoch: Epoch) -> str:
         text += f", held out {epoch.valid:.5g}"
     if epoch.impossible:
         text += f" ({epoch.impossible:,} impossible)"
+    if epoch.wider:
+        text += f", {epoch.wider:,} items with more range"
     more = "".join(f", {name} {value:.4g}" for name, value in epoch.details.items())
     return f"{text}{more} ({epoch.tokens_per_second:,.0f} tokens/s)"
 

@@ -40,6 +40,7 @@ class Checkpoint:
     waited: int = 0
     finished: bool = False
     tokens: int = 0
+    wider: int = 0  # items that needed more range than their numbers have
     seconds: float = 0.0
     world: int = 1
 

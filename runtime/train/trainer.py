@@ -31,6 +31,7 @@ class Epoch:
     """What a sweep over the data came to. `perplexity` is per token, ends of items not counted.
 
     `valid` is that of held-out data, which is infinite if some items of them are impossible.
+    `wider` is how many items needed more range than their numbers have.
     """
 
     epoch: int
@@ -41,6 +42,7 @@ class Epoch:
     perplexity: float
     valid: float | None
     impossible: int
+    wider: int
     seconds: float
     tokens_per_second: float
     details: dict[str, float]
@@ -153,11 +155,17 @@ class Trainer:
         begin, saved = monotonic(), monotonic()
         if not self.at.begun:
             self.method.begin()
-            self.at = replace(self.at, begun=True, tokens=0, seconds=0.0)
+            self.at = replace(self.at, begun=True, tokens=0, wider=0, seconds=0.0)
+        ranges = self.model.program.ranges
         for batch in self.batches.start(self.at.position):
+            before = ranges.wider
             self.method.step(self.ready(batch))
-            tokens = sum(batch.lengths)
-            self.at = replace(self.at, position=batch.after, tokens=self.at.tokens + tokens)
+            self.at = replace(
+                self.at,
+                position=batch.after,
+                tokens=self.at.tokens + sum(batch.lengths),
+                wider=self.at.wider + ranges.wider - before,
+            )
             self.tick(batch)
             asked = self.stopping()
             late = monotonic() - saved > self.every
@@ -212,6 +220,7 @@ class Trainer:
             perplexity=_exp(-progress.log_z / max(tokens, 1)),
             valid=None if valid is None else valid.perplexity,
             impossible=impossible,
+            wider=self.total(self.at.wider),
             seconds=self.at.seconds,
             tokens_per_second=tokens / seconds,
             details=dict(progress.details),

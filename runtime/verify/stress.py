@@ -11,7 +11,7 @@ charts of a few thousand cells allow. There, for any grammar:
 - two independent copies of a derivation, as one start symbol, have twice the log Z;
 - float32 and float64 have the same log Z, where both have the weights.
 
-A program may refuse (F433), but no number may be wrong.
+A program may refuse (F427), but no number may be wrong.
 """
 
 from __future__ import annotations
@@ -62,6 +62,9 @@ KINDS = ("sticky", "dialects", "extreme")
 SURE = 1e-10
 """So near to a whole number is what every derivation does equally often."""
 TYPES = (torch.float64, torch.float32)
+
+REFUSALS = ("F427", "F433")
+"""The codes by which programs and the reference engine say that they have no number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,20 +374,20 @@ def log_z_of(
         with watched() as told, torch.no_grad():
             log_z = program.log_z(weights_of(program, setting, dtype), inputs, lengths).double()
     except GrammarError as error:
-        if error.diagnostics[0].code != "F433":
+        if error.diagnostics[0].code not in REFUSALS:
             raise
         return None
     return log_z, _refused(log_z, told)
 
 
 def _refused(log_z: Tensor, told: Sequence[str]) -> Tensor:
-    """The items whose numbers the program says are not right (F433)."""
-    said = any("F433" in text for text in told)
+    """The items whose numbers the program says are not right."""
+    said = any(code in text for text in told for code in REFUSALS)
     return ~torch.isfinite(log_z) if said else torch.zeros_like(log_z, dtype=torch.bool)
 
 
 def asked_of(program: Program, setting: Setting) -> Asked | None:
-    """What a program says at a setting; None if it refuses all of it (F433)."""
+    """What a program says at a setting; None if it refuses all of it."""
     weights = weights_of(program, setting, setting.dtype)
     inputs, lengths = inputs_of(setting, setting.dtype)
     try:
@@ -400,7 +403,7 @@ def asked_of(program: Program, setting: Setting) -> Asked | None:
             # In rank space they are those of state space.
             cells = {} if program.space == "rank" else program.marginals(still, plain, lengths)
     except GrammarError as error:
-        if error.diagnostics[0].code != "F433":
+        if error.diagnostics[0].code not in REFUSALS:
             raise
         return None
     uses = {}

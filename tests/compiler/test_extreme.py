@@ -22,10 +22,6 @@ from tests.comparing import Item, random_item, random_weights, reference
 from tests.extreme import CHAIN, SPACES, Case, cases, judge, outcomes, random_case, report
 from tests.unbounded import Truth, truth
 
-awaits_certificate = pytest.mark.xfail(
-    reason="compiled programs do not yet know where a number has left its type's range"
-)
-
 
 def chain(first: int, second: int, dtype: torch.dtype = torch.float64) -> Case:
     """Two states that never mix, one of which prefers the first word, on x^first y^second."""
@@ -160,7 +156,6 @@ def test_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("block", range(4))
-@awaits_certificate
 def test_forty_cases_are_right_or_refused(block: int) -> None:
     found = [
         outcome
@@ -174,7 +169,6 @@ def test_forty_cases_are_right_or_refused(block: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(24))
-@awaits_certificate
 def test_432_cases_are_right_or_refused(block: int) -> None:
     found = [outcome for case in cases(40 + 18 * block, 18) for outcome in outcomes([case])]
     wrong = [outcome for outcome in found if outcome.verdict == "wrong"]
