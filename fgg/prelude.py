@@ -518,6 +518,8 @@ def lossless(
     gradients are accurate too, unless they are no numbers.
     """
     safe = torch.ones(batch.size, dtype=torch.bool, device=batch.device)
+    if not all(high < inf for _, high in batch.ends.values()):
+        return ~safe  # a product of weights is too large
     for lost in batch.lost:
         safe &= ~lost
     gaps = batch.gaps if batch.lift is None else []
@@ -548,7 +550,8 @@ def lossless(
         for depth, top in joined.items()
     }
     bounds = Bounds(torch.minimum, torch.maximum)
-    return safe & holds(products, powers.of_each(), each, apart, batch, bounds)
+    held: Tensor = holds(products, powers.of_each(), each, apart, batch, bounds)
+    return safe & held
 
 
 def is_lower_bound(batch: Batch) -> Tensor:

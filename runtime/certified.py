@@ -90,6 +90,8 @@ class Group:
     log_z: Tensor
     safe: Tensor
     lifted: bool = False
+    # Whether a derivative in a weight that is 0 was too large to be a number.
+    large: bool = False
     values: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
@@ -161,6 +163,7 @@ class Group:
             if not _finite([slopes[name]]):
                 if name in _hoisted(run):
                     return None
+                self.large = True
                 zero = run.leaves[name].detach() == 0
                 slopes[name] = torch.where(zero, held(slopes[name]), slopes[name])
                 if not bool(torch.isfinite(slopes[name]).all()):
@@ -475,7 +478,7 @@ class Certified:
         Nothing goes through cells that are zero, and lifted passes are bounds of what is used.
         """
         return not self.widened and all(
-            isinstance(g, Group) and not g.lifted and not g.run.batch.has_dead_cells()
+            isinstance(g, Group) and not (g.lifted or g.large or g.run.batch.has_dead_cells())
             for g in self.groups
         )
 

@@ -285,7 +285,7 @@ class Program(Weighted, Questions):
         given = weights
         weights = self.check_weights(weights, ends)
         sample = next(iter(weights.values()), None)
-        dtype, device = torch.float32, None
+        dtype, device = torch.float64, None
         if sample is not None:
             dtype, device = sample.dtype, sample.device
         else:

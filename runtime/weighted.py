@@ -176,8 +176,8 @@ def check_numbers(weights: Mapping[str, Tensor]) -> dict[str, Ends]:
     found: list[float] = []
     types = {w.dtype for w in weights.values()}
     if len(types) > 1 or not types <= {torch.float32, torch.float64}:
-        names = ", ".join(sorted(str(t).removeprefix("torch.") for t in types))
-        message = f"weights are of type {names}; all must be float32 or all float64"
+        kinds = ", ".join(sorted(str(t).removeprefix("torch.") for t in types))
+        message = f"weights are of type {kinds}; all must be float32 or all float64"
         problems.append(Diagnostic(code="F417", message=message))
     elif len({w.device for w in weights.values()}) > 1:
         problems.append(Diagnostic(code="F417", message="weights are on several devices"))
