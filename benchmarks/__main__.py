@@ -33,6 +33,7 @@ COMPARED = (
     "solve",
     "identify",
     "train",
+    "certificate",
 )
 SUITES = (*COMPARED, "overhead")
 

@@ -109,9 +109,7 @@ class Group:
                 module.centre(batch, leaves, module.DEPTH, {})
             charts = cls._inside(run, leaves)
             log_z = run.program.engine.result(charts[1], batch)
-            powers = module.Powers(module.STORED, leaves, *charts, batch)
-            safe = module.lossless(module.PRODUCTS, powers, batch)
-            safe &= log_z < inf
+            safe = certificate(run, leaves, charts, log_z)
         return cls(items, run, leaves, charts, log_z, safe, lifted)
 
     @staticmethod
@@ -159,8 +157,8 @@ class Group:
         run = self.run
         names = [n for n in slopes if run.leaves[n].requires_grad]
         # The derivative in a weight that is 0 may be too large to be a number: that is no loss.
-        for name in names if not _finite([slopes[n] for n in names]) else ():
-            if not _finite([slopes[name]]):
+        for name in names if not all_finite([slopes[n] for n in names]) else ():
+            if not all_finite([slopes[name]]):
                 if name in _hoisted(run):
                     return None
                 self.large = True
@@ -201,7 +199,7 @@ class Group:
                 for name, adjoint in adjoints.items()
             }
         self.values = {}
-        return flows if _finite(list(flows.values())) else None
+        return flows if all_finite(list(flows.values())) else None
 
 
 @dataclass(eq=False)
@@ -324,6 +322,16 @@ class LogGroup:
         return flows
 
 
+def certificate(
+    run: Run, leaves: Weights, charts: tuple[Weights, Weights], log_z: Tensor
+) -> Tensor:
+    """Of which items it is known that no number of the inside pass was lost, `[batch]`."""
+    module = run.program.module
+    powers = module.Powers(module.STORED, leaves, *charts, run.batch)
+    safe: Tensor = module.lossless(module.PRODUCTS, powers, run.batch) & (log_z < inf)
+    return safe
+
+
 def _hoisted(run: Run) -> set[str]:
     """The leaves that are products of weights, or parts of such."""
     found: set[str] = set()
@@ -334,7 +342,7 @@ def _hoisted(run: Run) -> set[str]:
     return found
 
 
-def _finite(tensors: list[Tensor]) -> bool:
+def all_finite(tensors: list[Tensor]) -> bool:
     """Whether all entries are numbers; one question to the device for all tensors."""
     if not tensors:
         return True
@@ -422,6 +430,9 @@ class Certified:
         """The groups of a run, with as much range as each item needs."""
         assert self.report is not None
         plain = Group.of(run, items)
+        if self.run.loses_pieces(run.batch.dtype):
+            yield from self._wider(run.batch.dtype, plain.places().clone())
+            return
         _, raised = self._weights(run.batch.dtype)
         safe = plain.safe if raised is None else torch.zeros_like(plain.safe)
         if bool(safe.all()):
@@ -449,7 +460,7 @@ class Certified:
 
     def _weights(self, dtype: torch.dtype) -> tuple[Weights, Weights | None]:
         """The weights in a type, and raised ones if some are too small for it."""
-        return (self.run.weights, None) if self.weights is None else self.weights(dtype)
+        return (self.run.in_type(dtype), None) if self.weights is None else self.weights(dtype)
 
     def _run(self, places: Tensor, dtype: torch.dtype, weights: Weights | None = None) -> Run:
         """The run of some items of the batch, in numbers of a type."""
@@ -535,7 +546,8 @@ class Certified:
             return
         report.logarithms += len(places)
         report.float64 -= len(places) if self.run.batch.dtype == torch.float32 else 0
-        group = LogGroup(places, self._run(places, torch.float64), self.logs)
+        logs = self.run.piece_logs() if self.logs is None else self.logs
+        group = LogGroup(places, self._run(places, torch.float64), logs)
         _ = group.log_z  # refused here, not later
         yield group
 

@@ -54,6 +54,8 @@ def _given(run: Run, name: str, slopes: dict[str, Tensor]) -> Tensor | None:
     slope = slopes[name].to(like.dtype)
     if slope is slopes[name] and name not in run.joined:
         return slope
+    if name in run.joined and run.loses_pieces(like.dtype):
+        raise refused(f"products of pieces of `{name}` are too small for derivatives")
     large = slope >= torch.finfo(slope.dtype).max
     if bool(large.any()) or not bool(torch.isfinite(slope.sum())):
         large |= ~torch.isfinite(slope)

@@ -26,7 +26,7 @@ from fgg.plan import Cut, Gather, Plan, Token
 from fgg.plan_sizes import chart_bytes, environment, table_bytes
 from fgg.progress import levels
 from fgg.runtime.batching import Collated, Lengths, check_potentials, collate
-from fgg.runtime.certified import Certified, RangeReport
+from fgg.runtime.certified import Certified, RangeReport, refused
 from fgg.runtime.emitted import Modules
 from fgg.runtime.families import Refinement, refinements
 from fgg.runtime.log_z import LogZ
@@ -298,7 +298,12 @@ class Program(Weighted, Questions):
         if program is not self:
             weights = program.check_weights(given, ends)
         run = program.prepared(weights, collated, dtype, device, ends)
-        return replace(run, joined=frozenset(weights.keys() - given.keys()))
+        made = [name for name in weights if name not in given]
+        pieces = {
+            name: tuple(as_weight(piece, given[piece]) for piece in self.pieces(name))
+            for name in made
+        }
+        return replace(run, joined=pieces) if pieces else run
 
     def suited(self, collated: Collated) -> Program:
         """The program for a batch: another one if tokens are missing that the plan has as known."""
@@ -408,6 +413,8 @@ class Program(Weighted, Questions):
                 found[name] = counts.get(name, torch.zeros_like(weights_of))
         pieces = {name: leaf for name, leaf in leaves.items() if name not in found}
         whole = {n: w for n, w in run.weights.items() if n not in leaves and n in counts}
+        if pieces and whole and run.loses_pieces(run.batch.dtype):
+            raise refused("products of pieces are too small for expected counts")
         if pieces and whole:
             # Through the products of pieces; what is 0 is never used.
             slopes = torch.autograd.grad(

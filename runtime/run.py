@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
+from fgg.prelude import ROOM, least_power
 from fgg.runtime.batching import Collated
 
 if TYPE_CHECKING:
@@ -28,7 +30,45 @@ class Run:
     scales: Mapping[str, Tensor]
     # The least and the greatest entry of leaves, as far as they are known.
     ends: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    # The factors whose weights are products of pieces.
-    joined: frozenset[str] = frozenset()
+    # The factors whose weights are products of pieces, and these.
+    joined: Mapping[str, tuple[Tensor, ...]] = field(default_factory=dict)
     # Whether derivatives in weights that are 0 are asked for.
     limits: bool = True
+
+    def in_type(self, dtype: torch.dtype) -> Mapping[str, Tensor]:
+        """The weights in a type; products of pieces are made in it."""
+        if dtype == self.batch.dtype or not self.joined:
+            return self.weights
+        pieces = {
+            piece: x.detach().to(dtype)
+            for name, some in self.joined.items()
+            for piece, x in zip(self.program.pieces(name), some, strict=True)
+        }
+        return {**self.weights, **self.program.whole(pieces, self.joined)}
+
+    def loses_pieces(self, dtype: torch.dtype) -> bool:
+        """Whether products of pieces may be too small for a type."""
+        return any(
+            sum(min(float(least_power(x.detach(), None)), 0.0) for x in some if x.numel())
+            < ROOM[dtype].least + 2
+            for some in self.joined.values()
+        )
+
+    def piece_logs(self) -> dict[str, Tensor] | None:
+        """The logarithms of products of pieces, if products would lose some."""
+        if not self.loses_pieces(torch.float64):
+            return None
+        return {
+            name: log_product([x.detach().double().log() for x in some])
+            for name, some in self.joined.items()
+        }
+
+
+def log_product(pieces: Sequence[Tensor]) -> Tensor:
+    """The logarithms of a factor's weights, from those of its pieces."""
+    first, *rest = pieces
+    rank = first.shape[-1]
+    total = first.movedim(-1, 0)  # [rank, *left]
+    for piece in rest:  # [rank, values]
+        total = total.unsqueeze(-1) + piece.reshape(rank, *(1,) * (total.dim() - 1), -1)
+    return torch.logsumexp(total, 0)

@@ -25,6 +25,9 @@ from fgg.runtime.run import Run
 LEAST = {torch.float64: -690.0, torch.float32: -85.0}
 """What is less, in nats, is no normal number of this type."""
 
+LEAST_PIECE = -200.0
+"""Products of pieces that are less, in nats, may be no numbers."""
+
 
 @dataclass(frozen=True)
 class Counted:
@@ -106,9 +109,15 @@ class Counter:
 
         With numbers of the type that was asked for, and for items that need it with more range.
         """
-        if isinstance(self.program, ReferenceProgram) or not self.plain:
+        if isinstance(self.program, ReferenceProgram):
             return self.differentiated(batch)
-        return self.emitted(batch)
+        if self.plain:
+            return self.emitted(batch)
+        if self.logs and min(map(_least, self.logs.values()), default=0.0) < LEAST_PIECE:
+            from fgg.runtime.learn.log_counts import log_counts
+
+            return log_counts(self.program.suited(batch.collated), self.logs, batch)
+        return self.differentiated(batch)
 
     def emitted(self, batch: Ready) -> Counted:
         """By the emitted programs of inside and outside passes."""
@@ -141,3 +150,9 @@ class Counter:
             for name, w in leaves.items()
         }
         return Counted(log_z.detach().cpu().to(torch.float64), counts)
+
+
+def _least(logs: Tensor) -> float:
+    """The least finite logarithm, or 0."""
+    live = logs[logs > NEGATIVE]
+    return float(live.min()) if live.numel() else 0.0

@@ -12,6 +12,7 @@ from fgg.runtime.interpret import inside
 from fgg.runtime.learn.counting import Counted
 from fgg.runtime.learn.items import Ready
 from fgg.runtime.program import Program
+from fgg.runtime.run import log_product
 from fgg.runtime.semirings.log import LogWeights
 
 
@@ -39,11 +40,4 @@ def _whole(program: Program, name: str, logs: Mapping[str, Tensor]) -> Tensor:
     pieces = program.pieces(name)
     if name in logs or pieces == (name,):
         return logs[name]
-    given = program.weighted.factor[name].given or 0
-    first, *rest = (logs[piece] for piece in pieces)
-    rank = first.shape[-1]
-    total = first.movedim(-1, 0)  # [rank, *left]
-    for piece in rest:  # [rank, values]
-        total = total.unsqueeze(-1) + piece.reshape(rank, *(1,) * (total.dim() - 1), -1)
-    assert total.dim() == 1 + given + len(rest)
-    return torch.logsumexp(total, 0)
+    return log_product([logs[piece] for piece in pieces])

@@ -24,6 +24,7 @@ POINTS: dict[str, list[Point]] = {
     "lhmm": [{"batch": 2, "n": 5, "r": 3, "m": 6}],
     "blocked_hmm": [{"batch": 2, "n": 5, "k": 3, "m": 4}],
     "solve": [{"n": 4, "states": 3}, {"n": 4, "symbols": 3}, {"symbols": 3}],
+    "certificate": [{"batch": 2, "n": 5, "states": 4}, {"batch": 2, "n": 5}],
     "identify": [{"n": 4, "words": 2, "states": 2}, {"n": 4, "words": 2, "symbols": 2}],
 }
 CASES = [(name, point) for name, points in POINTS.items() for point in points]

@@ -1,0 +1,72 @@
+"""What the range certificate costs: programs beside themselves without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from benchmarks import dependency, hmm, pcfg, rank_pcfg
+from benchmarks.measure import JIT, OURS, Call, Goal, Point, Suite, as_machine_code
+from fgg.runtime import certified
+
+WITHOUT, JIT_WITHOUT = "without it", "jit without it"
+
+
+def ours(point: Point, *, jit: bool = False) -> Call:
+    """The program of the suite that has such points."""
+    if "states" in point:
+        return hmm.ours(point, jit=jit)
+    if "phrases" in point:
+        return pcfg.ours(point, jit=jit)
+    if "r" in point:
+        return rank_pcfg.ours(point, jit=jit)
+    return dependency.ours(point, jit=jit)
+
+
+@contextmanager
+def switched_off() -> Iterator[None]:
+    """Passes without the checks that make up the certificate."""
+    kept = certified.certificate, certified.all_finite
+    certified.certificate = lambda run, leaves, charts, log_z: torch.ones(
+        run.batch.size, dtype=torch.bool
+    )
+    certified.all_finite = lambda tensors: True
+    try:
+        yield
+    finally:
+        certified.certificate, certified.all_finite = kept
+
+
+def without(point: Point, *, jit: bool = False) -> Call:
+    """The same program with the certificate switched off."""
+    call = ours(point, jit=jit)
+
+    def unchecked() -> dict[str, Tensor]:
+        with switched_off():
+            return call()
+
+    return unchecked
+
+
+SUITE = Suite(
+    name="certificate",
+    title="The range certificate: programs with it, and without",
+    makers={
+        OURS: ours,
+        WITHOUT: without,
+        JIT: as_machine_code(ours),
+        JIT_WITHOUT: as_machine_code(without),
+    },
+    points=[
+        *({"batch": 16, "n": 64, "states": k} for k in (16, 64, 256, 1024)),
+        *({"batch": 4, "n": n, "phrases": 30, "tags": 60} for n in (20, 40)),
+        {"batch": 4, "n": 20, "r": 300, "m": 1500},
+        {"batch": 4, "n": 40, "r": 300, "m": 1500},
+        *({"batch": 16, "n": n} for n in (20, 40)),
+    ],
+    goals=[Goal(peer=WITHOUT, least=0.95)],
+    own=(JIT, JIT_WITHOUT),
+)
