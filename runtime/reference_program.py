@@ -90,6 +90,11 @@ class ReferenceProgram(Program):
         return f"ReferenceProgram({self.grammar.name!r})"
 
     @property
+    def names_if_missing(self) -> set[str]:
+        """None: all factors are taken anyway."""
+        return set()
+
+    @property
     def whole_names(self) -> tuple[str, ...]:
         """The factors that a computation takes, those of declared rank whole or as pieces."""
         used = {e.label for rule in self.grammar.rules for e in rule.rhs.edges}

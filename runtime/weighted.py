@@ -12,6 +12,7 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.domains import domain_size
 from fgg.grammar import Factor, Grammar
+from fgg.maps import is_map
 from fgg.pieces import pieces
 from fgg.plan import Plan
 from fgg.runtime.materialise import multiplied
@@ -36,15 +37,20 @@ class Weighted:
         return self.plan.parameters
 
     @property
+    def names_if_missing(self) -> set[str]:
+        """The factors that another plan, for missing tokens, may take besides."""
+        if not self.plan.known:
+            return set()
+        used = {edge.label for rule in self.grammar.rules for edge in rule.rhs.edges}
+        return {f.name for f in self.grammar.factors if f.name in used and not is_map(f)}
+
+    @property
     def parameter_names(self) -> tuple[str, ...]:
         """The factors that a computation needs weights of, in the grammar's order.
 
         Of a factor of declared rank these are its pieces, in every space.
         """
-        names = set(self.whole_names)
-        if self.plan.known:
-            # With missing tokens another plan is used, which may need more of them.
-            names |= {edge.label for rule in self.grammar.rules for edge in rule.rhs.edges}
+        names = {*self.whole_names, *self.names_if_missing}
         needed = {piece for name in names for piece in self.pieces(name)}
         return tuple(f.name for f in self.weighted.factors if f.name in needed)
 

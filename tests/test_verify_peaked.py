@@ -149,13 +149,19 @@ def test_a_gradient_that_loses_small_products_is_refuted(monkeypatch: pytest.Mon
 
         @staticmethod
         def backward(ctx: Any, grad: Tensor) -> Any:
-            return torch.where(grad > 1e8, 0.0, grad)
+            return torch.where(grad > 1e20, 0.0, grad)
 
     def planted(self: Program, weights: Any, inputs: Any = None, lengths: Any = None) -> Tensor:
         own = {n: Lossy.apply(w) for n, w in weights.items()}  # type: ignore[no-untyped-call]
         return original(self, own, inputs, lengths)
 
+    def counts(self: Program, weights: Any, inputs: Any = None, lengths: Any = None) -> Any:
+        leaves = {n: w.detach().clone().requires_grad_() for n, w in weights.items()}
+        torch.autograd.backward(planted(self, leaves, inputs, lengths).sum())
+        return {n: w.grad * w.detach() for n, w in leaves.items() if w.grad is not None}
+
     monkeypatch.setattr(Program, "log_z", planted)
+    monkeypatch.setattr(Program, "expected_counts", counts)
     text = "domain A = 2 factor f(A) factor g(A) nonterminal S() start S rule S -> f(a) g(a)"
     found = verifying.verify(loads(text), trials=1)
     assert found.verdict == "refuted"
