@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -44,7 +44,7 @@ def without(point: Point, *, jit: bool = False) -> Call:
     """The same program with the certificate switched off."""
     call = ours(point, jit=jit)
 
-    def unchecked() -> dict[str, Tensor]:
+    def unchecked() -> Mapping[str, Tensor]:
         with switched_off():
             return call()
 

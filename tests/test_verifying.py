@@ -78,7 +78,7 @@ def test_library_grammars_are_proved(name: str, query: str | None) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "query"), QUERIES)
 def test_library_grammars_are_proved_for_longer_inputs(name: str, query: str | None) -> None:
-    found = verifying.verify(load(name), query, length=5, items=60, seed=1, peaked=False)
+    found = verifying.verify(load(name), query, length=5, items=60, seed=1)
     assert_complete(name, found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from math import log
+from math import exp, log
 from pathlib import Path
 from types import ModuleType
 
@@ -268,3 +268,40 @@ def test_what_is_found_out_again_is_the_same(monkeypatch: pytest.MonkeyPatch) ->
         other = logs.gradients(one)
         assert other is not None
         torch.testing.assert_close(slope[there], other[name][there])
+
+
+def test_products_of_pieces_that_are_too_small_are_not_lost() -> None:
+    sizes = {"nt": 2, "pt": 2, "words": 3, "r": 2}
+    dense, state = (fgg.compile(fgg.load("pcfg", sizes=sizes), space=s) for s in ("dense", "state"))
+    for small, dtype in ((1e-20, torch.float32), (1e-200, torch.float64)):
+        weights = {n: torch.full(dense.shape(n), small, dtype=dtype) for n in dense.parameter_names}
+        item = {"w": [[0, 1, 2]]}
+        wanted = state.log_z({n: w.double() for n, w in weights.items()}, item)
+        assert float(dense.log_z(weights, item)) == pytest.approx(float(wanted), rel=1e-6)
+        with pytest.raises(GrammarError) as error:
+            dense.expected_counts(weights, item)
+        assert [d.code for d in error.value.diagnostics] == ["F427"]
+
+
+def test_lost_terms_of_a_sum_count_where_factors_have_zeros() -> None:
+    """A split of the greatest scale that no state has hides one of e^-200 that all have."""
+    text = """
+    domain T = 2
+    input factor a[i](T) for 0 <= i < 2
+    input factor b[i](T) for 0 <= i < 2
+    nonterminal S()
+    nonterminal X[i](T) for 0 <= i < 2
+    nonterminal Y[i](T) for 0 <= i < 2
+    nonterminal Z[j](T) for j == 0
+    start S
+    rule s: S -> Z[0](t)
+    rule z: Z[j](t) -> X[i](t) Y[i](t) for 0 <= i < 2
+    rule x: X[i](t) -> a[i](t)
+    rule y: Y[i](t) -> b[i](t)
+    """
+    program = fgg.compile(fgg.loads(text))
+    none = -torch.inf
+    one = torch.tensor([[[0.0, none], [-200.0, -201.0]]])
+    two = torch.tensor([[[none, 0.0], [0.0, 0.0]]])
+    log_z = program.log_z({}, {"a": one, "b": two})
+    assert float(log_z) == pytest.approx(-200 + log(1 + exp(-1)), rel=1e-6)
