@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from fgg.grammar import Clamp, Edge, Fragment, Node, Rule
+from fgg.domains import size_values
+from fgg.grammar import Clamp, Edge, Fragment, Grammar, Node, Rule
 from fgg.index import Condition, Expr
+from fgg.linear import implies
 from fgg.names import fresh
+from fgg.ranges import condition_rows, input_rows, length_rows
 
 
 @dataclass(frozen=True)
@@ -43,19 +46,28 @@ def leaf_option(rule: Rule) -> Option:
 
 
 def written_out(
-    rule: Rule, number: int, option: Option, known: Set[str], free: Set[str] = frozenset()
+    grammar: Grammar,
+    rule: Rule,
+    number: int,
+    option: Option,
+    known: Set[str],
+    free: Set[str] = frozenset(),
 ) -> Rule | None:
     """The rule with an option in place of an edge; None if their indices are never equal.
 
-    `known` are the names of lengths and sizes: all others in indices are variables. Variables of
-    the rule that are `free` get values wherever that makes indices equal.
+    Where the edge's indices may lie outside the range of its family, the rule says that they do
+    not: the family is zero there. `known` are the names of lengths and sizes: all others in indices
+    are variables. Variables of the rule that are `free` get values wherever that makes indices
+    equal.
     """
     use = rule.rhs.edges[number]
+    inside = _in_range(grammar, rule, use)
     placed = _placed_option(rule, use, option, known, free)
     if placed is None:
         return None
     option, values = placed
     rule = with_indices(rule, values)
+    inside = [condition.substitute(values) for condition in inside]
     taken = {node.name for node in rule.rhs.nodes}
     names = {s.name: a.node for s, a in zip(option.states, use.attachments, strict=True)}
     nodes: list[Node] = []
@@ -73,8 +85,24 @@ def written_out(
         tuple(dict.fromkeys((*rule.rhs.clamps, *clamps))),
         rule.rhs.externals,
     )
-    conditions = tuple(dict.fromkeys((*rule.conditions, *option.conditions)))
+    conditions = tuple(dict.fromkeys((*rule.conditions, *option.conditions, *inside)))
     return replace(rule, rhs=rhs, conditions=conditions)
+
+
+def _in_range(grammar: Grammar, rule: Rule, use: Edge) -> list[Condition]:
+    """The conditions of a family's range at the indices of a use that the rule does not imply."""
+    family, head = grammar.nonterminal.get(use.label), grammar.nonterminal.get(rule.lhs)
+    if family is None or not family.conditions:
+        return []
+    sizes = size_values(grammar)
+    said = list(rule.conditions)
+    if head is not None and len(head.indices) == len(rule.indices):
+        at = dict(zip(head.indices, rule.indices, strict=True))
+        said += [condition.substitute(at) for condition in head.conditions]
+    rows = [*condition_rows(said, sizes), *length_rows(grammar), *input_rows(grammar, rule)]
+    at = dict(zip(family.indices, use.indices, strict=True))
+    wanted = [condition.substitute(at) for condition in family.conditions]
+    return [c for c in wanted if not all(implies(rows, r) for r in condition_rows([c], sizes))]
 
 
 def with_indices(rule: Rule, values: Mapping[str, int | Expr]) -> Rule:

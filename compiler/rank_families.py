@@ -178,7 +178,12 @@ class Families:
                 if s.name not in rule.rhs.by_name
             }
             found = written_out(
-                renamed_rule(rule, states), number, option, self.known, set(source.indices)
+                self.grammar,
+                renamed_rule(rule, states),
+                number,
+                option,
+                self.known,
+                set(source.indices),
             )
             if found is not None:
                 self.rules.append(self.named(rule.lhs, option, found))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,8 @@ def checked_weights(plan: Plan, weights: Mapping[str, Any]) -> dict[str, Any]:
 def _is_weight(array: Any) -> bool:
     """Whether all entries are numbers from 0 up."""
     try:
-        return bool(((array.detach() if isinstance(array, Tensor) else array) >= 0).all())
+        numbers = array.detach() if isinstance(array, Tensor) else array
+        return bool(((numbers >= 0) & (numbers < inf)).all())
     except TypeError:
         return False
 

@@ -33,7 +33,7 @@ from fgg.runtime.log_z import LogZ
 from fgg.runtime.memory import require
 from fgg.runtime.modules import load_module
 from fgg.runtime.questions import Questions
-from fgg.runtime.run import Run
+from fgg.runtime.run import Run, out_of_range
 from fgg.runtime.trees import Source
 from fgg.runtime.weighted import Ends, Weighted, as_weight
 from fgg.slices import SplitRule
@@ -187,7 +187,16 @@ class Program(Weighted, Questions):
         return self.summing._trees if self.plan.known else self._trees
 
     def _weights(self, weights: Mapping[str, Any]) -> Mapping[str, Any]:
-        return weights if self.decomposed is None else self.whole(weights, self._trees.parameters)
+        if self.decomposed is None:
+            return weights
+        # Derivations are made in float64, and so are products of pieces.
+        wide = {n: w.double() if isinstance(w, Tensor) else w for n, w in weights.items()}
+        whole = self.whole(wide, self._trees.parameters)
+        for name in whole.keys() - weights.keys():
+            pieces = [torch.as_tensor(wide[piece]) for piece in self.pieces(name)]
+            if out_of_range(pieces, torch.float64):
+                raise refused(f"products of pieces of `{name}` leave the range of float64")
+        return whole
 
     def _mbr(
         self,
@@ -274,8 +283,19 @@ class Program(Weighted, Questions):
         gradient zero.
         """
         run = self.start(weights, inputs or {}, lengths)
+        if run.batch.dtype == torch.float32 and run.loses_pieces(torch.float32):
+            # Products of pieces need more range, and so do derivatives through them.
+            wide = {name: as_weight(name, w).double() for name, w in weights.items()}
+            logs = {n: x.double() for n, x in self._potentials(inputs).items()}
+            return self.log_z(wide, {**(inputs or {}), **logs}, lengths).float()
         result: Tensor = LogZ.apply(run, *run.sources)  # type: ignore[no-untyped-call]
         return result
+
+    def _potentials(self, inputs: Mapping[str, Any] | None) -> dict[str, Tensor]:
+        """The log-potentials among inputs."""
+        given = inputs or {}
+        names = [name for name in self.grammar.input_factor if name in given]
+        return {name: torch.as_tensor(given[name]) for name in names}
 
     def start(
         self, weights: Mapping[str, Tensor], inputs: Mapping[str, Any], lengths: Lengths
@@ -406,6 +426,11 @@ class Program(Weighted, Questions):
                 for name, value in (inputs or {}).items()
             }
             run = self.start(leaves, potentials, lengths)
+        if run.batch.dtype == torch.float32 and run.loses_pieces(torch.float32):
+            double = {name: w.detach().double() for name, w in leaves.items()}
+            logs = {n: x.detach().double() for n, x in self._potentials(potentials).items()}
+            wide = self.expected_counts(double, {**potentials, **logs}, lengths)
+            return {name: count.float() for name, count in wide.items()}
         counts = Certified(run).counts()
         found = {name: counts[name] for name in self.grammar.input_factor if name in counts}
         for name, weights_of in run.weights.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import log2
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -47,12 +48,8 @@ class Run:
         return {**self.weights, **self.program.whole(pieces, self.joined)}
 
     def loses_pieces(self, dtype: torch.dtype) -> bool:
-        """Whether products of pieces may be too small for a type."""
-        return any(
-            sum(min(float(least_power(x.detach(), None)), 0.0) for x in some if x.numel())
-            < ROOM[dtype].least + 2
-            for some in self.joined.values()
-        )
+        """Whether products of pieces may be too small or too large for a type."""
+        return any(out_of_range(some, dtype) for some in self.joined.values())
 
     def piece_logs(self) -> dict[str, Tensor] | None:
         """The logarithms of products of pieces, if products would lose some."""
@@ -62,6 +59,15 @@ class Run:
             name: log_product([x.detach().double().log() for x in some])
             for name, some in self.joined.items()
         }
+
+
+def out_of_range(pieces: Sequence[Tensor], dtype: torch.dtype) -> bool:
+    """Whether products of the entries of pieces may be too small or too large for a type."""
+    some = [x.detach() for x in pieces if x.numel()]
+    low = sum(min(float(least_power(x, None)), 0.0) for x in some)
+    high = sum(max(log2(float(x.amax())), 0.0) if float(x.amax()) > 0 else 0.0 for x in some)
+    room = ROOM[dtype]
+    return low < room.least + 2 or high + log2(pieces[0].shape[-1] + 1) > -room.least
 
 
 def log_product(pieces: Sequence[Tensor]) -> Tensor:

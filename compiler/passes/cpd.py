@@ -156,7 +156,11 @@ class _Decomposer:
         """A rule with the pieces of its low-rank edges."""
         if not any(edge.label in self.pieces for edge in rule.rhs.edges):
             return rule
+        # Neither a node nor an index variable is called so: plans have both as axes.
         taken = {node.name for node in rule.rhs.nodes}
+        used = [*rule.indices, *(i for edge in rule.rhs.edges for i in edge.indices)]
+        used += [i for clamp in rule.rhs.clamps for i in clamp.indices]
+        taken |= {name for expr in used for name in expr.names()}
         nodes: list[Node] = []
         edges: list[Edge] = []
         for edge in rule.rhs.edges:

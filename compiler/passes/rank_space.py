@@ -158,7 +158,9 @@ class _Rewriter:
                 if result is not None:
                     free = {n for e in result.rhs.edges for i in e.indices for n in i.names()}
                     free -= known | head
-                    result = written_out(result, number + shift, option, known, free)
+                    result = written_out(
+                        self.families.grammar, result, number + shift, option, known, free
+                    )
                 shift += len(option.edges) - 1
             if result is not None:
                 found.append(result)

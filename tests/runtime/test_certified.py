@@ -278,9 +278,30 @@ def test_products_of_pieces_that_are_too_small_are_not_lost() -> None:
         item = {"w": [[0, 1, 2]]}
         wanted = state.log_z({n: w.double() for n, w in weights.items()}, item)
         assert float(dense.log_z(weights, item)) == pytest.approx(float(wanted), rel=1e-6)
-        with pytest.raises(GrammarError) as error:
-            dense.expected_counts(weights, item)
-        assert [d.code for d in error.value.diagnostics] == ["F427"]
+        if dtype == torch.float32:
+            counts = dense.expected_counts(weights, item)
+            assert float(counts["binary_1"].sum()) == pytest.approx(2.0)
+            continue
+        for ask in (dense.expected_counts, state.decode):
+            with pytest.raises(GrammarError) as error:
+                ask(weights, item)
+            assert [d.code for d in error.value.diagnostics] == ["F427"]
+
+
+def test_products_of_pieces_that_are_too_large_have_right_gradients() -> None:
+    program = fgg.compile(fgg.load("hmm_rank", sizes={"k": 2, "d": 2, "r": 2}), space="dense")
+    weights = {n: torch.full(program.shape(n), 0.5) for n in program.parameter_names}
+    large = [n for n in weights if program.shape(n) == (2, 2) and n != "emit"]
+    weights |= {n: torch.full((2, 2), 1e25) for n in large}
+    item = {"w": [[0, 1, 0]]}
+    counts = program.expected_counts(weights, item)
+    assert all(float(counts[n].sum()) == pytest.approx(3.0) for n in large)
+    leaves = {n: w.clone().requires_grad_() for n, w in weights.items()}
+    torch.autograd.backward(program.log_z(leaves, item).sum())
+    for name in large:
+        slope = leaves[name].grad
+        assert slope is not None
+        assert float((slope.double() * 1e25).sum()) == pytest.approx(3.0, rel=1e-4)
 
 
 def test_lost_terms_of_a_sum_count_where_factors_have_zeros() -> None:
@@ -305,3 +326,12 @@ def test_lost_terms_of_a_sum_count_where_factors_have_zeros() -> None:
     two = torch.tensor([[[none, 0.0], [0.0, 0.0]]])
     log_z = program.log_z({}, {"a": one, "b": two})
     assert float(log_z) == pytest.approx(-200 + log(1 + exp(-1)), rel=1e-6)
+
+
+def test_infinite_weights_are_refused_by_every_question() -> None:
+    program = dialects()
+    weights = {**program.weights(), "trans": torch.tensor([[torch.inf, 0.0], [0.0, 1.0]])}
+    for ask in (program.log_z, program.decode, program.sample, program.entropy):
+        with pytest.raises(GrammarError) as error:
+            ask(weights, {"w": [[0, 1]]})
+        assert [d.code for d in error.value.diagnostics] == ["F417"]
