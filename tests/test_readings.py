@@ -396,3 +396,23 @@ def test_a_position_of_two_rule_applications_is_told_from_the_indices(
 ) -> None:
     grammar = loads(HEAD + "nonterminal X[i]()\n" + rules.replace(" rule ", "\nrule "))
     assert bool(check_readings(grammar)) == warns
+
+
+def test_a_position_outside_the_input_stays_outside_when_readings_are_joined() -> None:
+    """Inside the input q and m can only be 2: at m = 3 nothing is read, and nothing matches."""
+    text = """
+    domain W = 2
+    input w: W[n]
+    input y: W[m]
+    factor both(W, W)
+    factor one(W)
+    nonterminal S()
+    start S
+    rule s: S -> both(w[q], w[m]) one(w[1]) for 2 <= q, q <= m, n == 3
+    """
+    program = fgg.compile(fgg.loads(text))
+    weights = program.weights(seed=0, dtype=torch.float64)
+    items = {"w": [[0, 1, -1], [0, 1, 1]], "y": [[0, 0], [0, 0, 0]]}
+    both, one = weights["both"], weights["one"]
+    wanted = [float((one[1] * both.diagonal().sum()).log()), -torch.inf]
+    assert program.log_z(weights, items).tolist() == pytest.approx(wanted)

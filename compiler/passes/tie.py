@@ -95,7 +95,21 @@ def _cases(
             return
         if found:
             same.append((one, two))
+    # One of the clamps goes, and with it that its position lies inside the input: so the rule says
+    # that it is the other's.
+    said = [c for one, two in same for c in _equal(one, two)]
+    said = [c for c in dict.fromkeys(said) if c not in rule.conditions]
+    if said:
+        rule = replace(rule, conditions=(*rule.conditions, *said))
     yield rule, _groups(clamps, same)
+
+
+def _equal(one: Clamp, two: Clamp) -> Iterator[Condition]:
+    """The conditions under which two clamps read the same position."""
+    for first, second in zip(one.indices, two.indices, strict=True):
+        gap = first - second
+        if gap.constant is None:
+            yield gap.equals(Expr())
 
 
 def _orders(one: Clamp, two: Clamp) -> Iterator[tuple[list[Condition], bool]]:
