@@ -417,6 +417,8 @@ class Certified:
         for group in self.groups:
             places = self._places(group)
             log_z = group.log_z.detach().to(result).clone()
+            if bool((torch.isfinite(group.log_z) & ~torch.isfinite(log_z)).any()):
+                raise refused(f"log Z is too large for {str(batch.dtype).removeprefix('torch.')}")
             kept = log_z > NEGATIVE
             result[places[kept]] = log_z[kept]
         return result

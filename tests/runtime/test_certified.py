@@ -220,6 +220,24 @@ def test_log_potentials_of_any_size_are_right() -> None:
     assert logs.grad[0, 1].tolist() == pytest.approx([share, 1 - share], rel=1e-5)
 
 
+def test_log_z_that_its_type_does_not_hold_is_refused() -> None:
+    text = """
+    input factor phi[i]() for 0 <= i < n
+    nonterminal S()
+    nonterminal X[i]() for 0 <= i <= n
+    start S
+    rule begin: S    -> X[0]
+    rule step:  X[i] -> phi[i] X[i+1]   for 0 <= i < n
+    rule stop:  X[n] ->
+    """
+    program = fgg.compile(fgg.loads(text))
+    logs = torch.full((1, 2), 3e38)
+    with pytest.raises(GrammarError) as error:
+        program.log_z({}, {"phi": logs})
+    assert [d.code for d in error.value.diagnostics] == ["F427"]
+    assert float(program.log_z({}, {"phi": logs.double()})) == pytest.approx(6e38)
+
+
 def test_a_derivative_that_no_number_holds_is_refused() -> None:
     program = fgg.compile(fgg.loads("factor f()  nonterminal S()  start S  rule one: S -> f"))
     f = torch.tensor(1e-40, requires_grad=True)
