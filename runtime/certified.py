@@ -396,14 +396,12 @@ class Certified:
     run: Run
     weights: Callable[[torch.dtype], tuple[Weights, Weights | None]] | None = None
     logs: Weights | None = None
-    report: RangeReport | None = None
     groups: list[Group | LogGroup] = field(init=False)
     # Whether a gradient needed more range than log Z.
     widened: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        self.report = self.report or self.run.program.ranges
-        self.report.items += self.run.collated.size
+        self.run.program.ranges.items += self.run.collated.size
         self.groups = list(self._passes(self.run, None))
 
     @cached_property
@@ -430,7 +428,6 @@ class Certified:
 
     def _passes(self, run: Run, items: Tensor | None) -> Iterator[Group | LogGroup]:
         """The groups of a run, with as much range as each item needs."""
-        assert self.report is not None
         plain = Group.of(run, items)
         if self.run.loses_pieces(run.batch.dtype):
             yield from self._wider(run.batch.dtype, plain.places().clone())
@@ -450,7 +447,7 @@ class Certified:
         lifted = Group.of(again, places, lifted=True)
         near = (lifted.log_z - lower).abs() <= TOLERANCE[run.batch.dtype]
         sure = lifted.safe & (near | torch.isneginf(lifted.log_z))
-        self.report.lifted += int(sure.sum())
+        run.program.ranges.lifted += int(sure.sum())
         if bool(sure.all()):
             yield lifted
             return
@@ -540,8 +537,7 @@ class Certified:
 
     def _wider(self, dtype: torch.dtype, places: Tensor) -> Iterator[Group | LogGroup]:
         """Some items with more range than a type has."""
-        report = self.report
-        assert report is not None
+        report = self.run.program.ranges
         if dtype == torch.float32 and self.run.batch.device.type in ("cpu", "cuda"):
             report.float64 += len(places)
             yield from self._passes(self._run(places, torch.float64), places)
