@@ -120,12 +120,6 @@ class Group:
         )
         return charts
 
-    def places(self) -> Tensor:
-        """The places of the items in the batch."""
-        if self.items is not None:
-            return self.items
-        return torch.arange(self.run.batch.size, device=self.run.batch.device)
-
     def forget(self, places: Tensor) -> None:
         """Erase items that are computed again: whatever they have must not spread."""
         assert self.charts is not None
@@ -166,17 +160,7 @@ class Group:
                 slopes[name] = torch.where(zero, held(slopes[name]), slopes[name])
                 if not bool(torch.isfinite(slopes[name]).all()):
                     return None
-        sources = {n: t for n, t in run.tensors.items() if t.requires_grad}
-        if not names:
-            return {}
-        grads = torch.autograd.grad(
-            [run.leaves[n] for n in names],
-            list(sources.values()),
-            [slopes[n] for n in names],
-            allow_unused=True,
-            retain_graph=True,
-        )
-        return {n: g for n, g in zip(sources, grads, strict=True) if g is not None}
+        return run.through_leaves({name: slopes[name] for name in names})
 
     def counts(self, gradient: Tensor) -> dict[str, Tensor] | None:
         """The derivatives in logarithms: what is 0 is never used. None if they are no numbers."""
@@ -287,16 +271,7 @@ class LogGroup:
                     if name in run.scales:
                         slope = slope + spread(run.scales[name], slope)
                     slopes[name] += sign * held((slope - shift).exp())
-        sources = {n: t for n, t in run.tensors.items() if t.requires_grad}
-        grads = torch.autograd.grad(
-            [run.leaves[n] for n in slopes],
-            list(sources.values()),
-            list(slopes.values()),
-            allow_unused=True,
-            retain_graph=True,
-        )
-        given = zip(sources, grads, strict=True)
-        return {n: held(grad * exp(shift)) for n, grad in given if grad is not None}
+        return {n: held(x * exp(shift)) for n, x in run.through_leaves(slopes).items()}
 
     def gradients(self, gradient: Tensor) -> dict[str, Tensor]:
         """The derivatives in weights and log-potentials."""
@@ -422,6 +397,7 @@ class Certified:
         return result
 
     def _places(self, group: Group | LogGroup) -> Tensor:
+        """The places of a group's items in the batch."""
         if group.items is not None:
             return group.items
         return torch.arange(self.run.batch.size, device=self.run.batch.device)
@@ -430,7 +406,7 @@ class Certified:
         """The groups of a run, with as much range as each item needs."""
         plain = Group.of(run, items)
         if self.run.loses_pieces(run.batch.dtype):
-            yield from self._wider(run.batch.dtype, plain.places().clone())
+            yield from self._wider(run.batch.dtype, self._places(plain).clone())
             return
         _, raised = self._weights(run.batch.dtype)
         safe = plain.safe if raised is None else torch.zeros_like(plain.safe)
@@ -442,7 +418,7 @@ class Certified:
         if bool(safe.any()):
             plain.forget(unsafe)
             yield plain
-        places = plain.places()[unsafe].clone()
+        places = self._places(plain)[unsafe].clone()
         again = self._run(places, run.batch.dtype, raised)
         lifted = Group.of(again, places, lifted=True)
         near = (lifted.log_z - lower).abs() <= TOLERANCE[run.batch.dtype]

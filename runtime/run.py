@@ -36,6 +36,20 @@ class Run:
     # Whether derivatives in weights that are 0 are asked for.
     limits: bool = True
 
+    def through_leaves(self, slopes: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The derivatives in weights and log-potentials, from those in leaves."""
+        if not slopes:
+            return {}
+        sources = {name: x for name, x in self.tensors.items() if x.requires_grad}
+        grads = torch.autograd.grad(
+            [self.leaves[name] for name in slopes],
+            list(sources.values()),
+            list(slopes.values()),
+            allow_unused=True,
+            retain_graph=True,
+        )
+        return {n: grad for n, grad in zip(sources, grads, strict=True) if grad is not None}
+
     def in_type(self, dtype: torch.dtype) -> Mapping[str, Tensor]:
         """The weights in a type; products of pieces are made in it."""
         if dtype == self.batch.dtype or not self.joined:
