@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarks import dependency, hmm, pcfg, rank_pcfg
 from benchmarks.measure import JIT, OURS, Call, Goal, Point, Suite, as_machine_code
-from fgg.runtime import certified
+from fgg.runtime.program import certified
 
 WITHOUT, JIT_WITHOUT = "without it", "jit without it"
 

@@ -9,7 +9,7 @@ import fgg
 from benchmarks import adapters, limits, peers
 from benchmarks.measure import JIT, OURS, Call, Goal, Point, Skipped, Suite, as_machine_code
 from benchmarks.strings import by_function, by_program
-from fgg.runtime.program import Program
+from fgg.runtime.program.program import Program
 
 WORDS = 1000
 LARGE, MANY = 16, 256

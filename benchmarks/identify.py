@@ -15,7 +15,7 @@ from torch import Tensor
 
 import fgg
 from benchmarks.measure import OURS, Call, Point, Skipped, Suite
-from fgg.identifying import model_of
+from fgg.api.identify import model_of
 
 MOMENTS = "***"
 SHORT = 5

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.measure import Call, Point
-from fgg.compiler.cost import cost
-from fgg.runtime.program import Program
+from fgg.compiler.cost.cost import cost
+from fgg.runtime.program.program import Program
 
 PRODUCTS = "matrix products alone"
 TRAFFIC = "memory traffic alone"

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fgg.runtime.native_build import CannotBuild, compiler
+from fgg.runtime.native.build import CannotBuild, compiler
 
 Point = Mapping[str, int]
 """What a measurement is of: lengths, numbers of states, batch."""

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.measure import Point, Skipped, Suite, quiet
-from fgg.runtime.native import NativeEngine
+from fgg.runtime.native.engine import NativeEngine
 
 ROOT = Path(__file__).parent.parent
 

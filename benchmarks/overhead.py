@@ -12,10 +12,10 @@ import torch
 
 import fgg
 from benchmarks.measure import JIT, OURS, Goal, quartiles, quiet
-from fgg.conjoining import lengths as length_names
-from fgg.domains import domain_size, size_values, with_sizes
-from fgg.runtime.native_build import CannotBuild, build
-from fgg.runtime.program import Program
+from fgg.grammar.domains import domain_size, size_values, with_sizes
+from fgg.rewrite.conjoin import lengths as length_names
+from fgg.runtime.native.build import CannotBuild, build
+from fgg.runtime.program.program import Program
 
 LENGTH, SIZE = 5, 10
 """Of the item, and at most of states and words: tables should cost nothing."""

@@ -9,7 +9,7 @@ import fgg
 from benchmarks import checkouts, limits, peers
 from benchmarks.measure import JIT, OURS, Call, Goal, Point, Suite, as_machine_code
 from benchmarks.strings import by_function, by_program, softmaxed
-from fgg.runtime.program import Program
+from fgg.runtime.program.program import Program
 
 WORDS = 500
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from fgg.domains import domain_size
 from fgg.grammar import Grammar, Rule
-from fgg.runtime.weights import value_of
+from fgg.grammar.domains import domain_size
+from fgg.runtime.program.bind import value_of
 
 ROUNDS = 1000
 CLOSE = 1e-13

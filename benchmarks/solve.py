@@ -14,8 +14,8 @@ import fgg
 from benchmarks import checkouts
 from benchmarks.measure import OURS, Call, Goal, Point, Suite, Values, gradients_of
 from benchmarks.rule_by_rule import Evaluation
-from fgg.domains import domain_size
 from fgg.grammar import Grammar
+from fgg.grammar.domains import domain_size
 
 WORDS = 50
 

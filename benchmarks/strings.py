@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.measure import Call, Point, gradients_of
-from fgg.runtime.program import Program
+from fgg.runtime.program.program import Program
 
 Data = tuple[dict[str, Tensor], Tensor]
 """Weights that require gradients, and words `[batch, n]`."""

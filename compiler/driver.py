@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from fgg.compiler.lower import plan
 from fgg.compiler.passes.close import close
 from fgg.compiler.passes.cpd import cpd
 from fgg.compiler.passes.fold import fold
 from fgg.compiler.passes.heads import heads
 from fgg.compiler.passes.narrow import narrow
 from fgg.compiler.passes.pin import pin
-from fgg.compiler.passes.rank_space import rank_space
 from fgg.compiler.passes.split import split
 from fgg.compiler.passes.tie import tie
+from fgg.compiler.plan.lower import plan
+from fgg.compiler.rank.rank_space import rank_space
 from fgg.grammar import Grammar
+from fgg.inputs.readings import known_inputs
 from fgg.plan import Plan
-from fgg.readings import known_inputs
 
 
 @dataclass(frozen=True)

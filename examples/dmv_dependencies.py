@@ -21,11 +21,11 @@ import fgg
 from examples.report import Report, finish, parser, percent, say
 from fgg.data import Example, find, read
 from fgg.draw.plot import Line, Plot
+from fgg.grammar.annotations import heads, read_links
 from fgg.runtime.learn import EM, VB
 from fgg.runtime.learn.fitting import batched
-from fgg.runtime.model import Model
+from fgg.runtime.model.model import Model
 from fgg.scores import head_score, left_neighbours, right_neighbours
-from fgg.structures import heads, read_links
 
 COLUMNS = ("word", "tag", "fine", "head", "relation")
 PSEUDO = 0.1

@@ -21,13 +21,13 @@ import fgg
 from examples.report import Report, finish, parser, percent, say, spread
 from fgg.data import Example, build_vocabulary, find, read
 from fgg.draw.plot import Line, Plot
+from fgg.grammar.annotations import segments
 from fgg.runtime.learn import METHODS, Method, log_likelihood
 from fgg.runtime.learn.fitting import batched
-from fgg.runtime.model import Model
-from fgg.runtime.program import Program
+from fgg.runtime.model.model import Model
+from fgg.runtime.program.program import Program
 from fgg.runtime.train.feeding import part_ids, parts
 from fgg.scores import perplexity, segment_score
-from fgg.structures import segments
 
 LEXICA = ("stem", "mood", "subject", "tense", "object")
 ORDER = ("em", "vb", "cvb", "hastings")

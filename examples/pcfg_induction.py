@@ -17,10 +17,10 @@ import fgg
 from examples.report import Report, finish, parser, percent, say
 from fgg.data import Example, find, read
 from fgg.draw.plot import Line, Plot
+from fgg.grammar.annotations import span_cells
 from fgg.runtime.learn import perplexity
-from fgg.runtime.model import Model
+from fgg.runtime.model.model import Model
 from fgg.scores import left_branching, oracle_binary, right_branching, span_score
-from fgg.structures import span_cells
 
 GRAMMAR = Path(__file__).parent / "neural_pcfg.fgg"
 

@@ -20,11 +20,11 @@ import fgg
 from examples.report import Report, finish, parser, percent, say
 from fgg.data import Example, find, read
 from fgg.draw.plot import Line, Plot
+from fgg.grammar.annotations import pairs
 from fgg.runtime.learn import EM, Items
 from fgg.runtime.learn.fitting import batched
-from fgg.runtime.model import Model
+from fgg.runtime.model.model import Model
 from fgg.scores import pair_score
-from fgg.structures import pairs
 
 GRAMMAR = Path(__file__).parent / "rna_folded.fgg"
 BASES = "ACGU"

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 import fgg
+from fgg.api.unmix import curve, draw
 from fgg.draw.plot import Plot, lines, to_svg
-from fgg.unmixing import curve, draw
 
 SIZES = {"k": 2, "d": 4}
 NUMBERS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)

@@ -23,11 +23,11 @@ import fgg
 from examples.report import Report, finish, parser, percent, say
 from fgg.data import Example, Vocabulary, as_characters, find, read
 from fgg.draw.plot import Line, Plot
+from fgg.grammar.annotations import segments
 from fgg.runtime.learn import METHODS, Method
 from fgg.runtime.learn.fitting import batched
 from fgg.runtime.train.feeding import part_ids, parts
 from fgg.scores import segment_score
-from fgg.structures import segments
 
 GRAMMAR = Path(__file__).parent / "words.fgg"
 LONGEST = 4

@@ -10,34 +10,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fgg.bfgg import b_status, is_bfgg
-    from fgg.check import check_grammar
-    from fgg.compiler.builder import Builder, fix, symbols
-    from fgg.compiler.loading import load, loads
+    from fgg.api.compile import compile
+    from fgg.api.decompose import decompose, materialise
+    from fgg.api.identify import identify
+    from fgg.api.saved import load_model
+    from fgg.api.unmix import unmix
+    from fgg.api.verify import verify
+    from fgg.check.bfgg import b_status, is_bfgg
+    from fgg.check.equations import equations
+    from fgg.check.grammar import check_grammar
     from fgg.compiler.passes.merge import merge
-    from fgg.compiling import compile
-    from fgg.compose import rename, union
-    from fgg.conjoining import conjoin, conjunction
-    from fgg.decomposing import decompose, materialise
+    from fgg.compiler.resolve.builder import Builder, fix, symbols
+    from fgg.compiler.resolve.load import load, loads
     from fgg.diagnostics import Diagnostic, GrammarError
-    from fgg.factorising import factorise
     from fgg.grammar import Grammar
-    from fgg.grounding import ground
-    from fgg.identifying import identify
-    from fgg.json_io import from_json, to_json
+    from fgg.grammar.printer import print_grammar
+    from fgg.json.document import from_json, to_json
     from fgg.library import library_names
-    from fgg.lowering import plain
-    from fgg.models import load_model
-    from fgg.printer import print_grammar
+    from fgg.rewrite.compose import rename, union
+    from fgg.rewrite.conjoin import conjoin, conjunction
+    from fgg.rewrite.factorise import factorise
+    from fgg.rewrite.ground import ground
+    from fgg.rewrite.plain import plain
+    from fgg.rewrite.trim import trim
+    from fgg.runtime.derive.sample import sample
+    from fgg.runtime.derive.viterbi import k_best, viterbi
     from fgg.runtime.learn import learn
-    from fgg.runtime.posterior import gradients, posterior
-    from fgg.runtime.sample import sample
-    from fgg.runtime.solve import solve
-    from fgg.runtime.viterbi import k_best, viterbi
-    from fgg.sum_product import equations
-    from fgg.unmixing import unmix
-    from fgg.useful import trim
-    from fgg.verifying import verify
+    from fgg.runtime.reference.posterior import gradients, posterior
+    from fgg.runtime.reference.solve import solve
 
 __version__ = "0.1.0"
 
@@ -84,45 +84,45 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Builder": "fgg.compiler.builder",
+    "Builder": "fgg.compiler.resolve.builder",
     "Diagnostic": "fgg.diagnostics",
     "Grammar": "fgg.grammar",
     "GrammarError": "fgg.diagnostics",
-    "b_status": "fgg.bfgg",
-    "check_grammar": "fgg.check",
-    "compile": "fgg.compiling",
-    "conjoin": "fgg.conjoining",
-    "conjunction": "fgg.conjoining",
-    "decompose": "fgg.decomposing",
-    "equations": "fgg.sum_product",
-    "factorise": "fgg.factorising",
-    "fix": "fgg.compiler.builder",
-    "from_json": "fgg.json_io",
-    "gradients": "fgg.runtime.posterior",
-    "ground": "fgg.grounding",
-    "identify": "fgg.identifying",
-    "is_bfgg": "fgg.bfgg",
-    "k_best": "fgg.runtime.viterbi",
+    "b_status": "fgg.check.bfgg",
+    "check_grammar": "fgg.check.grammar",
+    "compile": "fgg.api.compile",
+    "conjoin": "fgg.rewrite.conjoin",
+    "conjunction": "fgg.rewrite.conjoin",
+    "decompose": "fgg.api.decompose",
+    "equations": "fgg.check.equations",
+    "factorise": "fgg.rewrite.factorise",
+    "fix": "fgg.compiler.resolve.builder",
+    "from_json": "fgg.json.document",
+    "gradients": "fgg.runtime.reference.posterior",
+    "ground": "fgg.rewrite.ground",
+    "identify": "fgg.api.identify",
+    "is_bfgg": "fgg.check.bfgg",
+    "k_best": "fgg.runtime.derive.viterbi",
     "learn": "fgg.runtime.learn",
     "library_names": "fgg.library",
-    "load": "fgg.compiler.loading",
-    "load_model": "fgg.models",
-    "loads": "fgg.compiler.loading",
-    "materialise": "fgg.decomposing",
+    "load": "fgg.compiler.resolve.load",
+    "load_model": "fgg.api.saved",
+    "loads": "fgg.compiler.resolve.load",
+    "materialise": "fgg.api.decompose",
     "merge": "fgg.compiler.passes.merge",
-    "plain": "fgg.lowering",
-    "posterior": "fgg.runtime.posterior",
-    "print_grammar": "fgg.printer",
-    "rename": "fgg.compose",
-    "sample": "fgg.runtime.sample",
-    "solve": "fgg.runtime.solve",
-    "symbols": "fgg.compiler.builder",
-    "to_json": "fgg.json_io",
-    "trim": "fgg.useful",
-    "union": "fgg.compose",
-    "unmix": "fgg.unmixing",
-    "verify": "fgg.verifying",
-    "viterbi": "fgg.runtime.viterbi",
+    "plain": "fgg.rewrite.plain",
+    "posterior": "fgg.runtime.reference.posterior",
+    "print_grammar": "fgg.grammar.printer",
+    "rename": "fgg.rewrite.compose",
+    "sample": "fgg.runtime.derive.sample",
+    "solve": "fgg.runtime.reference.solve",
+    "symbols": "fgg.compiler.resolve.builder",
+    "to_json": "fgg.json.document",
+    "trim": "fgg.rewrite.trim",
+    "union": "fgg.rewrite.compose",
+    "unmix": "fgg.api.unmix",
+    "verify": "fgg.api.verify",
+    "viterbi": "fgg.runtime.derive.viterbi",
 }
 
 

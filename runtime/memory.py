@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.units import in_units
+from fgg.grammar.units import in_units
 
 
 def available_bytes(device: torch.device) -> int | None:

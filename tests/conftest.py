@@ -44,7 +44,7 @@ class Golden:
 def golden_stem(tests: Path, module: Path, names: tuple[str, ...]) -> Path:
     """Return where the golden files of a test lie, without suffix.
 
-    `tests/compiler/test_emit.py::test_chain[a b]` gives `tests/golden/compiler/emit/chain-a-b`.
+    `tests/check/test_values.py::test_chain[a b]` gives `tests/golden/check/values/chain-a-b`.
     """
     folder = tests / "golden" / module.relative_to(tests).parent / module.stem.removeprefix("test_")
     plain = (re.sub(r"[^\w.-]+", "-", name.removeprefix("test_")).strip("-") for name in names)

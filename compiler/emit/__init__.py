@@ -1,5 +1,1 @@
-"""Emission: plans as Python modules."""
-
-from fgg.compiler.emit.module import emit
-
-__all__ = ["emit"]
+"""Plans as programs: Python for torch, and C++."""

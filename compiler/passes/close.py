@@ -14,7 +14,7 @@ from fgg.grammar import (
     Reference,
     Rule,
 )
-from fgg.names import fresh
+from fgg.grammar.names import fresh
 
 
 def close(grammar: Grammar) -> tuple[Grammar, str | None]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from fgg.diagnostics import did_you_mean
+from fgg.factors.pieces import Piece, piece_names, signatures
 from fgg.grammar import (
     Attachment,
     Domain,
@@ -18,9 +19,8 @@ from fgg.grammar import (
     Rule,
     Sized,
 )
-from fgg.index import Expr
-from fgg.names import fresh
-from fgg.pieces import Piece, piece_names, signatures
+from fgg.grammar.index import Expr
+from fgg.grammar.names import fresh
 
 CARRIED = ("prior", "net", "init", "frozen")
 """The attributes that say of each piece what they say of the whole."""
@@ -45,10 +45,10 @@ def cpd(
 
         f(a, b, c)  =  Σ_q  f_0(a, q) f_1(q, b) f_2(q, c),        q of `rank R_f = r`,
 
-    the CP decomposition of [RS §2.2, Fig. 2]. The pieces are those that `fgg.pieces` describes:
-    normalised if the factor is [RS §3, validity], each with the attribute `piece`. `ranks` declares
-    ranks of further factors, or other ranks: the value is that of the grammar so declared. `only`
-    names the factors to decompose; by default, all that have a rank.
+    the CP decomposition of [RS §2.2, Fig. 2]. The pieces are those that `fgg.factors.pieces`
+    describes: normalised if the factor is [RS §3, validity], each with the attribute `piece`.
+    `ranks` declares ranks of further factors, or other ranks: the value is that of the grammar so
+    declared. `only` names the factors to decompose; by default, all that have a rank.
 
     Requires that no query has edges of these factors. Guarantees the same value Z, with the same
     seed; the source factors stay, for their pieces to follow from. Derivations have rank nodes

@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fgg.compiler.contraction import Tree, rank_of
-from fgg.compiler.eliminate import within, without
-from fgg.compiler.joining import join
-from fgg.compiler.messages import Product, new_rule, with_product
-from fgg.compiler.parts import RuleParts, rule_parts
-from fgg.compiler.rank_cut import Cut, single, wiring, without_all
-from fgg.compiler.sharing import share
+from fgg.compiler.passes.merge_messages import join
+from fgg.compiler.passes.messages import Product, new_rule, with_product
+from fgg.compiler.passes.sharing import share
+from fgg.compiler.plan.contraction import Tree, rank_of
+from fgg.compiler.plan.eliminate import within, without
+from fgg.compiler.plan.rule_operands import RuleParts, rule_parts
+from fgg.compiler.rank.cut import Cut, single, wiring, without_all
 from fgg.grammar import Attachment, Clamp, Edge, Grammar, Nonterminal, Rule
-from fgg.index import Condition, Expr
-from fgg.names import fresh
+from fgg.grammar.index import Condition, Expr
+from fgg.grammar.names import fresh
 
 
 def fold(grammar: Grammar, *, length: int = 32, batch: int = 16, hoist: bool = False) -> Grammar:

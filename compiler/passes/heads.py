@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Nonterminal, Origin, Rule
-from fgg.index import Expr
-from fgg.names import fresh
+from fgg.grammar.index import Expr
+from fgg.grammar.names import fresh
 
 
 @dataclass(frozen=True)

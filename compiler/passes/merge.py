@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from fgg.factors.product_factors import Joint, Part, given_axes, joint_of
 from fgg.grammar import Attachment, Edge, Factor, Fragment, Grammar, Origin, Rule
-from fgg.joints import Joint, Part, given_axes, joint_of
-from fgg.names import fresh
-from fgg.values import Word
+from fgg.grammar.names import fresh
+from fgg.grammar.values import Word
 
 Touch = tuple[str, tuple[str, ...]]
 
@@ -20,8 +20,8 @@ def merge(grammar: Grammar, rules: Collection[str] | None = None) -> Grammar:
 
     All nodes stay, so queries still find them. The joint factor is called by the names of its
     parts, in the order of the rule; it carries the attribute `product` and follows from them. It
-    has an arrow where `fgg.joints.given_axes` proves that the product is a distribution, and then
-    its given nodes stand first. The same product in two rules is one factor.
+    has an arrow where `fgg.factors.product_factors.given_axes` proves that the product is a
+    distribution, and then its given nodes stand first. The same product in two rules is one factor.
 
     Left alone are edges of input factors, of factors of declared rank, and edges that touch a rank
     node (merging would undo the decomposition), an observed node's evidence, or a node twice.

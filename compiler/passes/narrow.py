@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fgg.compiler.forms import expr_of, implicit_equalities, irredundant, solve_equalities
-from fgg.compiler.support import support, supported_rows
-from fgg.conjoining import lengths
+from fgg.compiler.plan.affine import expr_of, implicit_equalities, irredundant, solve_equalities
+from fgg.compiler.plan.support import support, supported_rows
 from fgg.grammar import Fragment, Grammar, Rule
-from fgg.index import Expr
-from fgg.linear import Row, TooManyRows, implies
+from fgg.grammar.index import Expr
+from fgg.grammar.linear import Row, TooManyRows, implies
+from fgg.rewrite.conjoin import lengths
 
 
 def narrow(grammar: Grammar) -> Grammar:

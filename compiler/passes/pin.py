@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from fgg.compiler.options import matching
-from fgg.compiler.pinned_nodes import local, separated
-from fgg.conjoining import lengths
-from fgg.domains import size_values
+from fgg.compiler.passes.inline import matching
+from fgg.compiler.passes.pinned_nodes import local, separated
 from fgg.grammar import Clamp, Edge, Fragment, Grammar, Rule
-from fgg.index import Expr
-from fgg.linear import Row, implies
-from fgg.paths import is_pinned
-from fgg.pins import Pin, Pins
-from fgg.ranges import condition_rows, length_rows, row
+from fgg.grammar.domains import size_values
+from fgg.grammar.index import Expr
+from fgg.grammar.linear import Row, implies
+from fgg.grammar.ranges import condition_rows, length_rows, row
+from fgg.inputs.paths import is_pinned
+from fgg.inputs.pins import Pin, Pins
+from fgg.rewrite.conjoin import lengths
 
 
 def pin(grammar: Grammar) -> Grammar:

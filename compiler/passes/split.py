@@ -11,7 +11,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from fgg.compiler.whole_unions import whole_unions
+from fgg.compiler.passes.whole_unions import whole_unions
 from fgg.grammar import (
     Attachment,
     Edge,
@@ -26,10 +26,10 @@ from fgg.grammar import (
     Rule,
     Union,
 )
-from fgg.names import fresh
-from fgg.slices import Path, Slice, SplitNode, SplitRule, Variant, extent, variants
-from fgg.useful import trim
-from fgg.values import Map
+from fgg.grammar.names import fresh
+from fgg.grammar.slices import Path, Slice, SplitNode, SplitRule, Variant, extent, variants
+from fgg.grammar.values import Map
+from fgg.rewrite.trim import trim
 
 MAX_VARIANTS = 256
 """How many rules one rule may become, and how many nodes one node."""

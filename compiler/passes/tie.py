@@ -8,12 +8,12 @@ from itertools import islice
 
 from fgg.compiler.passes.split import MAX_VARIANTS, SplitImpossible
 from fgg.grammar import Clamp, Grammar, Origin, Rule
-from fgg.index import Condition, Expr
-from fgg.linear import is_feasible
-from fgg.names import fresh
-from fgg.readings import Ties, clamp_pairs, meet, rows_of
-from fgg.slices import SplitNode, SplitRule
-from fgg.useful import trim
+from fgg.grammar.index import Condition, Expr
+from fgg.grammar.linear import is_feasible
+from fgg.grammar.names import fresh
+from fgg.grammar.slices import SplitNode, SplitRule
+from fgg.inputs.readings import Ties, clamp_pairs, meet, rows_of
+from fgg.rewrite.trim import trim
 
 
 def tie(grammar: Grammar) -> Grammar:
@@ -25,7 +25,7 @@ def tie(grammar: Grammar) -> Grammar:
 
     becomes one rule for i < k, and for i == k one in which both edges touch the same node. Where
     two clamps read different things of one token, `v = w[i].C` and `o = w[i]`, one of them
-    follows from the other, by a map (see `fgg.readings`).
+    follows from the other, by a map (see `fgg.inputs.readings`).
 
     Requires a grammar without queries whose nodes are atomic. Guarantees the same value Z as the
     ground grammar has, also where tokens are missing. A grammar that reads every position once is

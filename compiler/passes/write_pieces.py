@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from fgg.compiler.passes.cpd import CpdImpossible, cpd
+from fgg.factors.definitions import asked_factors, sources
+from fgg.factors.pieces import given_pieces
 from fgg.grammar import Factor, Grammar
-from fgg.needed import asked_factors, sources
-from fgg.pieces import given_pieces
-from fgg.values import Table
+from fgg.grammar.values import Table
 
 MAX_TABLE = 20_000
 """More entries than a grammar should have as text."""

@@ -14,9 +14,9 @@ import fgg.data as data
 from examples.large_hmm.budget import Budget
 from examples.large_hmm.text import Text
 from fgg.clusters import brown, uniform
-from fgg.runtime.carrying import Carried, stream_perplexity
-from fgg.runtime.model import Model
-from fgg.runtime.thinning import StateDropout
+from fgg.runtime.model.model import Model
+from fgg.runtime.model.state_dropout import StateDropout
+from fgg.runtime.model.stream_state import Carried, stream_perplexity
 
 GRAMMAR = Path(__file__).resolve().parent / "stream.fgg"
 BEGINNING = 40_000

@@ -25,7 +25,7 @@ import fgg.data as data
 from examples.large_hmm.tag_states import Counts, beginning
 from fgg.clusters import brown
 from fgg.runtime.learn import bucketed, in_memory
-from fgg.runtime.model import Model
+from fgg.runtime.model.model import Model
 
 HERE = Path(__file__).resolve().parent
 COLUMNS = ("word", "tag", "fine", "head", "relation")

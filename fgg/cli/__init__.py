@@ -83,7 +83,7 @@ def _run(arguments: Sequence[str]) -> int:
         return fail_usage(f"there is no command `{name}`", did_you_mean(name, COMMANDS), as_json)
     from fgg.cli.progress import shown_progress
 
-    module = import_module(f"fgg.cli.{name}")
+    module = import_module(f"fgg.cli.commands.{name}")
     parser = Parser(prog=f"fggc {name}", description=module.__doc__, allow_abbrev=False)
     module.add_arguments(parser)
     try:

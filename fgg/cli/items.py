@@ -13,12 +13,12 @@ from fgg.cli.output import print_diagnostics
 from fgg.cli.passes import AUTO, add_jit, add_space, jit_of
 from fgg.cli.target import add_inputs, add_weights, assignments, only_query, read_inputs
 from fgg.cli.trained import is_run, run_query, run_weights
-from fgg.compiler.loading import read_text
+from fgg.compiler.resolve.load import read_text
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Grammar, Input
 
 if TYPE_CHECKING:
-    from fgg.runtime.program import Program
+    from fgg.runtime.program.program import Program
 
 
 MAX_LENGTH = 1_000_000
@@ -70,7 +70,7 @@ def compiled_for(
     """The program of a grammar and its query; notes on it go to standard error."""
     from warnings import catch_warnings, simplefilter
 
-    from fgg.compiling import compile
+    from fgg.api.compile import compile
 
     space = arguments.space or space_for(grammar, weights)
     jit = jit_of(arguments)
@@ -96,7 +96,7 @@ def read_items(grammar: Grammar, arguments: argparse.Namespace) -> Items:
     lengths = assignments(arguments.length, "--length")
     check_lengths(lengths)
     if given and is_run(arguments.file):
-        from fgg.training import known_words
+        from fgg.api.train import known_words
 
         given = known_words(arguments.file, grammar, given)
     if arguments.data is None:
@@ -107,7 +107,7 @@ def read_items(grammar: Grammar, arguments: argparse.Namespace) -> Items:
     if given or lengths:
         raise Usage("`--data` gives the items; `--input` and `--length` cannot be used with it")
     if is_run(arguments.file):
-        from fgg.training import run_inputs
+        from fgg.api.train import run_inputs
 
         return Items(run_inputs(arguments.file, grammar, arguments.data, arguments.format), None)
     return Items(columns(grammar, arguments.data), None)
@@ -141,7 +141,7 @@ def columns(grammar: Grammar, path: str) -> dict[str, list[Any]]:
 
 
 def _tokens(grammar: Grammar, item: Input, words: Sequence[str], place: str) -> list[int]:
-    from fgg.domains import value_index
+    from fgg.grammar.domains import value_index
 
     index = value_index(grammar, item.domain)
     tokens = []
@@ -160,7 +160,7 @@ def _tokens(grammar: Grammar, item: Input, words: Sequence[str], place: str) -> 
 
 def given_weights(arguments: argparse.Namespace) -> dict[str, Any]:
     """The weights in the file that is named, if one is."""
-    from fgg.cli.run import read_params
+    from fgg.cli.commands.run import read_params
 
     found = run_weights(arguments.file) if is_run(arguments.file) else {}
     return {**found, **(read_params(arguments.params) if arguments.params else {})}

@@ -13,7 +13,7 @@ from fgg.cli import Usage
 from fgg.diagnostics import Diagnostic, GrammarError, as_json, render
 from fgg.files import check_writable as check_writable
 from fgg.files import write_whole as write_whole
-from fgg.spans import Source
+from fgg.grammar.spans import Source
 
 MAX_SHOWN = 100
 WRONG_GRAMMAR = ("F0", "F1", "F2", "F405", "F406", "F407", "F425", "F46")

@@ -42,7 +42,7 @@ def jit_of(arguments: argparse.Namespace) -> bool:
     if not arguments.jit:
         return False
     from fgg.cli.output import print_diagnostics
-    from fgg.runtime.native_build import CannotBuild, compiler
+    from fgg.runtime.native.build import CannotBuild, compiler
 
     try:
         compiler()
@@ -98,9 +98,9 @@ def space_of(
 
     Where a pass is named, it is a space on the way to which the pass is. Raises SplitImpossible.
     """
+    from fgg.compiler.cost.choose import choose
     from fgg.compiler.driver import pass_names
-    from fgg.compiler.lower import CannotCompile
-    from fgg.compiler.spaces import choose
+    from fgg.compiler.plan.lower import CannotCompile
 
     if arguments.space not in (None, AUTO):
         return str(arguments.space), ""
@@ -122,8 +122,8 @@ def _way(name: str) -> str:
 
 def rewritten(grammar: Grammar, query: str | None, arguments: argparse.Namespace) -> Grammar:
     """The grammar joined with its query, after the pass that is named. Raises GrammarError."""
+    from fgg.api.compile import compilable, selected
     from fgg.compiler.driver import Expected, after
-    from fgg.compiling import compilable, selected
 
     with compilable(grammar.name):
         source = selected(grammar, query)

@@ -12,13 +12,13 @@ from typing import Any
 from fgg.cli import Usage
 from fgg.cli.output import print_diagnostics
 from fgg.cli.trained import is_run, load_run_grammar
-from fgg.compiler.loading import MAX_BYTES, Loaded, decode, load_content, load_file
-from fgg.conjoining import conjoin
+from fgg.compiler.resolve.load import MAX_BYTES, Loaded, decode, load_content, load_file
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.files import read_stream
 from fgg.grammar import Grammar
-from fgg.grounding import ground
-from fgg.observe import Nest
+from fgg.inputs.given import Nest
+from fgg.rewrite.conjoin import conjoin
+from fgg.rewrite.ground import ground
 
 
 def add_file(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
@@ -187,7 +187,7 @@ def read_inputs(groups: Sequence[Sequence[str]]) -> dict[str, Nest]:
         if not equals or not name:
             raise Usage(f"`--input {item}` is not of the form NAME=VALUES")
         if text.startswith("@"):
-            from fgg.compiler.loading import read_text
+            from fgg.compiler.resolve.load import read_text
 
             text = read_text(Path(text[1:])).strip()
         if name in found:

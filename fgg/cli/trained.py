@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fgg.compiler.loading import Loaded, load_content
+from fgg.compiler.resolve.load import Loaded, load_content
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Enumerated, Grammar, Sized
 
@@ -20,7 +20,7 @@ def is_run(file: str | None) -> bool:
 
 def load_run_grammar(folder: str, sizes: dict[str, int]) -> Loaded:
     """The grammar of a run, with the words of its vocabulary. Raises GrammarError."""
-    from fgg.runtime.saving import read
+    from fgg.runtime.model.saving import read
 
     if sizes:
         message = "the sizes of a trained model are fixed"
@@ -52,6 +52,6 @@ def run_query(folder: str) -> str | None:
 
 def run_weights(folder: str) -> dict[str, Any]:
     """The weights of a run's best model."""
-    from fgg.models import load_model
+    from fgg.api.saved import load_model
 
     return load_model(Path(folder) / MODEL).detached()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from fgg.draw.errors import MissingExtra, TooLarge
 
 if TYPE_CHECKING:
-    from fgg.draw.layout import Engine
+    from fgg.draw.layout.fragment import Engine
     from fgg.draw.page import Picture
     from fgg.draw.panel import Panel
     from fgg.grammar import Grammar, Rule
@@ -55,7 +55,7 @@ def draw_grammar(grammar: Grammar, *, engine: Engine = "auto") -> Picture:
 
 
 def _panel(grammar: Grammar, rule: Rule, engine: Engine) -> Panel:
-    from fgg.draw.layout import layout
+    from fgg.draw.layout.fragment import layout
     from fgg.draw.panel import rule_panel
     from fgg.draw.scene import rule_scene
 
@@ -75,19 +75,19 @@ def render(picture: Picture, format: Format) -> bytes:
     PNG needs Pillow; raises `MissingExtra` without it, and ValueError for another format.
     """
     if format == "svg":
-        from fgg.draw.svg import to_svg
+        from fgg.draw.writers.svg import to_svg
 
         return to_svg(picture).encode()
     if format == "dot":
-        from fgg.draw.dot import to_dot
+        from fgg.draw.writers.dot import to_dot
 
         return to_dot(picture).encode()
     if format == "tikz":
-        from fgg.draw.tikz import to_tikz
+        from fgg.draw.writers.tikz import to_tikz
 
         return to_tikz(picture).encode()
     if format == "png":
-        from fgg.draw.png import to_png
+        from fgg.draw.writers.png import to_png
 
         return to_png(picture)
     raise ValueError(f"no picture format `{format}`; there are svg, dot, tikz and png")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, floor, log10
 
+from fgg.api.sweep_table import Entry, summary, written
 from fgg.draw import style
 from fgg.draw.errors import TooLarge
 from fgg.draw.geometry import Box, Route, text_width
 from fgg.draw.marks import Mark, Shape, Stroke
 from fgg.draw.panel import Text
 from fgg.draw.scene import clean
-from fgg.draw.svg import document
-from fgg.sweep_table import Entry, summary, written
+from fgg.draw.writers.svg import document
 
 COLORS = {"yes": "#3f8f5f", "no": "#e9c9c4", "undefined": "#eceff2"}
 MAX_CELLS = 100_000

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from fgg.draw import style
 from fgg.draw.geometry import Box, Point, Route, unit
-from fgg.draw.labels import Label, Role
-from fgg.draw.layout import Placed
+from fgg.draw.layout.fragment import Placed
+from fgg.draw.layout.labels import Label, Role
 from fgg.draw.page import Picture
 from fgg.draw.panel import Panel, Text
 from fgg.draw.scene import Flow, Vertex

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from fgg.draw import style
 from fgg.draw.geometry import Box, Point, text_width
-from fgg.draw.labels import Label, Role
-from fgg.draw.layout import Placed
+from fgg.draw.layout.fragment import Placed
+from fgg.draw.layout.labels import Label, Role
 from fgg.draw.panel import Panel, Text, wrapped
 from fgg.draw.scene import Graph, Kind, Vertex
 
@@ -33,7 +33,7 @@ class Picture:
     legend: Placed | None = None
 
     def _repr_svg_(self) -> str:
-        from fgg.draw.svg import to_svg
+        from fgg.draw.writers.svg import to_svg
 
         return to_svg(self)
 

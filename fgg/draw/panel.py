@@ -7,7 +7,7 @@ from typing import Literal
 
 from fgg.draw import style
 from fgg.draw.geometry import Box, Point, Route, text_width
-from fgg.draw.layout import Placed
+from fgg.draw.layout.fragment import Placed
 from fgg.draw.scene import RuleScene
 
 PADDING = 14.0

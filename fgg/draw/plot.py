@@ -11,7 +11,7 @@ from fgg.draw import style
 from fgg.draw.geometry import Box, Point, Route, text_width
 from fgg.draw.marks import Mark, Shape, Stroke
 from fgg.draw.panel import Text
-from fgg.draw.svg import document
+from fgg.draw.writers.svg import document
 
 COLORS = ("#0969da", "#cf222e", "#1a7f37", "#8250df", "#9a6700", "#57606a", "#1b7c83", "#bf3989")
 MARKER = 3.5

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from fgg.grammar import Attachment, Clamp, Edge, Fragment, Grammar, Node, Rule
-from fgg.index import Condition, Expr
-from fgg.slices import slice_of
+from fgg.grammar.index import Condition, Expr
+from fgg.grammar.slices import slice_of
 
 MAX_TEXT = 28
 """Longer texts are cut; the whole text stays in the vertex's title."""

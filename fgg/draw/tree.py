@@ -11,7 +11,7 @@ from fgg.draw.geometry import Box, Route, text_width
 from fgg.draw.marks import Mark, Shape, Stroke
 from fgg.draw.panel import Text
 from fgg.draw.scene import clean
-from fgg.draw.svg import document
+from fgg.draw.writers.svg import document
 
 MAX_NODES = 2000
 GAP = 18.0

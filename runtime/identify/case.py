@@ -13,17 +13,17 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.domains import domain_size
 from fgg.grammar import Grammar
+from fgg.grammar.domains import domain_size
 from fgg.plan import Contract, Cut, Gather, Plan
 from fgg.progress import steps
 from fgg.runtime.identify.fields import Field, Prime
+from fgg.runtime.identify.functionals import Sentence, Token, Words, batch_of, chunk
 from fgg.runtime.identify.geometry import Geometry, Point
+from fgg.runtime.identify.jet_pass import Walk
 from fgg.runtime.identify.jets import Ring
 from fgg.runtime.identify.observing import Kept, Part, Subsets
 from fgg.runtime.identify.parameters import Parameters, Place
-from fgg.runtime.identify.walk import Walk
-from fgg.runtime.identify.words import Sentence, Token, Words, batch_of, chunk
 from fgg.runtime.memory import require
 
 MORE = 6

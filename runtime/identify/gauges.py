@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fgg.domains import domain_size
 from fgg.grammar import Grammar
+from fgg.grammar.domains import domain_size
 from fgg.runtime.identify.elimination import echelon
 from fgg.runtime.identify.fields import Prime
 from fgg.runtime.identify.parameters import Leaf, Place

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgg.domains import domain_size, size_values
-from fgg.index import Expr
+from fgg.grammar.domains import domain_size, size_values
+from fgg.grammar.index import Expr
 from fgg.plan import Contract, Gather, OneHot, Plan, Step
-from fgg.runtime.batch import Batch
-from fgg.runtime.frames import BATCH, Frame, Scope
+from fgg.runtime.interpret.batch import Batch
+from fgg.runtime.interpret.charts import ends, points
+from fgg.runtime.interpret.frame import BATCH, Frame, Scope
 from fgg.runtime.memory import require
-from fgg.runtime.plan_charts import ends, points
 
 
 @dataclass(frozen=True, eq=False)

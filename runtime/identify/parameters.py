@@ -17,16 +17,16 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.domains import domain_size, size_values
+from fgg.factors.pieces import given_pieces, signatures
+from fgg.factors.product_factors import joint_of
 from fgg.grammar import Factor, Grammar
-from fgg.joints import joint_of
-from fgg.pieces import given_pieces, signatures
+from fgg.grammar.domains import domain_size, size_values
+from fgg.grammar.slices import slice_of
+from fgg.grammar.values import Call, Map, Word
 from fgg.runtime.identify.algebra import BATCH, TARGET, Algebra, Named, Product
 from fgg.runtime.identify.fields import Field
 from fgg.runtime.identify.jets import Ring
-from fgg.runtime.weights import value_of
-from fgg.slices import slice_of
-from fgg.values import Call, Map, Word
+from fgg.runtime.program.bind import value_of
 
 
 @dataclass(frozen=True)

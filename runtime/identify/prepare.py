@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgg.domains import domain_size, parts
+from fgg.factors.maps import map_values
 from fgg.grammar import Grammar
-from fgg.maps import map_values
+from fgg.grammar.domains import domain_size, parts
+from fgg.grammar.slices import take
 from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Pair, Potential
 from fgg.runtime.identify.algebra import BATCH, JET, Algebra, Named, Product
-from fgg.runtime.identify.fit import Adjoints, fit, picked
+from fgg.runtime.identify.align import Adjoints, fit, picked
 from fgg.runtime.identify.geometry import Geometry
-from fgg.slices import take
 
 
 class Prepared:

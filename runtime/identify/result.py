@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fgg.runtime.identify.float_check import Direction, SecondOpinion
 from fgg.runtime.identify.gauges import Gauge
-from fgg.runtime.identify.second import Direction, SecondOpinion
 
 SHOWN = 3
 ENTRIES = 6

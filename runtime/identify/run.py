@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgg.domains import size_values
+from fgg.grammar.domains import size_values
 from fgg.runtime.identify.case import MORE, PLAIN, Case
 from fgg.runtime.identify.elimination import Echelon, echelon
 from fgg.runtime.identify.fields import Prime
+from fgg.runtime.identify.float_check import Decomposed, Direction, directions, second_opinion
 from fgg.runtime.identify.gauges import Gauge, gauges
 from fgg.runtime.identify.jets import Ring
 from fgg.runtime.identify.observing import Kept, Part, Subsets
 from fgg.runtime.identify.parameters import Parameters, Place
 from fgg.runtime.identify.result import Identification
-from fgg.runtime.identify.second import Decomposed, Direction, directions, second_opinion
 from fgg.runtime.verify.bounds import LOW, random_prime
 
 Observed = Mapping[str, tuple[Part, ...] | None]

@@ -12,9 +12,9 @@ from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.runtime.learn.items import tokens
 from fgg.runtime.learn.method import Batch, Method, Reduce, alone
 from fgg.runtime.learn.progress import Progress
-from fgg.runtime.model import Model
-from fgg.runtime.program import Program
-from fgg.runtime.thinning import StateDropout
+from fgg.runtime.model.model import Model
+from fgg.runtime.model.state_dropout import StateDropout
+from fgg.runtime.program.program import Program
 
 
 class Adam(Method):
@@ -25,7 +25,7 @@ class Adam(Method):
     value, greater is better, has not improved for `patience` calls more. Dropout follows a
     generator of its own, `seed`. `per` says what the mean is over: `item` or `token`.
     `state_dropout={"K": 0.5}` leaves out that share of the states of each block, others in each
-    batch (`runtime/thinning.py`).
+    batch (`runtime/model/state_dropout.py`).
     """
 
     name = "adam"

@@ -12,7 +12,7 @@ from fgg.runtime.learn.groups import log_beta, log_mean
 from fgg.runtime.learn.method import CountingMethod
 from fgg.runtime.learn.store import Layout, Store
 from fgg.runtime.learn.ties import refuse_ties
-from fgg.runtime.model import Model
+from fgg.runtime.model.model import Model
 
 LEAST_PRIOR = 1e-50
 """Priors are added to counts as numbers: smaller ones are refused."""

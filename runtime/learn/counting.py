@@ -2,7 +2,7 @@
 
 Weights come as logarithms, because those of variational methods may be too small for a number:
 exp(ψ(1e-5)) is 0 in float64. The emitted program computes with numbers, and for items that need it
-with more range (`fgg.runtime.certified`).
+with more range (`fgg.runtime.program.certified`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.prelude import NEGATIVE
-from fgg.runtime.certified import Certified, Weights
 from fgg.runtime.learn.items import Ready
-from fgg.runtime.program import Program
-from fgg.runtime.reference_program import ReferenceProgram
-from fgg.runtime.run import Run
+from fgg.runtime.prelude.charts import NEGATIVE
+from fgg.runtime.program.certified import Certified, Weights
+from fgg.runtime.program.prepared_batch import Run
+from fgg.runtime.program.program import Program
+from fgg.runtime.program.reference import ReferenceProgram
 
 LEAST = {torch.float64: -690.0, torch.float32: -85.0}
 """What is less, in nats, is no normal number of this type."""

@@ -14,7 +14,7 @@ from fgg.runtime.learn.items import Ready
 from fgg.runtime.learn.method import Batch, alone
 from fgg.runtime.learn.progress import Progress
 from fgg.runtime.learn.store import Sparse
-from fgg.runtime.model import Model
+from fgg.runtime.model.model import Model
 
 
 class CVB(Collapsed):

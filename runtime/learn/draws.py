@@ -13,17 +13,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fgg.domains import select
 from fgg.grammar import Edge, Rule
-from fgg.runtime.batch import Batch, batch_of
-from fgg.runtime.decode import items, start_of
-from fgg.runtime.derivation import Derivation
-from fgg.runtime.emitted import log_charts
+from fgg.grammar.domains import select
+from fgg.runtime.derive.decode import items, start_of
+from fgg.runtime.derive.derivation import Derivation
+from fgg.runtime.derive.trees import build
+from fgg.runtime.interpret.batch import Batch, batch_of
+from fgg.runtime.interpret.prepare import plain
 from fgg.runtime.learn.items import Ready
-from fgg.runtime.preparing import plain
-from fgg.runtime.program import Program
-from fgg.runtime.reference_program import ReferenceProgram
-from fgg.runtime.trees import build
+from fgg.runtime.program.chart_reader import log_charts
+from fgg.runtime.program.program import Program
+from fgg.runtime.program.reference import ReferenceProgram
 
 Entry = tuple[str, tuple[int, ...]]
 """A factor and the place of one of its entries."""

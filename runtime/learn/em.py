@@ -13,7 +13,7 @@ from fgg.runtime.learn.groups import log_ratio
 from fgg.runtime.learn.method import Batch, CountingMethod
 from fgg.runtime.learn.progress import Progress, never_down
 from fgg.runtime.learn.ties import Ties
-from fgg.runtime.model import Model
+from fgg.runtime.model.model import Model
 
 
 class Accumulating(CountingMethod):

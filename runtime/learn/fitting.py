@@ -20,8 +20,8 @@ from fgg.runtime.learn.method import CountingMethod, Method
 from fgg.runtime.learn.online import OnlineEM
 from fgg.runtime.learn.progress import Progress
 from fgg.runtime.learn.vb import VB
-from fgg.runtime.model import Model
-from fgg.runtime.program import Program
+from fgg.runtime.model.model import Model
+from fgg.runtime.program.program import Program
 
 METHODS: dict[str, type[Method]] = {
     method.name: method for method in (Adam, EM, OnlineEM, VB, CVB, Hastings)

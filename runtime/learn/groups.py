@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
-from fgg.maps import groups as blocks_of_values
-from fgg.parameterising import prior_of
-from fgg.runtime.grouped import group_sums, group_tensor, log_softmax_in_groups
-from fgg.runtime.model import Model
+from fgg.factors.maps import groups as blocks_of_values
+from fgg.grammar.options import prior_of
+from fgg.runtime.model.model import Model
+from fgg.runtime.model.segment_softmax import group_sums, group_tensor, log_softmax_in_groups
 
 Prior = float | Mapping[str, Any] | None
 

@@ -16,8 +16,8 @@ from fgg.runtime.learn.items import Items, Ready, ready
 from fgg.runtime.learn.method import Batch, alone
 from fgg.runtime.learn.progress import Progress
 from fgg.runtime.learn.store import Sparse
-from fgg.runtime.model import Model
-from fgg.runtime.program import Program
+from fgg.runtime.model.model import Model
+from fgg.runtime.program.program import Program
 
 
 class Hastings(Collapsed):

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.runtime.batching import Collated, check_potentials, collate
-from fgg.runtime.program import Program
-from fgg.runtime.reference_program import ReferenceProgram
+from fgg.runtime.program.inputs import Collated, check_potentials, collate
+from fgg.runtime.program.program import Program
+from fgg.runtime.program.reference import ReferenceProgram
 
 BUDGET = 2048
 """How many tokens, padding included, go into a batch."""

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from fgg.runtime.batch import batch_of
-from fgg.runtime.interpret import inside
+from fgg.runtime.interpret.batch import batch_of
+from fgg.runtime.interpret.interpret import inside
+from fgg.runtime.interpret.semirings.log import LogWeights
 from fgg.runtime.learn.counting import Counted
 from fgg.runtime.learn.items import Ready
-from fgg.runtime.program import Program
-from fgg.runtime.run import log_product
-from fgg.runtime.semirings.log import LogWeights
+from fgg.runtime.program.prepared_batch import log_product
+from fgg.runtime.program.program import Program
 
 
 def log_counts(program: Program, logs: Mapping[str, Tensor], batch: Ready) -> Counted:

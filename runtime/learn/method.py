@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.maps import groups
+from fgg.factors.maps import groups
 from fgg.runtime.learn.counting import Counted, Counter
 from fgg.runtime.learn.groups import Group, Prior, block_numbers, groups_of, log_normalised
 from fgg.runtime.learn.items import Items, Ready, ready
 from fgg.runtime.learn.progress import Progress
-from fgg.runtime.model import Model
-from fgg.runtime.program import Program
+from fgg.runtime.model.model import Model
+from fgg.runtime.program.program import Program
 
 Reduce = Callable[[Tensor], Tensor]
 """The sum of a tensor over all processes that learn together."""

@@ -13,7 +13,7 @@ from fgg.runtime.learn.groups import log_ratio
 from fgg.runtime.learn.method import Batch, CountingMethod
 from fgg.runtime.learn.progress import Progress
 from fgg.runtime.learn.ties import refuse_ties
-from fgg.runtime.model import Model
+from fgg.runtime.model.model import Model
 
 
 class OnlineEM(CountingMethod):

@@ -15,8 +15,8 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.runtime.learn.groups import Group
 from fgg.runtime.learn.method import Reduce
-from fgg.runtime.materialise import whole
-from fgg.runtime.model import Model, stationary, tied_to
+from fgg.runtime.model.materialise import whole
+from fgg.runtime.model.model import Model, stationary, tied_to
 
 STEPS = 50
 """How many steps the search for a maximum may take."""

@@ -12,7 +12,7 @@ from fgg.runtime.learn.em import Accumulating
 from fgg.runtime.learn.groups import divergence, log_geometric, log_mean
 from fgg.runtime.learn.progress import Progress, never_down
 from fgg.runtime.learn.ties import refuse_ties
-from fgg.runtime.model import Model
+from fgg.runtime.model.model import Model
 
 
 class VB(Accumulating):

@@ -9,8 +9,9 @@ import torch
 
 from fgg.data import Batches, Example
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.runtime.derivation import Derivation
-from fgg.runtime.model import Model
+from fgg.grammar.annotations import Link, heads, pairs, segments, span_cells, tags
+from fgg.runtime.derive.derivation import Derivation
+from fgg.runtime.model.model import Model
 from fgg.runtime.train.feeding import UNTAGGED, Feed
 from fgg.scores import (
     head_score,
@@ -27,7 +28,6 @@ from fgg.scores import (
     span_score,
     v_measure,
 )
-from fgg.structures import Link, heads, pairs, segments, span_cells, tags
 
 NEEDS = {
     "spans": "spans",

@@ -18,8 +18,8 @@ from fgg.data import (
     without_punctuation,
 )
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
-from fgg.domains import domain_values
 from fgg.grammar import Domain, Grammar, Sized
+from fgg.grammar.domains import domain_values
 from fgg.runtime.learn import Items
 
 FIELDS = ("words", "tags", "fine_tags", "parts")

@@ -15,7 +15,7 @@ import torch
 
 from fgg.data import Batch, Batches, Corpus, Position
 from fgg.runtime.learn import Adam, Items, Method, Ready
-from fgg.runtime.model import Model
+from fgg.runtime.model.model import Model
 from fgg.runtime.train.checkpoint import Checkpoint, load, save
 from fgg.runtime.train.feeding import Feed
 from fgg.runtime.train.processes import Processes

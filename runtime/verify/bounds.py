@@ -20,13 +20,13 @@ from math import e, exp, lcm, log, log2
 
 import numpy as np
 
+from fgg.factors.pieces import signatures
 from fgg.grammar import Factor, Grammar
-from fgg.pieces import signatures
+from fgg.grammar.values import exact
+from fgg.runtime.program.bind import bind
 from fgg.runtime.verify.items import Item
 from fgg.runtime.verify.points import Array, Leaves, Point
 from fgg.runtime.verify.sides import Side
-from fgg.runtime.weights import bind
-from fgg.values import exact
 
 LOW, HIGH = 2**30, 2**31
 PRIMES = 50_697_537

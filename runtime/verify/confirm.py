@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from fgg.factors.pieces import piece_of
 from fgg.grammar import Attachment, Edge, Factor, Fragment, Grammar
-from fgg.names import fresh
-from fgg.pieces import piece_of
-from fgg.runtime.chart import Chart, Weights
-from fgg.runtime.problem import Problem
-from fgg.runtime.semirings.exact import Precise
-from fgg.runtime.system import system_of
+from fgg.grammar.names import fresh
+from fgg.runtime.interpret.semirings.exact import Precise
+from fgg.runtime.program.bind import Logs, bind_with_logs
+from fgg.runtime.reference.chart import Chart, Weights
+from fgg.runtime.reference.problem import Problem
+from fgg.runtime.reference.system import system_of
 from fgg.runtime.verify.items import Item
 from fgg.runtime.verify.points import Array, Leaves, Point
 from fgg.runtime.verify.sides import GroundSide
-from fgg.runtime.weights import Logs, bind_with_logs
 
 MAX_ROUNDS = 3000
 """So often a recursion is iterated; one that does not settle stays open."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgg.diagnostics import GrammarError
-from fgg.runtime.semirings.modular import Modular
+from fgg.runtime.interpret.semirings.modular import Modular
 from fgg.runtime.verify.bounds import Bound, Size, random_prime, size_of
 from fgg.runtime.verify.items import Item, is_answered, missing_item
 from fgg.runtime.verify.points import Leaves, Point

@@ -12,18 +12,18 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import GrammarError
+from fgg.factors.pieces import piece_of
+from fgg.factors.product_factors import joint_of
 from fgg.grammar import Grammar
-from fgg.joints import joint_of
-from fgg.pieces import piece_of
-from fgg.runtime.posterior import posterior
-from fgg.runtime.program import Program
-from fgg.runtime.solve import solve
+from fgg.grammar.slices import slice_of
+from fgg.runtime.program.bind import bind
+from fgg.runtime.program.program import Program
+from fgg.runtime.reference.posterior import posterior
+from fgg.runtime.reference.solve import solve
 from fgg.runtime.verify.confirm import Second
 from fgg.runtime.verify.items import Item, batch_of_items
 from fgg.runtime.verify.points import Array, Key, Leaves, Point
 from fgg.runtime.verify.sides import GroundSide
-from fgg.runtime.weights import bind
-from fgg.slices import slice_of
 
 TOLERANCE = 1e-9
 SINGLE = 1e-6

@@ -13,14 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fgg.conjoining import lengths as length_names
 from fgg.diagnostics import GrammarError
-from fgg.domains import domain_size, domain_values, size_values
 from fgg.grammar import Grammar, InputFactor
-from fgg.grounding import ground
-from fgg.index import Expr
-from fgg.observe import IMPOSSIBLE, MISSING
-from fgg.ranges import condition_rows, index_extents
+from fgg.grammar.domains import domain_size, domain_values, size_values
+from fgg.grammar.index import Expr
+from fgg.grammar.ranges import condition_rows, index_extents
+from fgg.inputs.given import IMPOSSIBLE, MISSING
+from fgg.rewrite.conjoin import lengths as length_names
+from fgg.rewrite.ground import ground
 
 Array = NDArray[Any]
 

@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.domains import domain_size, size_values
+from fgg.factors.definitions import sources
+from fgg.factors.pieces import piece_of, pieces, signatures
+from fgg.factors.product_factors import joint_of
 from fgg.grammar import Factor, Grammar
-from fgg.joints import joint_of
-from fgg.needed import sources
-from fgg.pieces import piece_of, pieces, signatures
-from fgg.runtime.weights import product_of
-from fgg.slices import slice_of
-from fgg.values import Word
+from fgg.grammar.domains import domain_size, size_values
+from fgg.grammar.slices import slice_of
+from fgg.grammar.values import Word
+from fgg.runtime.program.bind import product_of
 
 Array = NDArray[Any]
 Key = tuple[str, int | None]

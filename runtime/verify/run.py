@@ -10,9 +10,9 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 
 from fgg.diagnostics import GrammarError
-from fgg.domains import size_values, with_sizes
 from fgg.grammar import Grammar
-from fgg.runtime.program import Program
+from fgg.grammar.domains import size_values, with_sizes
+from fgg.runtime.program.program import Program
 from fgg.runtime.verify.bounds import Bound
 from fgg.runtime.verify.confirm import Second
 from fgg.runtime.verify.exact import FAILURES, Difference, Exactly, Tick, said

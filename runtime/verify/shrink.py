@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from fgg.domains import domain_size, domain_values, size_values
+from fgg.factors.pieces import signatures
 from fgg.grammar import Grammar
-from fgg.pieces import signatures
-from fgg.runtime.semirings.modular import Modular
-from fgg.runtime.solve import solve
+from fgg.grammar.domains import domain_size, domain_values, size_values
+from fgg.grammar.semantics import brute_force
+from fgg.runtime.derive.viterbi import viterbi
+from fgg.runtime.interpret.semirings.modular import Modular
+from fgg.runtime.program.bind import bind
+from fgg.runtime.reference.solve import solve
 from fgg.runtime.verify.exact import FAILURES, Difference, said
 from fgg.runtime.verify.items import Item
 from fgg.runtime.verify.points import Array, Key, Leaves, leaves
 from fgg.runtime.verify.result import Counterexample
 from fgg.runtime.verify.sides import GroundSide, Side
-from fgg.runtime.viterbi import viterbi
-from fgg.runtime.weights import bind
-from fgg.semantics import brute_force
 
 MAX_TESTS = 600
 """So often two sides are compared to make an example smaller."""

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg.grammar import Grammar
+from fgg.inputs.readings import known_inputs
 from fgg.plan import Plan
 from fgg.progress import steps
-from fgg.readings import known_inputs
-from fgg.runtime.interpret import interpret
-from fgg.runtime.semirings import SEMIRINGS, Semiring
-from fgg.runtime.solve import solve
-from fgg.runtime.system import system_of
+from fgg.runtime.interpret.interpret import interpret
+from fgg.runtime.interpret.semirings import SEMIRINGS, Semiring
+from fgg.runtime.program.bind import bind
+from fgg.runtime.reference.solve import solve
+from fgg.runtime.reference.system import system_of
 from fgg.runtime.verify.items import Item, batch_of_items, flat_of
-from fgg.runtime.weights import bind
 
 Array = NDArray[Any]
 Weigh = Callable[[Grammar], Mapping[str, Array]]

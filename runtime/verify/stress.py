@@ -28,17 +28,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgg.conjoining import lengths as length_names
 from fgg.diagnostics import GrammarError
-from fgg.domains import domain_size
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Nonterminal, Reference, Rule
-from fgg.names import fresh
+from fgg.grammar.domains import domain_size
+from fgg.grammar.names import fresh
 from fgg.plan import Plan
-from fgg.plan_sizes import environment, extents
-from fgg.runtime.program import Program
+from fgg.plan.sizes import environment, extents
+from fgg.rewrite.conjoin import lengths as length_names
+from fgg.runtime.program.bind import bind
+from fgg.runtime.program.program import Program
 from fgg.runtime.verify.items import Item, batch_of_items, input_extents, potential_extents
 from fgg.runtime.verify.points import Leaf, Leaves, Point
-from fgg.runtime.weights import bind
 
 LENGTHS = (1000, 160, 64, 32, 18, 12, 8, 5, 3)
 """Lengths that are tried, the greatest first."""

@@ -14,8 +14,7 @@ from benchmarks.goals import verdicts
 from benchmarks.measure import Goal, rounds_of
 from benchmarks.page import losses, page
 from fgg.cli import main
-
-ROOT = Path(__file__).parents[2]
+from tests.helpers.places import ROOT
 
 
 def timing(name: str, role: str, ratio: float, states: int = 256, **more: Any) -> dict[str, Any]:

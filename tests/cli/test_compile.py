@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from fgg.api.compile import selected
 from fgg.cli import main
 from fgg.compiler import load, loads
 from fgg.compiler.driver import pass_names
-from fgg.compiling import selected
 from fgg.library import library_names
 
 
@@ -206,10 +206,10 @@ def test_running_says_why_a_grammar_is_not_compiled(
 
 CALLS = """
 import sys
-from fgg.compiler.emit import emit
+from fgg.compiler.emit.python import emit
 from fgg.compiler.driver import Expected, plan_of
 from fgg.compiler import load
-from fgg.compiling import selected
+from fgg.api.compile import selected
 grammar = load(sys.argv[1])
 grammar = selected(grammar, "string" if len(grammar.queries) > 1 else None)
 calls = 0

@@ -17,8 +17,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from fgg.api.sweep_ranges import points, read_ranges
 from fgg.cli import main
-from fgg.sweep_ranges import points, read_ranges
 
 SMALL = ["--sweep", "d=2..3", "k=2..d", "L=2..4", "--jobs", "1"]
 
@@ -171,7 +171,7 @@ def test_a_sweep_goes_on_from_its_results(
     assert len(lines) == 8
     # As if the run had been stopped in the middle of a line.
     path.write_text("\n".join(lines[:5]) + "\n" + lines[5][:20], "utf-8")
-    import fgg.sweep_workers as sweeping
+    import fgg.api.sweep_workers as sweeping
 
     made: list[int] = []
     original = sweeping._Worker.at

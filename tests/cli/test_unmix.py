@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import fgg
+from fgg.api.unmix import draw
 from fgg.cli import main
-from fgg.unmixing import draw
 
 TRUTH = {
     "root": np.array([0.4, 0.6]),

@@ -23,7 +23,7 @@ from fgg.clusters import window as window_module
 from fgg.clusters.window import Window
 from fgg.data import read
 from fgg.diagnostics import GrammarError
-from tests.real_data import real
+from tests.helpers.real_data import real
 
 Counts = NDArray[np.int64]
 

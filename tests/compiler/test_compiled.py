@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import torch
 
+from fgg.api.compile import selected
 from fgg.compiler import load
 from fgg.compiler.passes.cpd import cpd
-from fgg.compiling import selected
 from fgg.diagnostics import GrammarError
-from fgg.domains import with_sizes
 from fgg.grammar import Grammar
+from fgg.grammar.domains import with_sizes
 from fgg.library import library_names
-from fgg.runtime.program import Program
-from tests.comparing import (
+from fgg.runtime.program.program import Program
+from tests.oracles.comparing import (
     Answer,
     Item,
     compare,

@@ -1,6 +1,6 @@
 """Weights of all sizes: a program's number is right or refused, and the oracle knows which.
 
-`python -m tests.extreme --count 1000 --seed 5000` tries as many cases as you like.
+`python -m tests.generators.extreme_weights --count 1000 --seed 5000` tries more.
 """
 
 from __future__ import annotations
@@ -14,13 +14,22 @@ import numpy as np
 import pytest
 import torch
 
-import tests.extreme
+import tests.generators.extreme_weights
 from fgg.compiler import loads
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.runtime.program import Program
-from tests.comparing import Item, random_item, random_weights, reference
-from tests.extreme import CHAIN, SPACES, Case, cases, judge, outcomes, random_case, report
-from tests.unbounded import Truth, truth
+from fgg.runtime.program.program import Program
+from tests.generators.extreme_weights import (
+    CHAIN,
+    SPACES,
+    Case,
+    cases,
+    judge,
+    outcomes,
+    random_case,
+    report,
+)
+from tests.oracles.comparing import Item, random_item, random_weights, reference
+from tests.oracles.unbounded import Truth, truth
 
 
 def chain(first: int, second: int, dtype: torch.dtype = torch.float64) -> Case:
@@ -151,7 +160,7 @@ def test_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
         (refused, "refused"),
         (broken, "wrong"),
     ):
-        monkeypatch.setattr(tests.extreme, "differences", function)
+        monkeypatch.setattr(tests.generators.extreme_weights, "differences", function)
         assert judge(case, "dense").verdict == verdict
 
 

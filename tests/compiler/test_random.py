@@ -11,12 +11,13 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fgg.api.compile import compile
 from fgg.compiler import loads
 from fgg.compiler.passes.cpd import cpd
-from fgg.compiling import compile
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
-from tests.comparing import (
+from tests.generators.indexed import schedulable_grammars, write_grammar
+from tests.oracles.comparing import (
     collated,
     compare,
     compare_derivations,
@@ -27,8 +28,7 @@ from tests.comparing import (
     random_weights,
     reference,
 )
-from tests.exactly import ExactAnswer
-from tests.strategy_indexed import schedulable_grammars, write_grammar
+from tests.oracles.fractions_of_z import ExactAnswer
 
 CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 

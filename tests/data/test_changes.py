@@ -16,7 +16,7 @@ from fgg.data import (
     without_punctuation,
 )
 from fgg.diagnostics import GrammarError
-from tests.real_data import real
+from tests.helpers.real_data import real
 
 FILES = Path(__file__).parent / "files"
 

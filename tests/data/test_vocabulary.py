@@ -7,7 +7,7 @@ import pytest
 import fgg
 from fgg.data import Example, Vocabulary, build_vocabulary, load_vocabulary, read, shape
 from fgg.diagnostics import GrammarError
-from fgg.domains import value_index
+from fgg.grammar.domains import value_index
 
 FILES = Path(__file__).parent / "files"
 TEXT = [Example(words=tuple("b a c a b a <unk> d".replace("d", "Dogs-1").split()))]

@@ -17,7 +17,7 @@ from fgg.grammar import (
     Sized,
     Union,
 )
-from fgg.index import Condition, Expr
+from fgg.grammar.index import Condition, Expr
 
 i, j, k, n = (Expr.of(name) for name in "ijkn")
 

@@ -18,7 +18,7 @@ from fgg.grammar import (
     Rule,
     Sized,
 )
-from fgg.index import Condition, Expr
+from fgg.grammar.index import Condition, Expr
 
 NASTY = (
     '<&">',

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 
 from fgg.draw import Format, MissingExtra, TooLarge, draw_grammar, draw_rule, render
-from fgg.draw.dot import quoted
 from fgg.draw.page import Picture
-from fgg.draw.png import _plain
 from fgg.draw.scene import clean, shorten
-from fgg.draw.tikz import latex
+from fgg.draw.writers.dot import quoted
+from fgg.draw.writers.png import _plain
+from fgg.draw.writers.tikz import latex
 from fgg.grammar import Fragment, Grammar, Reference, Rule
 from tests.draw import examples
 from tests.draw.fragments import drawable_grammars

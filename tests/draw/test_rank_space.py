@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+from fgg.api.compile import selected
 from fgg.compiler import load
 from fgg.compiler.driver import Expected, after
-from fgg.compiling import selected
 from fgg.draw import draw_grammar, render
 from fgg.draw.scene import Graph, Kind, RuleScene, rule_scene
 from fgg.grammar import Grammar

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fgg.compiler.loading import load, load_file
-from fgg.domains import domain_size
+from fgg.compiler.resolve.load import load, load_file
+from fgg.factors.maps import groups
 from fgg.grammar import Grammar
-from fgg.grounding import ground
+from fgg.grammar.domains import domain_size
+from fgg.grammar.semantics import brute_force, derivations
 from fgg.library import library_names, library_text, library_title
-from fgg.maps import groups
-from fgg.runtime.weights import within_blocks
-from fgg.semantics import brute_force, derivations
-from tests.grammars import direct
-from tests.grammars.direct import Floats, Weights
+from fgg.rewrite.ground import ground
+from fgg.runtime.program.bind import within_blocks
+from tests.oracles import library_models as direct
+from tests.oracles.library_models import Floats, Weights
 
 Sizes = dict[str, int]
 

@@ -25,7 +25,7 @@ from fgg.scores import (
     v_measure,
     word_perplexity,
 )
-from tests.real_data import real
+from tests.helpers.real_data import real
 
 FILES = Path(__file__).parents[1] / "data" / "files"
 

@@ -15,7 +15,7 @@ from fgg.scores import (
     span_score,
 )
 from fgg.scores.spans import Pair
-from tests.real_data import real
+from tests.helpers.real_data import real
 
 
 def trees(start: int, end: int) -> list[frozenset[Pair]]:

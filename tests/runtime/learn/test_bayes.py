@@ -16,8 +16,8 @@ from fgg.runtime.learn.draws import Drawer, entries_of
 from fgg.runtime.learn.groups import divergence, log_beta, log_geometric
 from fgg.runtime.learn.log_counts import log_counts
 from fgg.runtime.learn.store import Sparse, Store
-from fgg.runtime.program import Program
-from tests.learning_cases import cnf
+from fgg.runtime.program.program import Program
+from tests.oracles.learning_cases import cnf
 
 SENTENCES = [[0, 1, 2], [3, 1], [2, 2, 0, 1, 3], [1], [0, 3, 3, 2]]
 

@@ -13,7 +13,7 @@ from scipy.special import digamma, gammaln
 import fgg
 from fgg.diagnostics import GrammarError
 from fgg.runtime.learn import CVB, EM, VB, Hastings, Items, OnlineEM
-from fgg.runtime.model import Model
+from fgg.runtime.model.model import Model
 
 Floats = NDArray[np.float64]
 M, K, D = 3, 2, 7

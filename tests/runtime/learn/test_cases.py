@@ -16,7 +16,15 @@ from fgg.runtime.learn import CVB, EM, VB, Counter, Hastings, Items, Ready
 from fgg.runtime.learn.draws import entries_of
 from fgg.runtime.learn.groups import log_beta
 from fgg.runtime.learn.store import Sparse
-from tests.learning_cases import FILE, KINDS, Case, cnf, load_cases, substring_table, templates
+from tests.oracles.learning_cases import (
+    FILE,
+    KINDS,
+    Case,
+    cnf,
+    load_cases,
+    substring_table,
+    templates,
+)
 
 pytestmark = pytest.mark.skipif(
     not FILE.exists(), reason="there is no learning.json in FGG_CASES or beside the checkout"

@@ -15,8 +15,8 @@ from torch import Tensor
 import fgg
 from fgg.runtime.learn import EM, VB, Items, learn
 from fgg.runtime.learn.draws import entries_of
-from fgg.runtime.model import Model
-from fgg.runtime.program import Program
+from fgg.runtime.model.model import Model
+from fgg.runtime.program.program import Program
 
 Floats = NDArray[np.float64]
 SENTENCES = [[0, 1, 2], [3, 1], [2, 2, 0, 1, 3], [1], [0, 3, 3, 2]]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.learning_brute import MADE_UP, worked_out
-from tests.learning_cases import cnf
+from tests.oracles.learning_brute import MADE_UP, worked_out
+from tests.oracles.learning_cases import cnf
 from tests.runtime.learn import test_cases as known
 
 CASES = [pytest.param(data, id=data["name"]) for data in MADE_UP]

@@ -11,8 +11,8 @@ import torch
 
 import fgg
 from fgg.runtime.learn import learn, perplexity
-from fgg.runtime.model import Model
-from fgg.runtime.program import Program
+from fgg.runtime.model.model import Model
+from fgg.runtime.program.program import Program
 
 Sentences = list[list[int]]
 TRUTH = {

@@ -13,8 +13,8 @@ from torch import Tensor
 
 import fgg
 from fgg.runtime.learn import METHODS, Adam, Items, Method, bucketed, in_memory, learn
-from fgg.runtime.model import Model
-from fgg.runtime.program import Program
+from fgg.runtime.model.model import Model
+from fgg.runtime.program.program import Program
 
 SENTENCES = [[0, 1, 2], [3, 1], [2, 2, 0, 1, 3], [1], [0, 3, 3, 2], [1, 1, 0]]
 TEXT = """

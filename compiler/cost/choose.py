@@ -1,0 +1,99 @@
+"""Which space a grammar is best compiled in: by the multiply-adds of its plan in each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+from fgg.compiler.cost.cost import Cost, cost
+from fgg.compiler.driver import SPACES, Expected, plan_of
+from fgg.compiler.passes.cpd import cpd
+from fgg.compiler.plan.lower import CannotCompile
+from fgg.compiler.rank.nodes import NotRankSpace
+from fgg.grammar import Grammar
+from fgg.grammar.domains import domain_size, size_values
+from fgg.plan import Plan
+from fgg.rewrite.conjoin import lengths
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The space with the least to do, its plan, and what every space would have to do.
+
+    `refused` has the reasons why a space is none for this grammar.
+    """
+
+    space: str
+    plan: Plan
+    costs: Mapping[str, Cost]
+    refused: Mapping[str, str]
+    products: int = 0
+
+    def work(self, space: str) -> int:
+        """The multiply-adds of a space; in dense space, factors are made from their pieces."""
+        return self.costs[space].multiply_adds + (self.products if space == "dense" else 0)
+
+    @property
+    def reason(self) -> str:
+        """Why this space, in a sentence; empty if there was nothing to choose."""
+        if len(self.costs) + len(self.refused) < 2:
+            return ""
+        at = next(iter(self.costs.values()))
+        sizes = ", ".join(f"{name} = {value}" for name, value in at.lengths.items())
+        numbers = [f"{name} {self.work(name):.3g}" for name in self.costs]
+        numbers += [f"{name} none ({why})" for name, why in self.refused.items()]
+        return (
+            f"{self.space} space has the least to do; multiply-adds"
+            f"{f' at {sizes}' if sizes else ''}, batch {at.batch}: {', '.join(numbers)}"
+        )
+
+
+def choose(grammar: Grammar, expected: Expected, *, pinned: bool = True) -> Choice:
+    """The best space of a grammar without queries.
+
+    Raises CannotCompile or SplitImpossible if the grammar cannot be compiled in any.
+    """
+    if cpd(grammar) is grammar and not any(domain.rank for domain in grammar.domains):
+        # There are no rank nodes: all spaces are one.
+        found = plan_of(grammar, expected, "state", pinned=pinned)
+        return Choice("state", found, {}, {})
+    plans: dict[str, Plan] = {}
+    costs: dict[str, Cost] = {}
+    refused: dict[str, str] = {}
+    failure: CannotCompile | None = None
+    products = _products(grammar)
+    for space in reversed(SPACES):
+        if space == "dense" and costs and products > min(c.multiply_adds for c in costs.values()):
+            refused[space] = f"to make the factors alone takes {products:.3g}"
+            continue
+        try:
+            plans[space] = plan_of(grammar, expected, space, pinned=pinned)
+        except NotRankSpace as error:
+            refused[space] = str(error)
+            continue
+        except CannotCompile as error:
+            failure = error
+            refused[space] = str(error)
+            continue
+        at = dict.fromkeys(lengths(grammar), expected.length)
+        costs[space] = cost(plans[space], at, batch=expected.batch)
+    if not plans:
+        assert failure is not None
+        raise failure
+    any_ = next(iter(plans))
+    choice = Choice(any_, plans[any_], costs, refused, products)
+    best = min(costs, key=choice.work)
+    choice = replace(choice, space=best)
+    return replace(choice, plan=replace(plans[best], notes=(choice.reason,)))
+
+
+def _products(grammar: Grammar) -> int:
+    """The multiply-adds of making each factor of declared rank from its pieces."""
+    used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
+    total = 0
+    for factor in grammar.factors:
+        if factor.name in used and factor.rank is not None and factor.value is None:
+            entries = prod(domain_size(grammar, domain) for domain in factor.domains)
+            total += entries * (factor.rank.evaluate(size_values(grammar)) or 0)
+    return total

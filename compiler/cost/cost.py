@@ -1,0 +1,262 @@
+"""What a plan costs: polynomials in sizes and lengths, multiply-adds, bytes.
+
+Multiply-adds are those of the inside pass, for one batch; the outside pass needs at most twice as
+many. Polynomials are for one item. Bytes are those of charts, of their adjoints, of tables and
+their gradients, and of the largest intermediate result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from fgg.compiler.cost.point_counts import Boxes, Order, axis_extent
+from fgg.compiler.cost.polynomial import ZERO, Polynomial, product
+from fgg.compiler.cost.step_costs import StepWork, loop_names, step_work
+from fgg.grammar import Enumerated, Factor, FromFile, Grammar, InputFactor, Sized, Union
+from fgg.grammar.domains import domain_size, size_values
+from fgg.grammar.printer import print_rule
+from fgg.inputs.paths import path_end
+from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, PlanStage, Potential, Step
+from fgg.plan.sizes import adjoint_bytes, chart_bytes, environment, extents, table_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """The cost of one contraction: a step of a stage, or a preparation.
+
+    `kind`: "weights" (once for a set of weights), "inputs" (once for a batch) or "step".
+    """
+
+    kind: str
+    name: str
+    text: str
+    order: Polynomial
+    multiply_adds: int
+    intermediate: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """The cost of a plan for given lengths and a batch."""
+
+    plan: Plan
+    lengths: Mapping[str, int]
+    batch: int
+    width: int
+    items: tuple[Item, ...]
+    parameter_bytes: int
+    chart_bytes: int
+    adjoint_bytes: int
+    table_bytes: int
+
+    @cached_property
+    def order(self) -> Polynomial:
+        """The dominant terms of the whole."""
+        found = ZERO
+        for item in self.items:
+            found = found | item.order
+        return found.dominant()
+
+    @property
+    def multiply_adds(self) -> int:
+        """The multiply-adds of the inside pass over a batch."""
+        return sum(item.multiply_adds for item in self.items)
+
+    @property
+    def intermediate_bytes(self) -> int:
+        """The bytes of the largest intermediate result of a level."""
+        return max((item.intermediate for item in self.items), default=0)
+
+    @property
+    def peak_bytes(self) -> int:
+        """An estimate of the memory of inside and outside together."""
+        charts = self.chart_bytes + self.adjoint_bytes
+        return charts + 2 * self.table_bytes + self.intermediate_bytes
+
+    def names(self) -> tuple[str, ...]:
+        """Lengths, in the order of the inputs that have them, then sizes as they are declared."""
+        grammar = self.plan.grammar
+        shapes = [name for item in grammar.observed for e in item.shape for name in e.names()]
+        found = [name for name in shapes if name in self.plan.lengths]
+        found += [*self.plan.lengths, *(size.name for size in grammar.sizes)]
+        return tuple(dict.fromkeys(found))
+
+    def text(self, order: Polynomial) -> str:
+        """A polynomial with this grammar's names."""
+        return order.text(self.names()) or "1"
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain data."""
+        used = {name for item in self.items for powers in item.order.terms for name, _ in powers}
+        sizes = size_values(self.plan.grammar)
+        return {
+            "order": f"O({self.text(self.order)})",
+            "at": {
+                "lengths": dict(self.lengths),
+                "sizes": {name: sizes[name] for name in sizes if name in used},
+                "batch": self.batch,
+                "dtype": f"float{8 * self.width}",
+            },
+            "multiply_adds": self.multiply_adds,
+            "bytes": {
+                "parameters": self.parameter_bytes,
+                "charts": self.chart_bytes,
+                "adjoints": self.adjoint_bytes,
+                "tables": 2 * self.table_bytes,
+                "intermediate": self.intermediate_bytes,
+                "peak": self.peak_bytes,
+            },
+            "items": [
+                {
+                    "kind": item.kind,
+                    "name": item.name,
+                    "text": item.text,
+                    "order": self.text(item.order),
+                    "multiply_adds": item.multiply_adds,
+                    "intermediate_bytes": item.intermediate,
+                }
+                for item in self.items
+            ],
+        }
+
+
+def cost(plan: Plan, lengths: Mapping[str, int], *, batch: int = 1, width: int = 4) -> Cost:
+    """The cost of a plan for items of the given lengths; `width` is the bytes of a number."""
+    values = environment({name: [lengths[name]] for name in plan.lengths})
+    shapes = {
+        name: prod(domain_size(plan.grammar, d) for d in plan.grammar.factor[name].domains)
+        for name in plan.parameters
+    }
+    counter = _Counter(plan, values, batch, width)
+    return Cost(
+        plan=plan,
+        lengths={name: lengths[name] for name in plan.lengths},
+        batch=batch,
+        width=width,
+        items=(*counter.preparations(), *counter.steps()),
+        parameter_bytes=sum(shapes.values()) * width,
+        chart_bytes=chart_bytes(plan, values, batch, width),
+        adjoint_bytes=adjoint_bytes(plan, values, batch, width),
+        table_bytes=table_bytes(plan, values, batch, width),
+    )
+
+
+def size_order(grammar: Grammar, name: str) -> Polynomial:
+    """The number of values of a domain, by the names of sizes where it has any."""
+    shape = grammar.domain[name].shape
+    if isinstance(shape, Sized):
+        return Polynomial.of(shape.size)
+    if isinstance(shape, Enumerated | FromFile):
+        return Polynomial.number(max(len(shape.values), 1))
+    parts = [size_order(grammar, part) for part in shape.parts]
+    if not isinstance(shape, Union):
+        return product(parts)
+    found = ZERO
+    for part in parts:
+        found = found | part
+    return found
+
+
+class _Counter:
+    """Counts for one plan, lengths and batch."""
+
+    def __init__(self, plan: Plan, values: Mapping[str, int], batch: int, width: int) -> None:
+        self.plan = plan
+        self.grammar = plan.grammar
+        self.values = values
+        self.batch = batch
+        self.width = width
+        # The axes of every prepared tensor: how many values, and in which names.
+        self.sizes: dict[str, tuple[tuple[int, Polynomial], ...]] = {}
+        factors: tuple[Factor | InputFactor, ...] = plan.grammar.factors
+        for factor in (*factors, *plan.grammar.input_factors):
+            self.sizes[factor.name] = tuple(self.domain(d) for d in factor.domains)
+
+    def domain(self, name: str) -> tuple[int, Polynomial]:
+        return domain_size(self.grammar, name), size_order(self.grammar, name)
+
+    # preparations
+
+    def preparations(self) -> Iterator[Item]:
+        for step in self.plan.preparations:
+            if isinstance(step, Contract):
+                yield self.contract(step)
+            elif isinstance(step, Gather):
+                gone = {token.axis for token in step.tokens}
+                axes = self.sizes[step.source]
+                self.sizes[step.name] = tuple(s for i, s in enumerate(axes) if i not in gone)
+            elif isinstance(step, OneHot):
+                whole = self.grammar.input[step.input].domain
+                domain = path_end(self.grammar, whole, step.path)
+                self.sizes[step.name] = (self.domain(domain),)
+            elif isinstance(step, Potential):
+                self.sizes[step.name] = self.sizes[step.factor]
+            else:
+                assert isinstance(step, Cut | Indicator)
+
+    def contract(self, step: Contract) -> Item:
+        axes: dict[str, tuple[int, Polynomial]] = {}
+        for name, own in step.operands:
+            marks = [axis for axis in own if axis.startswith("#")]
+            if name in self.plan.table:
+                table = self.plan.table[name]
+                lengths = extents(table, self.values)
+                for mark, length, loop in zip(marks, lengths, table.axes, strict=True):
+                    axes[mark] = (length, axis_extent(self.plan, loop))
+            states = [axis for axis in own if not axis.startswith("#")]
+            axes.update(zip(states, self.sizes[name], strict=True))
+        self.sizes[step.name] = tuple(axes[a] for a in step.axes if not a.startswith("#"))
+        items = self.batch if step.tables else 1
+        return Item(
+            kind="inputs" if step.tables else "weights",
+            name=step.name,
+            text=" ".join(name for name, _ in step.operands),
+            order=product(order for _, order in axes.values()),
+            multiply_adds=prod(size for size, _ in axes.values()) * items,
+            intermediate=prod(axes[a][0] for a in step.axes) * items * self.width,
+        )
+
+    # steps
+
+    def steps(self) -> Iterator[Item]:
+        for stage in self.plan.stages:
+            for step in stage.steps:
+                yield self.step(stage, step)
+
+    def step(self, stage: PlanStage, step: Step) -> Item:
+        work = step_work(self.plan, step)
+        domains = {node.name: self.domain(node.domain) for node in step.rule.rhs.nodes}
+        boxes = Boxes(stage, step, self.values)
+        count = sum(boxes.sum(w.loops) * prod(domains[a][0] for a in w.axes) for w in work.products)
+        order = Order(self.plan, stage, step)
+        terms = ZERO
+        for w in work.products:
+            terms = terms | order.points(w.loops) * product(domains[a][1] for a in w.axes)
+        return Item(
+            kind="step",
+            name=step.rule.name,
+            text=print_rule(self.grammar, step.rule),
+            order=terms.dominant(),
+            multiply_adds=count * self.batch,
+            intermediate=self.largest(step, work, boxes, domains) * self.batch * self.width,
+        )
+
+    def largest(
+        self,
+        step: Step,
+        work: StepWork,
+        boxes: Boxes,
+        domains: Mapping[str, tuple[int, Polynomial]],
+    ) -> int:
+        """The numbers of the largest result or gathered operand of a step on one level."""
+        sizes = [(w.kept_loops, w.kept_axes) for w in work.products] + list(work.weights)
+        found = [boxes.largest(x) * prod(domains[a][0] for a in axes) for x, axes in sizes]
+        for operand in step.operands:
+            if operand.kind != "parameter" and not operand.view:
+                loops = boxes.largest(loop_names(step, operand))
+                found.append(loops * prod(domains[a][0] for a in operand.axes))
+        return max(found)

@@ -1,0 +1,183 @@
+"""How many index points a step has: exactly for given lengths, and to leading order in names.
+
+Over all levels of a stage, a product over some loop variables runs once for every level and every
+value of these. To leading order the number of such points is the product of the ranges of as many
+independent index forms: `i` and `j` of a pair of strings give `n*m`, although the level alone
+runs from 0 to `n + m`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgg.compiler.cost.polynomial import ONE, Polynomial
+from fgg.compiler.plan.affine import box_rows, coefficient_of, row_of, uniform
+from fgg.compiler.plan.contraction import rank_of
+from fgg.grammar import Grammar, Rule
+from fgg.grammar.domains import size_values
+from fgg.grammar.index import Expr
+from fgg.grammar.linear import Row, TooManyRows, project
+from fgg.plan import LEVEL, Bound, Loop, Plan, PlanStage, Step
+from fgg.plan.sizes import evaluate, high_end, low_end
+
+Levels = NDArray[np.int64]
+_FORM = "\0form"
+
+
+class Boxes:
+    """The box of a step on every level on which it has any points.
+
+    All levels at once: a sequence of a million positions has as many.
+    """
+
+    def __init__(self, stage: PlanStage, step: Step, values: Mapping[str, int]) -> None:
+        levels = np.arange(1)
+        if stage.has_levels:
+            first = min(low_end(bound, values) for bound in stage.first)
+            last = max(high_end(bound, values) for bound in stage.last)
+            levels = np.arange(first, last + 1)
+        live = np.ones(len(levels), dtype=bool)
+        for guard in step.guards:
+            live &= _at(guard, values, levels) >= 0
+        self.extents: dict[str, Levels] = {}
+        for loop in step.positions + step.splits:
+            low = [-(-_at(e, values, levels) // d) for e, d in loop.low.terms]
+            high = [_at(e, values, levels) // d for e, d in loop.high.terms]
+            extent = np.minimum.reduce(high) - np.maximum.reduce(low) + 1
+            live &= extent > 0
+            self.extents[loop.name] = extent
+        self.extents = {name: extent[live] for name, extent in self.extents.items()}
+        self.count = int(live.sum())
+
+    def sum(self, loops: Iterable[str]) -> int:
+        """The number of points of some loops, over all levels."""
+        return int(self._product(loops).sum())
+
+    def largest(self, loops: Iterable[str]) -> int:
+        """The greatest number of points that some loops have on a level."""
+        return int(self._product(loops).max(initial=0))
+
+    def _product(self, loops: Iterable[str]) -> Levels:
+        found = np.ones(self.count, dtype=np.int64)
+        for name in loops:
+            found = found * self.extents[name]
+        return found
+
+
+def _at(expr: Expr, values: Mapping[str, int], levels: Levels) -> Levels:
+    """The value of an index expression on every level."""
+    slope = coefficient_of(expr, LEVEL)
+    return evaluate(expr - Expr.of(LEVEL) * slope, values) + slope * levels
+
+
+class Order:
+    """The number of points of one step's products, to leading order."""
+
+    def __init__(self, plan: Plan, stage: PlanStage, step: Step) -> None:
+        self.plan = plan
+        self.stage = stage
+        self.step = step
+        rows = [r for loop in step.positions + step.splits for r in box_rows(loop)]
+        rows += [row_of(guard) for guard in step.guards]
+        if len(stage.first) == len(stage.last) == 1 and stage.has_levels:
+            rows += box_rows(Loop(LEVEL, stage.first[0], stage.last[0]))
+        elif stage.has_levels:
+            rows += _outermost(stage)
+        self.system = uniform(rows, plan.lengths)
+        self.system += [Row.make({length: 1}, 0) for length in plan.lengths]
+
+    def points(self, loops: Iterable[str]) -> Polynomial:
+        """The number of points of some loops, over all levels."""
+        free = set(loops)
+        forms = [Expr.of(name) for name in sorted(free)]
+        if self.stage.has_levels:
+            free.add(LEVEL)
+            forms.append(Expr.of(LEVEL))
+        rank = rank_of(forms)
+        # A segment of bounded length, `j - i <= lmax`, is short although its ends are not.
+        forms += [form for a, b in combinations(forms, 2) for form in (a - b, a + b)]
+        operands = (expr for o in self.step.operands for expr in o.index)
+        for expr in (*self.step.head_index, *operands):
+            if any(expr.names()) and set(expr.names()) <= free:
+                forms.append(expr)
+        ranges = [(extent_of(self.plan, self.step.rule, self.system, f), f) for f in forms]
+        # The forms are a matroid: taking the shortest range first is best.
+        ranges.sort(key=lambda item: (*_growth(self.plan, item[0]), str(item[1])))
+        chosen: list[Expr] = []
+        found = ONE
+        for extent, form in ranges:
+            if len(chosen) < rank and rank_of([*chosen, form]) > len(chosen):
+                chosen.append(form)
+                found = found * extent
+        return found
+
+
+def extent_of(plan: Plan, rule: Rule | None, system: Sequence[Row], form: Expr) -> Polynomial:
+    """The length of the range of a form, to leading order in the lengths."""
+    target = Expr.of(_FORM) - form
+    try:
+        found = project([*system, row_of(target), row_of(-target)], {_FORM, *plan.lengths})
+    except TooManyRows:
+        return Polynomial({((length, 1),): 1 for length in plan.lengths})
+    best: Polynomial | None = None
+    for low in (r for r in found if r.coefficient(_FORM) > 0):
+        for high in (r for r in found if r.coefficient(_FORM) < 0):
+            extent = _difference(plan, rule, low, high)
+            if best is None or _growth(plan, extent) < _growth(plan, best):
+                best = extent
+    return best or Polynomial({((length, 1),): 1 for length in plan.lengths})
+
+
+def _growth(plan: Plan, extent: Polynomial) -> tuple[int, int, int]:
+    """What makes a range long: lengths above all, then sizes."""
+    names = [name for powers in extent.terms for name, _ in powers]
+    return sum(name in plan.lengths for name in names), extent.degree, len(names)
+
+
+def axis_extent(plan: Plan, axis: Loop) -> Polynomial:
+    """The number of cells along an axis, to leading order."""
+    system = uniform(box_rows(axis), plan.lengths)
+    return extent_of(plan, None, system, Expr.of(axis.name))
+
+
+def _difference(plan: Plan, rule: Rule | None, low: Row, high: Row) -> Polynomial:
+    """The upper bound minus the lower one, and one."""
+    down, up = low.coefficient(_FORM), -high.coefficient(_FORM)
+    lengths = [
+        name
+        for name in plan.lengths
+        if high.coefficient(name) * down + low.coefficient(name) * up > 0
+    ]
+    if lengths:
+        return Polynomial({((name, 1),): 1 for name in lengths})
+    count = max((high.constant * down + low.constant * up) // (down * up) + 1, 1)
+    name = _size_name(plan.grammar, rule, count) if rule is not None and count > 1 else None
+    return Polynomial.number(count) if name is None else Polynomial.name(name)
+
+
+def _size_name(grammar: Grammar, rule: Rule, count: int) -> str | None:
+    """The size that bounds a range of the rule, `j - i <= lmax`, if one explains the count."""
+    conditions = [*rule.conditions, *grammar.nonterminal[rule.lhs].conditions]
+    for edge in rule.rhs.edges:
+        if edge.label in grammar.nonterminal:
+            conditions += grammar.nonterminal[edge.label].conditions
+        elif edge.label in grammar.input_factor:
+            conditions += grammar.input_factor[edge.label].conditions
+    sizes = size_values(grammar)
+    named = {name for c in conditions for term in c.terms for name in term.names()}
+    near = [name for name in sizes if name in named and abs(sizes[name] - count) <= 1]
+    return min(near, key=lambda name: abs(sizes[name] - count), default=None)
+
+
+def _outermost(stage: PlanStage) -> list[Row]:
+    """Bounds of the level where families differ in theirs: those that all of them have."""
+
+    def common(bounds: Sequence[Bound]) -> Bound:
+        terms = [term for term in bounds[0].terms if all(term in b.terms for b in bounds)]
+        return Bound(tuple(terms))
+
+    return box_rows(Loop(LEVEL, common(stage.first), common(stage.last)))

@@ -1,0 +1,1 @@
+"""From a grammar to a plan: schedule, boxes, contraction orders, lowering."""

@@ -1,0 +1,54 @@
+"""Conditions on indices: what is left when a variable is summed, and the ranges of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fgg.grammar import Edge, Grammar
+from fgg.grammar.index import Condition, Expr
+
+
+def without(conditions: Iterable[Condition], name: str) -> tuple[Condition, ...] | None:
+    """What conditions that speak of a variable say of all else: each lower bound with each upper.
+
+    Fourier-Motzkin elimination, exact where the variable has coefficient 1 or -1; None where it
+    has another one or stands in a look-up.
+    """
+    low: list[Expr] = []
+    high: list[Expr] = []
+    for condition in conditions:
+        for form in condition.inequalities():
+            sign = next((c for monomial, c in form.terms if monomial == (name,)), 0)
+            rest = form - Expr.of(name) * sign
+            if name in rest.names() or abs(sign) > 1:
+                return None
+            if sign:
+                (low if sign > 0 else high).append(rest)
+    found = dict.fromkeys(one + two for one in low for two in high)
+    return tuple(as_condition(form) for form in found if not _is_plain(form))
+
+
+def _is_plain(form: Expr) -> bool:
+    return form.constant is not None and form.constant >= 0
+
+
+def as_condition(form: Expr) -> Condition:
+    """The condition `form >= 0`, with what is subtracted on the left."""
+    right = Expr(tuple((m, c) for m, c in form.terms if c > 0))
+    left = right - form
+    if left.constant is None and any(not monomial for monomial, c in left.terms if c > 0):
+        smaller = left - 1
+        if all(monomial for monomial, _ in smaller.terms):
+            return smaller < right
+    return left <= right
+
+
+def within(grammar: Grammar, edges: Iterable[Edge]) -> list[Condition]:
+    """The conditions under which edges of input factors lie in the ranges of these."""
+    found: list[Condition] = []
+    for edge in edges:
+        factor = grammar.input_factor.get(edge.label)
+        if factor is not None:
+            values = dict(zip(factor.indices, edge.indices, strict=True))
+            found += [c.substitute(values) for c in factor.conditions]
+    return found

@@ -1,0 +1,211 @@
+"""Cutting a rule at its rank nodes: what hangs together by state nodes are its components.
+
+Rank nodes are where a rule can be taken apart: what lies beyond them depends on nothing but their
+values. A component that holds the external nodes is one side of such a cut, a nonterminal with
+all that touches its nodes another [RS Fig. 4(a): the dashed rectangles].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+
+from fgg.grammar import Clamp, Edge, Grammar, Rule
+from fgg.grammar.index import Condition, Expr
+from fgg.rewrite.conjoin import lengths
+
+
+@dataclass(frozen=True)
+class Component:
+    """State nodes of a rule and what touches them; edges and clamps by their numbers.
+
+    `ranks` are the rank nodes that it is cut off at, in the order in which they are touched.
+    """
+
+    nodes: tuple[str, ...]
+    edges: tuple[int, ...]
+    clamps: tuple[int, ...]
+    ranks: tuple[str, ...]
+
+
+def is_rank(grammar: Grammar, rule: Rule, node: str) -> bool:
+    """Whether a node of a rule is a rank node."""
+    return grammar.domain[rule.rhs.by_name[node].domain].rank
+
+
+class Cut:
+    """The components of a rule, and what they depend on."""
+
+    def __init__(self, grammar: Grammar, rule: Rule) -> None:
+        self.grammar = grammar
+        self.rule = rule
+        self.known = {*lengths(grammar), *grammar.size}
+        self.head = self.names(rule.indices)
+        self.conditions = tuple(single(rule.conditions))
+
+    @cached_property
+    def components(self) -> tuple[Component, ...]:
+        """All components, edges that touch rank nodes only among them."""
+        rhs = self.rule.rhs
+        above = {n.name: n.name for n in rhs.nodes if not is_rank(self.grammar, self.rule, n.name)}
+
+        def root(node: str) -> str:
+            while above[node] != node:
+                node = above[node]
+            return node
+
+        touched = [[a.node for a in edge.attachments] for edge in rhs.edges]
+        for nodes in touched:
+            states = [node for node in nodes if node in above]
+            for node in states[1:]:
+                above[root(node)] = root(states[0])
+        members: dict[object, tuple[list[int], list[int]]] = {
+            root(n.name): ([], []) for n in rhs.nodes if n.name in above
+        }
+        for number, nodes in enumerate(touched):
+            key: object = next((root(node) for node in nodes if node in above), ("edge", number))
+            members.setdefault(key, ([], []))[0].append(number)
+        for number, clamp in enumerate(rhs.clamps):
+            node = clamp.attachment.node
+            key = root(node) if node in above else ("clamp", number)
+            members.setdefault(key, ([], []))[1].append(number)
+        return tuple(self.component(*found, key) for key, found in members.items())
+
+    def component(self, edges: Iterable[int], clamps: Iterable[int], alone: object) -> Component:
+        """A component with the given edges and clamps; `alone` is a node that may have neither."""
+        numbers, fixed = tuple(edges), tuple(clamps)
+        nodes = [a.node for i in numbers for a in self.rule.rhs.edges[i].attachments]
+        nodes += [self.rule.rhs.clamps[i].attachment.node for i in fixed]
+        nodes += [alone] if isinstance(alone, str) else []
+        found = dict.fromkeys(nodes)
+        ranks = [node for node in found if is_rank(self.grammar, self.rule, node)]
+        return Component(tuple(n for n in found if n not in ranks), numbers, fixed, tuple(ranks))
+
+    def merged(self, parts: Iterable[Component]) -> Component:
+        """Several components as one."""
+        found = list(parts)
+        return Component(
+            tuple(dict.fromkeys(n for c in found for n in c.nodes)),
+            tuple(sorted(i for c in found for i in c.edges)),
+            tuple(sorted(i for c in found for i in c.clamps)),
+            tuple(dict.fromkeys(n for c in found for n in c.ranks)),
+        )
+
+    def edges(self, part: Component) -> list[Edge]:
+        """The edges of a component."""
+        return [self.rule.rhs.edges[i] for i in part.edges]
+
+    def clamps(self, part: Component) -> list[Clamp]:
+        """The clamps of a component."""
+        return [self.rule.rhs.clamps[i] for i in part.clamps]
+
+    def nonterminals(self, part: Component) -> list[int]:
+        """The numbers of a component's nonterminal edges."""
+        return [i for i in part.edges if self.rule.rhs.edges[i].label in self.grammar.nonterminal]
+
+    def names(self, exprs: Iterable[Expr]) -> set[str]:
+        """The index variables in expressions."""
+        return {name for expr in exprs for name in expr.names()} - self.known
+
+    def inputs(self, part: Component) -> set[str]:
+        """The index variables that a component's input depends on."""
+        found = [i for c in self.clamps(part) for i in c.indices]
+        for edge in self.edges(part):
+            if edge.label in self.grammar.input_factor:
+                found += edge.indices
+        return self.names(found)
+
+    def has_input(self, part: Component) -> bool:
+        """Whether a component depends on the input other than through nonterminals."""
+        labels = (edge.label for edge in self.edges(part))
+        return bool(part.clamps) or any(label in self.grammar.input_factor for label in labels)
+
+    def variables(self, part: Component) -> set[str]:
+        """The index variables in a component."""
+        found = [i for edge in self.edges(part) for i in edge.indices]
+        found += [i for clamp in self.clamps(part) for i in clamp.indices]
+        return self.names(found)
+
+    @cached_property
+    def own(self) -> dict[str, Expr]:
+        """The variables of the rule's head in terms of its family's index names."""
+        family = self.grammar.nonterminal[self.rule.lhs]
+        return solved(self.rule.indices, family.indices, self.known)
+
+    def at(self, edge: Edge) -> dict[str, Expr]:
+        """The variables of a nonterminal edge in terms of its family's index names."""
+        family = self.grammar.nonterminal[edge.label]
+        return solved(edge.indices, family.indices, self.known)
+
+    def about(self, name: str) -> list[Condition]:
+        """The conditions of the rule that speak of a variable."""
+        return [c for c in self.conditions if name in self.names(c.terms)]
+
+
+def solved(indices: Sequence[Expr], names: Sequence[str], known: Set[str]) -> dict[str, Expr]:
+    """Variables in terms of a family's index names, where the family stands at `indices`.
+
+    At `X[i, h+1]` of a family `X[i, j]`, i is i and h is j - 1.
+    """
+    found: dict[str, Expr] = {}
+    for plain in (True, False):
+        for index, name in zip(indices, names, strict=True):
+            variables = [n for n in index.names() if n not in known]
+            if len(variables) != 1 or variables[0] in found:
+                continue
+            (own,) = variables
+            rest = index - Expr.of(own)
+            if own not in rest.names() and (not rest.terms or not plain):
+                found[own] = Expr.of(name) - rest
+    return found
+
+
+def without_all(
+    conditions: tuple[Condition, ...], gone: Iterable[Condition]
+) -> tuple[Condition, ...]:
+    """Conditions without some of their comparisons; the others as they are."""
+    lost = set(gone)
+    found: list[Condition] = []
+    for condition in conditions:
+        parts = list(single([condition]))
+        left = [c for c in parts if c not in lost]
+        found += [condition] if len(left) == len(parts) else left
+    return tuple(found)
+
+
+def single(conditions: Iterable[Condition]) -> Iterable[Condition]:
+    """Conditions with one comparison each."""
+    for condition in conditions:
+        for left, operator, right in condition.pairs():
+            yield Condition((left, right), (operator,), condition.span)
+
+
+def wiring(
+    edges: Iterable[Edge],
+    clamps: Iterable[Clamp],
+    fixed: Iterable[str],
+    indices: Mapping[str, int | Expr],
+) -> tuple[object, dict[str, int]]:
+    """What tells connections between the same nodes apart, and numbers for all the nodes.
+
+    Nodes in `fixed` come first, in their order; `indices` are names to use for index variables.
+    """
+    numbers = {name: i for i, name in enumerate(dict.fromkeys(fixed))}
+    ordered = sorted(
+        edges, key=lambda e: (e.label, [numbers.get(a.node, -1) for a in e.attachments])
+    )
+    found: list[object] = []
+    for edge in ordered:
+        nodes = tuple(numbers.setdefault(a.node, len(numbers)) for a in edge.attachments)
+        found.append((edge.label, nodes, tuple(i.substitute(indices) for i in edge.indices)))
+    evidence = frozenset(
+        (
+            numbers.setdefault(c.attachment.node, len(numbers)),
+            c.input,
+            c.path,
+            tuple(i.substitute(indices) for i in c.indices),
+        )
+        for c in clamps
+    )
+    return (tuple(found), evidence), numbers

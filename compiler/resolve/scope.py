@@ -1,0 +1,263 @@
+"""The names a grammar file declares, and expressions over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from fgg.compiler.syntax import tree as syntax
+from fgg.compiler.syntax.tree import Name
+from fgg.diagnostics import Label, Report, did_you_mean
+from fgg.grammar import (
+    Domain,
+    Factor,
+    Input,
+    InputFactor,
+    InputTable,
+    Nonterminal,
+    Rule,
+    Size,
+)
+from fgg.grammar.index import MAX_DEGREE, MAX_TERMS, Condition, Expr, ExpressionTooLarge, Lookup
+from fgg.grammar.spans import Span
+
+
+@dataclass
+class Scope:
+    """What has been declared so far. A query has a scope of its own on top of its model's."""
+
+    report: Report
+    folder: str
+    sizes: dict[str, Size] = field(default_factory=dict)
+    size_values: dict[str, int] = field(default_factory=dict)
+    domains: dict[str, Domain] = field(default_factory=dict)
+    factors: dict[str, Factor] = field(default_factory=dict)
+    nonterminals: dict[str, Nonterminal] = field(default_factory=dict)
+    inputs: dict[str, Input] = field(default_factory=dict)
+    input_factors: dict[str, InputFactor] = field(default_factory=dict)
+    tables: dict[str, InputTable] = field(default_factory=dict)
+    lengths: set[str] = field(default_factory=set)
+    rules: dict[str, Rule] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
+
+    def inner(self) -> Scope:
+        """A scope for a query: sees all of this one, adds inputs of its own."""
+        return Scope(
+            report=self.report,
+            folder=self.folder,
+            sizes=self.sizes,
+            size_values=self.size_values,
+            domains=self.domains,
+            factors=self.factors,
+            nonterminals=self.nonterminals,
+            inputs=dict(self.inputs),
+            input_factors=dict(self.input_factors),
+            tables=dict(self.tables),
+            lengths=set(self.lengths),
+            rules=self.rules,
+            broken=set(self.broken),
+        )
+
+    def label(self, name: str) -> Factor | Nonterminal | InputFactor | None:
+        """What an edge label stands for."""
+        return self.factors.get(name) or self.nonterminals.get(name) or self.input_factors.get(name)
+
+    def all_labels(self) -> Iterable[str]:
+        """All edge labels."""
+        return [*self.factors, *self.nonterminals, *self.input_factors]
+
+    def domain_name(self, name: Name) -> str | None:
+        """The domain of that name; None, and a report, if there is none."""
+        if name.text in self.domains:
+            return name.text
+        if name.text not in self.broken:
+            self.report.add(
+                "F102",
+                f"there is no domain `{name.text}`",
+                name.span,
+                help=(
+                    f"`{name.text}` is a size; declare `domain {name.text.upper()} = {name.text}`"
+                    if name.text in self.sizes
+                    else did_you_mean(name.text, self.domains)
+                ),
+            )
+        return None
+
+    def domain_names(self, names: Iterable[Name]) -> tuple[str, ...] | None:
+        """All domains of a signature; None if one of them is unknown."""
+        found = [self.domain_name(name) for name in names]
+        return None if None in found else tuple(name for name in found if name is not None)
+
+    def expr(self, node: syntax.Arithmetic, variables: set[str] | None = None) -> Expr | None:
+        """An expression in normal form; None, and a report, if it is wrong.
+
+        Names are sizes and lengths. Others are index variables: if `variables` is given they
+        are added to it, else they are unknown.
+        """
+        try:
+            return self._expr(node, variables)
+        except ExpressionTooLarge:
+            self.report.add(
+                "F014",
+                "this expression is too large",
+                node.span,
+                f"multiplied out, it may have {MAX_TERMS} terms of {MAX_DEGREE} names each",
+                help="give parts of it names: `size m = k * k`",
+            )
+        except _Wrong:
+            pass
+        return None
+
+    def _expr(self, node: syntax.Arithmetic, variables: set[str] | None) -> Expr:
+        if isinstance(node, syntax.Integer):
+            result = Expr.of(node.value)
+        elif isinstance(node, syntax.NameRef):
+            result = self._name(node.name, variables)
+        elif isinstance(node, syntax.TableEntry):
+            result = self._lookup(node, variables)
+        elif isinstance(node, syntax.Negated):
+            result = -self._expr(node.operand, variables)
+        elif isinstance(node, syntax.Sum):
+            result = Expr()
+            for sign, term in node.terms:
+                value = self._expr(term, variables)
+                result = result + value if sign > 0 else result - value
+        else:
+            result = Expr.of(1)
+            for part in node.factors:
+                result = result * self._expr(part, variables)
+        return result.at(node.span)
+
+    def _name(self, name: Name, variables: set[str] | None) -> Expr:
+        if name.text in self.sizes or name.text in self.lengths:
+            return Expr.of(name.text)
+        if name.text in self.broken:
+            raise _Wrong
+        if variables is not None:
+            variables.add(name.text)
+            return Expr.of(name.text)
+        known = [*self.sizes, *self.lengths]
+        self.report.add(
+            "F101",
+            f"there is no size `{name.text}`"
+            + (": it is a domain" if name.text in self.domains else ""),
+            name.span,
+            help=did_you_mean(name.text, known),
+        )
+        raise _Wrong
+
+    def _lookup(self, node: syntax.TableEntry, variables: set[str] | None) -> Expr:
+        table = self.tables.get(node.table.text)
+        if table is None:
+            if node.table.text not in self.broken:
+                self.report.add(
+                    "F108",
+                    f"there is no table `{node.table.text}`",
+                    node.table.span,
+                    help=did_you_mean(node.table.text, self.tables)
+                    or f"declare `input table {node.table.text}[…]`",
+                )
+            raise _Wrong
+        indices = tuple(self._expr(i, variables) for i in node.indices)
+        self.check_count(node.table, len(indices), len(table.shape), table.span)
+        return Expr.of(Lookup(node.table.text, indices))
+
+    def check_count(self, name: Name, found: int, wanted: int, declared: object) -> bool:
+        """Whether a name has the right number of indices; a report if not."""
+        if found == wanted:
+            return True
+        labels = []
+        if getattr(declared, "start", None) is not None:
+            labels.append(Label(declared, "declared here"))  # type: ignore[arg-type]
+        self.report.add(
+            "F114",
+            f"`{name.text}` has {count(found, 'index', 'indices')} here, "
+            f"but it takes {wanted or 'none'}",
+            name.span,
+            labels=labels,
+        )
+        return False
+
+    def affine(self, node: syntax.Arithmetic, variables: set[str]) -> Expr | None:
+        """An index expression: affine in index variables and lengths; else a report."""
+        expr = self.expr(node, variables)
+        if expr is None:
+            return None
+        if not is_affine(expr, self.size_values):
+            self.report.add(
+                "F115",
+                f"the index `{expr}` is not affine",
+                node.span,
+                "a product of two indices, lengths or table entries",
+                help="an index is a sum of variables and lengths, times numbers or sizes",
+            )
+            return None
+        return expr
+
+    def affines(
+        self, nodes: Iterable[syntax.Arithmetic], variables: set[str]
+    ) -> tuple[Expr, ...] | None:
+        """Index expressions; None if one of them is wrong."""
+        found = [self.affine(node, variables) for node in nodes]
+        return None if None in found else tuple(expr for expr in found if expr is not None)
+
+    def conditions(
+        self, nodes: Iterable[syntax.Comparison], variables: set[str]
+    ) -> tuple[Condition, ...]:
+        """The conditions after `for`; names in them must be known already."""
+        found = []
+        for node in nodes:
+            used: set[str] = set()
+            terms = self.affines(node.terms, used)
+            if terms is None:
+                continue
+            unknown = sorted(used - variables)
+            for name in unknown:
+                known = sorted(variables | self.lengths | set(self.sizes))
+                self.report.add(
+                    "F101",
+                    f"`{name}` in this condition is neither a size, a length nor an index",
+                    place_of(name, node.terms) or node.span,
+                    help=did_you_mean(name, known)
+                    or "an index variable must occur in the head or the body of its rule",
+                )
+            if not unknown:
+                found.append(Condition(terms, node.operators, node.span))
+        return tuple(found)
+
+
+class _Wrong(Exception):
+    """An expression has been reported as wrong."""
+
+
+def is_affine(expr: Expr, sizes: Mapping[str, int]) -> bool:
+    """Whether each monomial has at most one atom that is not a size."""
+    return all(
+        sum(not (isinstance(atom, str) and atom in sizes) for atom in monomial) <= 1
+        for monomial, _ in expr.terms
+    )
+
+
+def count(number: int, one: str, many: str) -> str:
+    """A number with its noun."""
+    return f"{number or 'no'} {one if number == 1 else many}"
+
+
+def place_of(name: str, nodes: Iterable[syntax.Arithmetic]) -> Span | None:
+    """Where a name first occurs in expressions."""
+    for node in nodes:
+        if isinstance(node, syntax.NameRef):
+            found = node.span if node.name.text == name else None
+        elif isinstance(node, syntax.TableEntry):
+            found = place_of(name, node.indices)
+        elif isinstance(node, syntax.Negated):
+            found = place_of(name, [node.operand])
+        elif isinstance(node, syntax.Sum):
+            found = place_of(name, [term for _, term in node.terms])
+        elif isinstance(node, syntax.Times):
+            found = place_of(name, node.factors)
+        else:
+            found = None
+        if found is not None:
+            return found
+    return None

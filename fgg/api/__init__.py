@@ -1,0 +1,1 @@
+"""The doors: functions that join the compiler to the runtime."""

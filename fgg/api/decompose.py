@@ -1,0 +1,261 @@
+"""Between the two spaces: weights to pieces around rank nodes, and back. Joins all three layers.
+
+`decompose` finds pieces for weights that are there, `materialise` multiplies pieces out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.factors.definitions import asked_factors, needed_factors, sources
+from fgg.factors.pieces import given_pieces
+from fgg.factors.product_factors import joint_of
+from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Rule
+from fgg.progress import steps
+
+if TYPE_CHECKING:
+    from fgg.runtime.model.decompose import Decomposition
+    from fgg.runtime.program.program import Program
+
+
+@dataclass(frozen=True)
+class Line:
+    """What became of a factor: its rank, how near the pieces come, and what they take up.
+
+    `left` says that it is as it was: no rank was low enough to be of use.
+    """
+
+    factor: str
+    rank: int
+    relative_error: float
+    entries_before: int
+    entries_after: int
+    method: str
+    converged: bool
+    left: bool = False
+
+
+@dataclass(frozen=True)
+class Decomposed:
+    """A grammar with declared ranks, weights with the pieces by name, and a report.
+
+    The pieces of `binary` are the weights `binary_0`, `binary_1`, …, as the pass `cpd` calls them.
+    """
+
+    grammar: Grammar
+    weights: Mapping[str, Any]
+    report: tuple[Line, ...]
+    notes: tuple[Diagnostic, ...] = ()
+
+    def explicit(self) -> Grammar:
+        """The grammar with the pieces written out: factors with tables, around rank nodes.
+
+        Raises GrammarError (F440) where they are too many, or have signs, or where the whole factor
+        is needed besides.
+        """
+        from fgg.compiler.passes.cpd import CpdImpossible
+        from fgg.compiler.passes.write_pieces import write_pieces
+
+        names = [line.factor for line in self.report if not line.left]
+        try:
+            return write_pieces(self.grammar, self.weights, names)
+        except CpdImpossible as error:
+            raise _refused(str(error), error.help) from None
+
+
+def decompose(
+    grammar: Grammar,
+    weights: Mapping[str, Any] | None = None,
+    *,
+    ranks: Mapping[str, int] | None = None,
+    tolerance: float | None = None,
+    factors: Collection[str] | None = None,
+    nonnegative: bool = True,
+    restarts: int | None = None,
+    sweeps: int | None = None,
+    seed: int = 0,
+) -> Decomposed:
+    """The grammar with factors of low rank in place of dense ones, and the pieces of their weights.
+
+    `ranks` says which factors, and their ranks. With a `tolerance` it is the smallest rank found
+    whose relative error is within it: of `factors`, or if none are named of all factors that become
+    smaller by it. Weights are those given, or values of the grammar; a joint factor is the product
+    of its parts. Pieces are non-negative, and a factor with an arrow stays exactly a distribution;
+    with `nonnegative=False` they may have signs, which no program runs with. Raises GrammarError.
+    """
+    from fgg.runtime.model.decompose import RESTARTS, SWEEPS, smallest_rank
+    from fgg.runtime.model.decompose import decompose as numeric
+
+    ranks = dict(ranks or {})
+    named = factors is not None or tolerance is None
+    wanted = _wanted(grammar, weights or {}, ranks, tolerance, factors)
+    found = bind_only(grammar, weights or {}, wanted)
+    options: dict[str, Any] = {"nonnegative": nonnegative, "seed": seed}
+    options["restarts"] = RESTARTS if restarts is None else restarts
+    options["sweeps"] = SWEEPS if sweeps is None else sweeps
+    lines: list[Line] = []
+    notes: list[Diagnostic] = []
+    done: dict[str, Decomposition] = {}
+    for name in steps(wanted, "factor"):
+        given = grammar.factor[name].given
+        if name in ranks:
+            result = numeric(found[name], given, ranks[name], name=name, **options)
+        else:
+            assert tolerance is not None
+            result = smallest_rank(found[name], given, tolerance, name=name, **options)
+        before = int(found[name].size)
+        reached = tolerance is None or result.relative_error <= tolerance * (1 + 1e-9)
+        left = name not in ranks and not named and (result.entries >= before or not reached)
+        if not left:
+            done[name] = result
+            notes += result.notes
+        lines.append(
+            Line(
+                name,
+                result.rank,
+                result.relative_error,
+                before,
+                result.entries,
+                result.method,
+                result.converged,
+                left,
+            )
+        )
+    declared = _declared(grammar, {name: item.rank for name, item in done.items()})
+    kept = {n: w for n, w in (weights or {}).items() if n in declared.factor and n not in done}
+    labels = given_pieces(declared)
+    for name, item in done.items():
+        kept.update(zip(labels[name], item.pieces, strict=True))
+    return Decomposed(declared, kept, tuple(lines), tuple(notes))
+
+
+def materialise(target: Program | Grammar, weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Weights with each factor of declared rank whole, in place of its pieces.
+
+    Tensors keep their gradients. Raises GrammarError for pieces that are missing or do not fit, and
+    for factors that are too large, before anything is computed (F420).
+    """
+    from fgg.runtime.model.materialise import materialised
+
+    grammar = target if isinstance(target, Grammar) else target.grammar
+    return materialised(grammar, weights)
+
+
+def log_z_moved(
+    grammar: Grammar,
+    weights: Mapping[str, Any] | None,
+    decomposed: Decomposed,
+    *,
+    query: str | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    lengths: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+) -> list[tuple[float, float]]:
+    """log Z of each item before and after decomposing, in float64.
+
+    Factors that have neither weights nor values are random, by `seed`, and the same in both.
+    """
+    import torch
+
+    from fgg.api.compile import compile
+
+    names = [line.factor for line in decomposed.report if not line.left]
+    dense = materialise(decomposed.grammar, decomposed.weights)
+    for name in names:
+        # With signs, what should be 0 may come out below it by rounding; more is refused.
+        least = -1e-12 * abs(dense[name]).max()
+        dense[name] = dense[name].clip(min=0) if dense[name].min() >= least else dense[name]
+    plain = tuple(
+        replace(f, rank=None) if f.name in names else f for f in decomposed.grammar.factors
+    )
+    found = []
+    own: dict[str, Any] = {}
+    for item, known in (
+        (grammar, dict(weights or {})),
+        (replace(decomposed.grammar, factors=plain), dense),
+    ):
+        program = compile(item, query)
+        # What is random is drawn once: the second grammar has other factors.
+        given = {**{n: w for n, w in own.items() if n in item.factor}, **known}
+        numbers = program.weights(given, seed=seed, dtype=torch.float64)
+        own = {n: w for n, w in numbers.items() if n not in known}
+        found.append(program.log_z(numbers, dict(inputs or {}), lengths).tolist())
+    return list(zip(*found, strict=True))
+
+
+def _wanted(
+    grammar: Grammar,
+    weights: Mapping[str, Any],
+    ranks: Mapping[str, int],
+    tolerance: float | None,
+    factors: Collection[str] | None,
+) -> list[str]:
+    """The factors to decompose, in the grammar's order. Raises GrammarError (F440)."""
+    from fgg.compiler.passes.cpd import CpdImpossible, declared, is_free, unjoined
+
+    free = replace(grammar, factors=tuple(replace(f, value=None) for f in grammar.factors))
+    names = {*ranks, *(factors or ())}
+    try:
+        declared(free, {name: ranks.get(name, 1) for name in names})
+    except CpdImpossible as error:
+        raise _refused(str(error), error.help) from None
+    used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
+    for name in sorted(names - used - asked_factors(grammar)):
+        wholes = [f.name for f in grammar.factors if name in sources(f) and f.name in used]
+        help = f"it is part of `{wholes[0]}`" if wholes else ""
+        raise _refused(f"no rule uses factor `{name}`", help)
+    for name in sorted(names - {*ranks}):
+        if tolerance is None:
+            raise _refused(f"factor `{name}` is given neither a rank nor a tolerance")
+    if not names and tolerance is None:
+        raise _refused("nothing to decompose", "name a rank, `trans=4`, or a tolerance")
+    if not names:
+        low = {f.name for f in free.factors if len(f.domains) > 1 and is_free(unjoined(f))}
+        known = {f.name for f in grammar.factors if f.name in weights or f.value is not None}
+        joints = {f.name: joint for f in grammar.factors if (joint := joint_of(f)) is not None}
+        known |= {n for n, joint in joints.items() if {p.source for p in joint.parts} <= known}
+        names = used & low & known
+    return [f.name for f in grammar.factors if f.name in names]
+
+
+def bind_only(
+    grammar: Grammar, weights: Mapping[str, Any], names: Collection[str]
+) -> dict[str, Any]:
+    """The weights of some factors: given ones, values, or what they follow from.
+
+    Raises GrammarError for what is missing or does not fit.
+    """
+    from fgg.runtime.program.bind import bind
+
+    nodes: list[Node] = []
+    edges: list[Edge] = []
+    for name in names:
+        own = [f"x{len(nodes) + i}" for i in range(len(grammar.factor[name].domains))]
+        nodes += map(_node, own, grammar.factor[name].domains)
+        edges.append(Edge(label=name, attachments=tuple(Attachment(node=n) for n in own)))
+    fragment = Fragment.make(tuple(nodes), tuple(edges))
+    rule = Rule(name="all", lhs=grammar.start.label, rhs=fragment)
+    return dict(bind(replace(grammar, rules=(rule,), queries=()), weights))
+
+
+def _node(name: str, domain: str) -> Node:
+    return Node(name=name, domain=domain)
+
+
+def _declared(grammar: Grammar, ranks: Mapping[str, int]) -> Grammar:
+    """The grammar with these ranks, and no values; parts that nothing is made of any more go."""
+    from fgg.compiler.passes.cpd import declared
+
+    joints = [joint for name in ranks if (joint := joint_of(grammar.factor[name])) is not None]
+    parts = {part.source for joint in joints for part in joint.parts}
+    factors = (replace(f, value=None) if f.name in ranks else f for f in grammar.factors)
+    found = declared(replace(grammar, factors=tuple(factors)), ranks)
+    unused = parts - needed_factors(found)
+    return replace(found, factors=tuple(f for f in found.factors if f.name not in unused))
+
+
+def _refused(message: str, help: str = "") -> GrammarError:
+    return GrammarError([Diagnostic(code="F440", message=message, help=help)])

@@ -1,0 +1,278 @@
+"""Identify: whether moments of strings determine a grammar's parameters [ID §3].
+
+Joins the compiler, which makes the plan, to the runtime, which differentiates it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from fgg.api.compile import check_sizes, compilable, selected
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.grammar import Grammar
+from fgg.grammar.domains import domain_size, with_sizes
+from fgg.rewrite.conjoin import lengths as length_names
+
+if TYPE_CHECKING:
+    from fgg.plan import Plan
+    from fgg.runtime.identify.case import Case
+    from fgg.runtime.identify.parameters import Parameters
+    from fgg.runtime.identify.result import Identification
+
+MAX_LENGTH = 1000
+EXPECTED_BATCH = 256
+MAX_WEIGHT = 1e100
+"""Of a direction: products of such weights are numbers in float64, too."""
+
+Number = int | float | Fraction
+Position = int | tuple[str, int]
+
+
+def identify(
+    grammar: Grammar,
+    query: str | None = None,
+    *,
+    length: int | Mapping[str, int],
+    moments: str = "**",
+    positions: Sequence[Position] | None = None,
+    direction: Sequence[Number] | int | None = None,
+    sizes: Mapping[str, int] | None = None,
+    seed: int = 0,
+    second: bool = True,
+    null: bool = True,
+) -> Identification:
+    """Whether the moments of strings of a length determine the parameters of a grammar.
+
+    `moments` is an observation function: `12`, `**`, `123`, `123e1`, `***`, `***e1` or `all`.
+    `positions` in its place are tokens that are kept, counted from 1; where there are several
+    inputs, `("x", 1)`. `direction` is the η of `123e1` and `***e1`: a weight for each value, or
+    the number of one, counted from 1 (the first, unless said otherwise).
+
+    The rank is exact, at a random point of a prime field that `seed` draws. Without `second` the
+    Jacobian is not looked at in float64, without `null` it is not said what is undetermined.
+    Raises GrammarError for what cannot be asked. Strings that are too short for the moments are
+    no error: the verdict is `undefined`.
+    """
+    model = model_of(grammar, query, sizes)
+    name = moments if positions is None else ",".join(map(_written, positions))
+    found = model.identify(
+        length,
+        [moments] if positions is None else [],
+        positions=positions,
+        direction=direction,
+        seed=seed,
+        second=second,
+        null=null,
+    )
+    return found[name]
+
+
+def model_of(
+    grammar: Grammar, query: str | None = None, sizes: Mapping[str, int] | None = None
+) -> Model:
+    """A grammar joined with a query, with its plan and parameters. Raises GrammarError."""
+    if not isinstance(grammar, Grammar):
+        raise TypeError("a grammar is expected: `fgg.identify(fgg.load(…), length=3)`")
+    check_sizes(grammar, sizes or {})
+    source = selected(with_sizes(grammar, sizes or {}), query)
+    if query is None and len(grammar.queries) == 1:
+        query = grammar.queries[0].name
+    check_inputs(source)
+    from fgg.compiler.driver import Expected, plan_of
+    from fgg.runtime.identify.parameters import parameters_of
+
+    parameters, bad = parameters_of(source)
+    if bad:
+        raise GrammarError([unnormalised(source, name) for name in dict.fromkeys(bad)])
+    decomposed = any(f.rank is not None and f.value is None for f in source.factors)
+    with compilable(grammar.name):
+        expected = Expected(length=8, batch=EXPECTED_BATCH)
+        # Soft words know no single block, so nothing is taken as known.
+        plan = plan_of(source, expected, "state" if decomposed else "dense", pinned=False)
+    return Model(grammar.name, query, source, plan, parameters)
+
+
+def check_inputs(grammar: Grammar) -> None:
+    """Raise GrammarError (F453) unless all that is observed are strings."""
+    problem = ""
+    if not grammar.inputs:
+        problem = "no string is observed"
+    for table in grammar.tables:
+        problem = f"`{table.name}` is a table of indices, not a string"
+    for factor in grammar.input_factors:
+        problem = f"`{factor.name}` are log-potentials, not a string"
+    for item in grammar.inputs:
+        if len(item.shape) != 1:
+            problem = f"`{item.name}` has {len(item.shape)} indices; a string has one"
+    if problem:
+        help = "moments are those of strings: choose another query"
+        if len(grammar.queries) or not grammar.inputs:
+            help = "a query with an input like `w: W[n]` is needed"
+        raise GrammarError([Diagnostic(code="F453", message=problem, help=help)])
+
+
+def unnormalised(grammar: Grammar, name: str) -> Diagnostic:
+    """The error (F450) that a factor has neither an arrow nor a value."""
+    factor = grammar.factor[name]
+    domains = ", ".join(factor.domains)
+    if factor.attribute("blocks") is not None:
+        message = f"factor `{name}({domains})` is normalised within blocks, which is not supported"
+        return Diagnostic(
+            code="F450",
+            message=message,
+            span=factor.span,
+            help="`fggc identify` needs rows that are distributions; leave `blocks` out",
+        )
+    *given, last = factor.domains or ("",)
+    arrow = f"{', '.join(given)} -> {last}".strip()
+    return Diagnostic(
+        code="F450",
+        message=f"factor `{name}({domains})` is not normalised",
+        span=factor.span,
+        help=f"declare a distribution, `factor {name}({arrow})`, or give it a value",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A grammar without queries, its plan for all lengths, and its parameters."""
+
+    name: str
+    query: str | None
+    grammar: Grammar
+    plan: Plan
+    parameters: Parameters
+
+    def identify(
+        self,
+        length: int | Mapping[str, int],
+        moments: Sequence[str],
+        *,
+        positions: Sequence[Position] | None = None,
+        direction: Sequence[Number] | int | None = None,
+        seed: int = 0,
+        second: bool = True,
+        null: bool = True,
+    ) -> dict[str, Identification]:
+        """The identifications from several observation functions, by name."""
+        from fgg.runtime.identify.case import Case
+        from fgg.runtime.identify.observing import Kept, Part, parts_of
+        from fgg.runtime.identify.run import Wanted, identify, undefined
+
+        check_moments(moments)
+        case = Case(
+            self.name,
+            self.grammar,
+            self.plan,
+            self.parameters,
+            self._lengths(length),
+            check_direction(self.grammar, direction),
+        )
+        count = len(case.tokens)
+        observed: dict[str, tuple[Part, ...] | None] = {
+            name: parts_of(name, count) for name in moments
+        }
+        if positions is not None:
+            chosen = tuple(_place(case, position) for position in positions)
+            if len(set(chosen)) != len(chosen) or not chosen:
+                raise _refused("positions are different ones, at least one")
+            name = ",".join(map(_written, positions))
+            observed[name] = (Kept(chosen),)
+        if all(parts is None for parts in observed.values()):
+            return {name: undefined(case, name, self.query) for name in observed}
+        return identify(case, observed, seed, Wanted(second=second, null=null), self.query)
+
+    def _lengths(self, length: int | Mapping[str, int]) -> dict[str, int]:
+        names = sorted(length_names(self.grammar))
+        found = dict(length) if isinstance(length, Mapping) else dict.fromkeys(names, length)
+        for name in found:
+            if name not in names:
+                help = did_you_mean(name, names)
+                message = f"there is no length `{name}`"
+                raise GrammarError([Diagnostic(code="F411", message=message, help=help)])
+        for name in names:
+            value = found.get(name)
+            if value is None:
+                message = f"length `{name}` is not given"
+                raise GrammarError([Diagnostic(code="F301", message=message)])
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                message = f"length `{name}` must be a whole number from 1 up"
+                raise GrammarError([Diagnostic(code="F411", message=message)])
+            if value > MAX_LENGTH:
+                message = f"length `{name}` is {value:,}; {MAX_LENGTH:,} is the greatest"
+                raise GrammarError([Diagnostic(code="F411", message=message)])
+        return found
+
+
+def check_direction(grammar: Grammar, given: Sequence[Number] | int | None) -> list[Number] | int:
+    """η as `Case` takes it. Raises GrammarError (F456) if it does not fit the grammar's words."""
+    domains = {item.domain: domain_size(grammar, item.domain) for item in grammar.inputs}
+    if given is None or isinstance(given, int):
+        number = 1 if given is None else given
+        for domain, size in domains.items():
+            if not 1 <= number <= size:
+                raise _refused(f"`{domain}` has values 1 to {size}, not {number}")
+        return number - 1
+    direction = list(given)
+    for domain, size in domains.items():
+        if len(direction) != size:
+            raise _refused(
+                f"the direction has {len(direction)} weights; `{domain}` has {size} values"
+            )
+    if not all(-MAX_WEIGHT <= weight <= MAX_WEIGHT for weight in direction):
+        raise _refused(f"the weights of a direction are numbers up to {MAX_WEIGHT:.0e}")
+    if not any(float(weight) for weight in direction):
+        raise _refused("the direction is zero")
+    return direction
+
+
+def check_moments(moments: Sequence[str]) -> None:
+    """Raise GrammarError (F452) for observation functions that there are not."""
+    from fgg.runtime.identify.observing import NAMES, is_name
+
+    for name in moments:
+        if not is_name(name):
+            known = ", ".join(f"`{n}`" for n in NAMES)
+            help = f"there are {known}; `--positions 1,3` keeps any positions"
+            message = f"there is no observation function `{name}`"
+            raise GrammarError([Diagnostic(code="F452", message=message, help=help)])
+
+
+def too_short(found: Identification) -> Diagnostic:
+    """The error (F451) that strings are too short for the moments."""
+    from fgg.runtime.identify.observing import needed_tokens
+
+    lengths = ", ".join(f"{name} = {value}" for name, value in found.lengths.items())
+    return Diagnostic(
+        code="F451",
+        message=f"strings of length {lengths} are too short for the moments `{found.observed}`",
+        help=f"these need {needed_tokens(found.observed)} tokens",
+    )
+
+
+def _place(case: Case, position: Position) -> int:
+    """Which token a position is, from 0."""
+    if isinstance(position, tuple):
+        name, number = position
+        if name not in case.grammar.input:
+            help = did_you_mean(name, case.grammar.input)
+            raise _refused(f"there is no input `{name}`", help)
+        places = [i for i, token in enumerate(case.tokens) if token.input == name]
+    else:
+        name, number = "", position
+        places = list(range(len(case.tokens)))
+    if not 1 <= number <= len(places):
+        of = f" of `{name}`" if name else ""
+        raise _refused(f"there is no position {number}{of}: positions are 1 to {len(places)}")
+    return places[number - 1]
+
+
+def _written(position: Position) -> str:
+    return str(position) if isinstance(position, int) else f"{position[0]}:{position[1]}"
+
+
+def _refused(message: str, help: str = "") -> GrammarError:
+    return GrammarError([Diagnostic(code="F456", message=message, help=help)])

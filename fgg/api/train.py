@@ -1,0 +1,333 @@
+"""Training: the door to runs that are kept in folders."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fgg.api.compile import compile, selected
+from fgg.api.saved import load_model
+from fgg.compiler.resolve.load import loads
+from fgg.data import Batches, load_vocabulary, read
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.files import read_limited, unreadable, write_whole
+from fgg.grammar.domains import with_sizes
+from fgg.runtime.train.feeding import Feed, changed, feed_of, fields_of, sizes_for
+from fgg.runtime.train.processes import Processes
+from fgg.runtime.train.settings import NAME, Settings, load_settings
+from fgg.runtime.train.trainer import METRICS, MODEL, Epoch, InOrder, Trainer
+
+if TYPE_CHECKING:
+    from fgg.data import Batch, Corpus
+    from fgg.grammar import Grammar
+    from fgg.runtime.learn import Method
+    from fgg.runtime.model.model import Model
+
+FEED = "feed.json"
+CURVES = "curves.svg"
+LEFT_OUT = "empty lines are no items, nor is what `--min-length` and `--max-length` leave out"
+IN_PYTHON = ("model", "options", "weights", "reduce")
+"""What a method is given besides its options, which a command line cannot write."""
+ORDERED = ("adam", "online-em")
+"""The methods for which the order of the batches matters, so that it is shuffled."""
+
+
+def start(
+    folder: Path,
+    settings: Settings | None,
+    *,
+    resume: bool = False,
+    epochs: int | None = None,
+    every: float = 60.0,
+    device: str = "cpu",
+    jit: bool = False,
+    processes: Processes | None = None,
+    stopping: Callable[[], bool] | None = None,
+    report: Callable[[Epoch], None] | None = None,
+    tick: Callable[[Batch], None] | None = None,
+) -> Trainer:
+    """The trainer of a run, new or taken up again. Raises GrammarError for what does not fit.
+
+    Without settings they are those in the folder; `epochs` may then be others.
+    """
+    processes = processes or Processes()
+    settings = _settled(folder, settings, resume, epochs)
+    grammar = loads(settings.grammar, name=settings.name)
+    asked = selected(grammar, settings.query)
+    fields = fields_of(asked, settings.fields)
+    corpus = _corpus(settings, settings.data)
+    feed = load_feed(folder) if (folder / FEED).exists() else None
+    if feed is None:
+        feed = feed_of(asked, fields, corpus, settings.changes)
+        if next(iter(corpus), None) is None:
+            shown = ", ".join(f"`{path}`" for path in settings.data)
+            raise _refused(f"there are no items in {shown} to learn from", "F478", LEFT_OUT)
+    sizes = sizes_for(grammar, feed, settings.changes.get("sizes", {}))
+    program = compile(
+        with_sizes(grammar, sizes),
+        settings.query,
+        space=settings.space,
+        batch=16,
+        fallback=False,
+        jit=jit,
+    )
+    import torch
+
+    dtype = getattr(torch, settings.dtype)
+    model = program.model(seed=settings.seed, dtype=dtype).to(torch.device(device))
+    method = _method(model, settings, processes)
+    batches = _batches(settings, corpus, processes)
+    valid = None
+    if settings.valid:
+        held = _corpus(settings, settings.valid)
+        if next(iter(held), None) is None:
+            shown = ", ".join(f"`{path}`" for path in settings.valid)
+            raise _refused(f"there are no held-out items in {shown}", "F478", LEFT_OUT)
+        valid = Batches(
+            corpus=held,
+            tokens=settings.budget or 4096,
+            shuffle=False,
+            rank=processes.rank,
+            world=processes.world,
+        )
+    trainer = Trainer(
+        folder,
+        model,
+        method,
+        feed,
+        batches,
+        epochs=settings.epochs,
+        valid=valid,
+        patience=settings.patience,
+        every=every,
+        processes=processes,
+        report=report,
+        tick=tick,
+        stopping=stopping,
+    )
+    if processes.first and not (folder / NAME).exists():
+        _make(folder)
+        save_feed(folder, feed)
+        settings.save(folder)
+    processes.wait()
+    if resume:
+        trainer.resume()
+    return trainer
+
+
+def _settled(folder: Path, settings: Settings | None, resume: bool, epochs: int | None) -> Settings:
+    """The settings of a run: those given, if they fit what the folder holds."""
+    there = (folder / NAME).exists()
+    if there and not resume:
+        help = "`--resume` goes on with it; a new run wants another folder"
+        raise _refused(f"`{folder}` holds a run already", help=help)
+    if settings is None or there:
+        kept = load_settings(folder)
+        if settings is None:
+            return kept if epochs is None else replace(kept, epochs=epochs)
+        different = settings.differences(kept)
+        if different:
+            help = "give the options that it was begun with, or `--resume --out DIR` alone"
+            raise _refused(f"the run in `{folder}` has another `{different[0]}`", help=help)
+    return settings
+
+
+def _corpus(settings: Settings, paths: tuple[str, ...]) -> Corpus:
+    return changed(read(*paths, format=settings.format, skip=settings.skip), settings.changes)
+
+
+def _method(model: Model, settings: Settings, processes: Processes) -> Method:
+    from fgg.runtime.learn import METHODS
+
+    kind = METHODS[settings.method]
+    known: dict[str, Any] = {}
+    for each in reversed(kind.__mro__[:-1]):
+        known.update({n: p.default for n, p in signature(each).parameters.items()})
+    options = dict(settings.options)
+    for name, value in options.items():
+        if name not in known or name in IN_PYTHON:
+            raise _refused(f"`{settings.method}` has no option `{name}`", "F476")
+        options[name] = _option(name, value, known[name])
+    if "seed" in known:
+        options.setdefault("seed", settings.seed)
+    if processes.world > 1:
+        options["reduce"] = processes.sum
+    return kind(model, **options)
+
+
+def _option(name: str, value: Any, default: Any) -> Any:
+    """The value of a method's option. Raises GrammarError (F476) if it is of another kind."""
+    if name == "dtype":
+        import torch
+
+        names = {"float32": torch.float32, "float64": torch.float64}
+        if value in names:
+            return names[value]
+        raise _refused(f"`{name}` is not `{value}`", "F476", "it is float32 or float64")
+    if isinstance(default, bool):
+        wanted, good = "yes or no", isinstance(value, bool)
+    elif isinstance(default, int):
+        wanted, good = "a whole number", isinstance(value, int) and not isinstance(value, bool)
+    elif isinstance(default, float):
+        wanted, good = "a number", isinstance(value, int | float) and not isinstance(value, bool)
+    elif isinstance(default, tuple):
+        wanted = f"{len(default)} numbers, `{name}={','.join(map(str, default))}`"
+        good = isinstance(value, list | tuple) and len(value) == len(default)
+    else:
+        return value  # the method itself says what it takes
+    if not good:
+        raise _refused(f"`{name}` is not `{value}`", "F476", f"it is {wanted}")
+    return value
+
+
+def _batches(settings: Settings, corpus: Corpus, processes: Processes) -> Batches | InOrder:
+    if not settings.budget:
+        return InOrder(corpus, processes.rank, processes.world)
+    return Batches(
+        corpus=corpus,
+        tokens=settings.budget,
+        shuffle=settings.method in ORDERED,
+        seed=settings.seed,
+        rank=processes.rank,
+        world=processes.world,
+    )
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        message = f"`{folder}` cannot be made: {reason}"
+        raise GrammarError([Diagnostic(code="F413", message=message)]) from None
+
+
+def _refused(message: str, code: str = "F479", help: str = "") -> GrammarError:
+    return GrammarError([Diagnostic(code=code, message=message, help=help)])
+
+
+def save_feed(folder: Path, feed: Feed) -> None:
+    """Write how data are fed: the fields of inputs, and the vocabularies of domains."""
+    names = {domain: f"vocabulary-{domain}.json" for domain in feed.vocabularies}
+    for domain, vocabulary in feed.vocabularies.items():
+        vocabulary.save(folder / names[domain])
+    data = {"fields": feed.fields, "domains": feed.domains, "vocabularies": names}
+    write_whole(folder / FEED, json.dumps(data, indent=1).encode() + b"\n")
+
+
+def load_feed(folder: Path) -> Feed:
+    """How data are fed to a run's model. Raises GrammarError (F479)."""
+    try:
+        data = json.loads(read_limited(folder / FEED))
+        names: Mapping[str, str] = data["vocabularies"]
+        found = {domain: load_vocabulary(folder / name) for domain, name in names.items()}
+        return Feed(data["fields"], data["domains"], found)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _refused(f"`{folder}` holds no training run: {FEED}: {error}") from None
+
+
+def load_run(
+    folder: str | os.PathLike[str], query: str | None = None, *, jit: bool = False
+) -> tuple[Model, Feed, Settings]:
+    """The best model of a run, how data are fed to it, and the run's settings.
+
+    `query` may be another one than it was trained by.
+    """
+    path = Path(folder)
+    settings = load_settings(path)
+    model, feed = load_model(path / MODEL, query=query, jit=jit), load_feed(path)
+    if query not in (None, settings.query):
+        feed = feed.serving(model.program.grammar)
+    return model, feed, settings
+
+
+def run_inputs(
+    folder: str | os.PathLike[str], grammar: Grammar, path: str, format: str | None = None
+) -> dict[str, list[Any]]:
+    """The inputs in a file of data, read as the data of a run are, for a query of its grammar.
+
+    No item is left out for its length. Raises GrammarError.
+    """
+    settings = load_settings(Path(folder))
+    feed = load_feed(Path(folder)).serving(grammar)
+    lengths = ("min_length", "max_length")
+    changes = {name: value for name, value in settings.changes.items() if name not in lengths}
+    examples = list(changed(read(path, format=format or settings.format), changes))
+    if not examples:
+        raise _refused(f"`{path}` has no items", "F478")
+    return {name: [feed.ids(name, example) for example in examples] for name in feed.fields}
+
+
+def known_words(
+    folder: str | os.PathLike[str], grammar: Grammar, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Inputs of a run's grammar, with unknown words as its vocabularies say."""
+    vocabularies = load_feed(Path(folder)).vocabularies
+    domains = {item.name: item.domain for item in grammar.inputs}
+    found = dict(given)
+    for name, values in given.items():
+        vocabulary = vocabularies.get(domains.get(name, ""))
+        flat = isinstance(values, list) and all(isinstance(value, str) for value in values)
+        if vocabulary is not None and vocabulary.unknown is not None and flat:
+            kept = {*vocabulary.index, "-1", "-2"}
+            ids = vocabulary.encode(values)
+            names = [vocabulary.values[i] for i in ids]
+            found[name] = [v if v in kept else n for v, n in zip(values, names, strict=True)]
+    return found
+
+
+def history(folder: Path) -> list[dict[str, Any]]:
+    """The metrics of a run, an entry an epoch; a line that was cut off is passed over."""
+    path = folder / METRICS
+    try:
+        lines = read_limited(path).decode().splitlines()
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from None
+    found = []
+    for line in lines:
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            break
+    return found
+
+
+def curves(folder: Path, found: list[dict[str, Any]]) -> None:
+    """Draw the perplexities of a run, an epoch a point."""
+    from fgg.draw.plot import Line, Plot, to_svg
+
+    lines = []
+    for name, label in (("perplexity", "training"), ("valid", "held out")):
+        points = [(float(e["epoch"] + 1), float(e[name])) for e in found if e[name] is not None]
+        if points:
+            lines.append(Line(label=label, points=tuple(points)))
+    if lines:
+        plot = Plot(title=found[0]["kind"], x="epoch", y="perplexity per token", lines=tuple(lines))
+        write_whole(folder / CURVES, to_svg(plot).encode())
+
+
+__all__ = [
+    "CURVES",
+    "METRICS",
+    "MODEL",
+    "curves",
+    "history",
+    "known_words",
+    "load_feed",
+    "load_run",
+    "run_inputs",
+    "start",
+]
+
+
+def grammar_of(folder: Path) -> Grammar:
+    """The grammar of a run."""
+    settings = load_settings(folder)
+    return loads(settings.grammar, name=settings.name)

@@ -1,0 +1,197 @@
+"""Unmixing: the parameters of a latent tree model from moments, without iterating [ID §5].
+
+Joins all three layers: moments come from the compiled program or from sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.grammar import Grammar
+
+if TYPE_CHECKING:
+    from fgg.runtime.program.program import Program
+    from fgg.runtime.unmix.mixing import Mixing
+    from fgg.runtime.unmix.moments import Moments, Sampled
+    from fgg.runtime.unmix.result import Unmixed
+
+DIRECTIONS = 20
+MAX_LENGTH = 12
+
+
+def unmix(
+    grammar: Grammar,
+    sentences: Sequence[Sequence[int]] | Mapping[int, Any] | None = None,
+    *,
+    weights: Mapping[str, Any] | None = None,
+    query: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    max_length: int = 3,
+    directions: int = DIRECTIONS,
+    refine: int = 0,
+    seed: int = 0,
+) -> Unmixed:
+    """The parameters of a grammar from moments of sentences, or from exact ones of `weights`.
+
+    Sentences are lists of word numbers, or arrays `[sentences, words]` by their length; those of at
+    most `max_length` words are used. Works for grammars with the structure of PCFG-IE (with as many
+    words as states, or more) and of DEP-IES, whatever they are called and however their rules are
+    written; all others are refused (F460). `refine` is the most steps of EM that follow, on all
+    sentences. Raises GrammarError: F461 where moments do not determine the parameters, F462 and
+    F463 where eigenvalues are complex or collide. Estimates outside the simplex are projected to
+    it, with a note (F464).
+    """
+    from fgg.api.compile import compile
+    from fgg.runtime.unmix.moments import Exact, Sampled, sampled
+    from fgg.runtime.unmix.shapes import States, shape_of
+    from fgg.runtime.unmix.solving import solve
+
+    if (sentences is None) == (weights is None):
+        raise TypeError("either sentences or weights are expected")
+    if not 2 <= max_length <= MAX_LENGTH:
+        message = f"the greatest length is {max_length}; 2 to {MAX_LENGTH} can be unmixed"
+        raise GrammarError([Diagnostic(code="F415", message=message)])
+    program = compile(grammar, query, sizes=sizes)
+    shape = shape_of(program.grammar)
+    if isinstance(shape, States) and shape.words < shape.states:
+        message = f"there are {shape.words} words for {shape.states} states"
+        help = "from moments of three words, as many states as words can be told apart"
+        raise GrammarError([Diagnostic(code="F461", message=message, help=help)])
+    moments: Moments
+    if sentences is None:
+        lengths = tuple(range(2, max_length + 1))
+        moments = Exact(program, checked(program, weights or {}), lengths)
+    else:
+        moments = sampled(sentences, shape.words)
+    solved = solve(program, shape, moments, max_length, directions, seed)
+    if refine and isinstance(moments, Sampled):
+        return refined(solved, moments, refine)
+    return solved
+
+
+def refined(result: Unmixed, data: Sampled, steps: int) -> Unmixed:
+    """A result after at most so many steps of EM on all sentences."""
+    from fgg.runtime.unmix.refine import refine
+
+    weights, levels = refine(result.program, result.weights, data, steps=steps)
+    own = {name: weights[name].detach().numpy() for name in result.weights}
+    return replace(result, weights=own, levels=levels)
+
+
+def checked(program: Program, weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Weights in float64, each a distribution. Raises GrammarError (F417)."""
+    import torch
+
+    found = program.weights(weights, dtype=torch.float64)
+    for factor in program.parameters:
+        given = factor.given
+        axes = tuple(range(given or 0, len(factor.domains)))
+        sums = found[factor.name].sum(dim=axes)
+        if given is None or float((sums - 1).abs().max()) > 1e-6:
+            message = f"weights for `{factor.name}` are not distributions"
+            raise GrammarError([Diagnostic(code="F417", message=message)])
+    return found
+
+
+def draw(
+    grammar: Grammar,
+    weights: Mapping[str, Any],
+    length: int,
+    number: int,
+    *,
+    query: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    seed: int = 0,
+) -> Any:
+    """Independent sentences of one length as word numbers, `[number, length]`.
+
+    They come from the table of all sentences of this length, so large ones are refused (F420); a
+    million sentences of three words take no time.
+    """
+    from fgg.api.compile import compile
+    from fgg.runtime.unmix.moments import Exact
+    from fgg.runtime.unmix.moments import draw as drawn
+
+    program = compile(grammar, query, sizes=sizes)
+    return drawn(Exact(program, checked(program, weights), (length,)), length, number, seed)
+
+
+def mixing_matrix(
+    grammar: Grammar, max_length: int, *, order: int = 3, query: str | None = None
+) -> Mixing:
+    """The mixing matrix of a grammar, all lengths up to the greatest combined [ID eq. 4].
+
+    Any grammar will do whose derivations are trees of nodes, each drawn given one other.
+    """
+    from fgg.api.compile import selected
+    from fgg.runtime.unmix.mixing import mixing
+
+    return mixing(selected(grammar, query), range(order, max_length + 1), order=order)
+
+
+@dataclass(frozen=True)
+class Point:
+    """Errors with so many sentences: the median over draws, before and after EM.
+
+    `failed` is the number of draws with complex eigenvalues (F462); they count as no estimate.
+    """
+
+    sentences: int
+    error: float
+    refined: float
+    failed: int
+
+
+def curve(
+    grammar: Grammar,
+    weights: Mapping[str, Any],
+    numbers: Sequence[int],
+    *,
+    draws: int = 5,
+    refine: int = 0,
+    query: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    seed: int = 0,
+) -> tuple[Point, ...]:
+    """How the greatest error of the estimate falls as sentences grow in number.
+
+    Sentences have the lengths that the structure needs: three words, or two and three, so many of
+    each. Raises GrammarError if the grammar cannot be unmixed.
+    """
+    from fgg.api.compile import compile
+    from fgg.runtime.unmix.moments import Exact, sampled
+    from fgg.runtime.unmix.moments import draw as drawn
+    from fgg.runtime.unmix.shapes import States, shape_of
+    from fgg.runtime.unmix.solving import solve
+
+    program = compile(grammar, query, sizes=sizes)
+    shape = shape_of(program.grammar)
+    lengths = (3,) if isinstance(shape, States) else (2, 3)
+    truth = checked(program, weights)
+    exact = Exact(program, truth, lengths)
+    found = []
+    for number in numbers:
+        plain: list[float] = []
+        after: list[float] = []
+        for turn in range(draws):
+            own = {n: drawn(exact, n, number, seed + 1000 * turn + n) for n in lengths}
+            data = sampled(own, shape.words)
+            try:
+                result = solve(program, shape, data, 3, DIRECTIONS, seed + turn)
+            except GrammarError as error:
+                if error.diagnostics[0].code not in ("F461", "F462"):
+                    raise
+                continue
+            plain.append(result.error(truth))
+            after.append(refined(result, data, refine).error(truth) if refine else plain[-1])
+        found.append(Point(number, _median(plain), _median(after), draws - len(plain)))
+    return tuple(found)
+
+
+def _median(values: Sequence[float]) -> float:
+    from statistics import median
+
+    return median(values) if values else float("nan")

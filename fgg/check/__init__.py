@@ -1,0 +1,1 @@
+"""What can be said about a grammar: errors, B-FGG status, equations, a description."""

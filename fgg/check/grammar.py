@@ -1,0 +1,264 @@
+"""Whole-grammar checks: everything that can be said of a grammar once its names are resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fgg.check.indices import check_indices
+from fgg.check.values import Locate, check_values
+from fgg.diagnostics import Diagnostic, Label, Report, did_you_mean
+from fgg.factors.maps import blocks_of
+from fgg.factors.pieces import is_piece, piece_of
+from fgg.factors.product_factors import is_joint, joint_of
+from fgg.grammar import Factor, Grammar, InputFactor
+from fgg.grammar.options import net_of, nets_fit
+from fgg.grammar.slices import is_slice, slice_of
+from fgg.grammar.values import Call, Word
+from fgg.rewrite.conjoin import conjoin
+from fgg.rewrite.trim import productive, reachable
+
+
+def check_grammar(grammar: Grammar, locate: Locate | None = None) -> list[Diagnostic]:
+    """All errors and warnings about a grammar and its queries."""
+    found = check_values(grammar, locate) + check_ties(grammar) + check_slices(grammar)
+    found += check_pieces(grammar) + check_joints(grammar)
+    found += check_attributes(grammar)
+    found += check_useful(grammar) + check_indices(grammar)
+    for query in grammar.queries:
+        conjunction = conjoin(grammar, query)
+        report = Report()
+        mentioned = {rule.name for rule in query.rules}
+        for rule in grammar.rules:
+            if rule.name not in mentioned:
+                report.add(
+                    "F205",
+                    f"query `{query.name}` does not mention rule `{rule.name}`, "
+                    "so derivations with it do not count",
+                    query.span,
+                    labels=[Label(rule.span, "the rule")] if rule.span else [],
+                )
+        found += report.diagnostics
+        if conjunction.rules:
+            found += check_indices(conjunction)
+    return found
+
+
+def check_useful(grammar: Grammar) -> list[Diagnostic]:
+    """Warnings of symbols that no derivation uses."""
+    report = Report()
+    reached, alive = reachable(grammar), productive(grammar)
+    for nonterminal in grammar.nonterminals:
+        name = nonterminal.name
+        if name == grammar.start.label:
+            continue  # F206 says it
+        if name not in grammar.rules_of:
+            report.add(
+                "F203",
+                f"nonterminal `{name}` has no rules, so rules that use it have weight 0",
+                nonterminal.span,
+                help=f"add a rule for `{name}`, or remove it",
+            )
+        elif name not in alive:
+            report.add(
+                "F202",
+                f"nonterminal `{name}` never ends: every rule of it needs an unproductive symbol",
+                nonterminal.span,
+                help="add a rule without nonterminals on its right-hand side",
+            )
+        if name not in reached:
+            report.add(
+                "F201",
+                f"nonterminal `{name}` cannot be reached from `{grammar.start.label}`",
+                nonterminal.span,
+                help="use it in a rule that can be reached, or remove it",
+            )
+    if grammar.start.label not in alive:
+        report.add(
+            "F206",
+            f"the start symbol `{grammar.start.label}` derives nothing, so the value is 0",
+            grammar.start.span,
+            help=(
+                "no derivation comes to an end: add a rule that ends one"
+                if grammar.start.label in grammar.rules_of
+                else f"add a rule for `{grammar.start.label}`"
+            ),
+        )
+    used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
+    used |= {edge.label for query in grammar.queries for r in query.rules for edge in r.edges}
+    used |= {found.source for f in grammar.factors if f.name in used and (found := slice_of(f))}
+    used |= {piece.source for f in grammar.factors if f.name in used and (piece := piece_of(f))}
+    joints = [joint for f in grammar.factors if f.name in used and (joint := joint_of(f))]
+    used |= {part.source for joint in joints for part in joint.parts}
+    used |= {blocks_of(f) or "" for f in grammar.factors if f.name in used}
+    used |= {name for rule in grammar.rules for c in rule.rhs.clamps for name in c.path}
+    for factor in grammar.factors:
+        if factor.name not in used:
+            report.add(
+                "F204",
+                f"no rule uses factor `{factor.name}`",
+                factor.span,
+                help="touch nodes with it in a rule, or remove it",
+            )
+    return report.diagnostics
+
+
+def check_ties(grammar: Grammar) -> list[Diagnostic]:
+    """Errors in attributes that name other factors."""
+    report = Report()
+    for factor in grammar.factors:
+        for attribute in factor.attributes:
+            value = attribute.value
+            if attribute.key != "tied" or not isinstance(value, Call):
+                continue
+            word = value.arguments[0]
+            other = grammar.factor.get(word.name) if isinstance(word, Word) else None
+            if other is None:
+                name = word.name if isinstance(word, Word) else ""
+                report.add(
+                    "F134",
+                    f"there is no factor `{name}`",
+                    attribute.span,
+                    help=did_you_mean(name, grammar.factor),
+                )
+            elif (
+                other.given != 1
+                or other.domains != other.domains[:1] * 2
+                or factor.given != 0
+                or factor.domains != other.domains[:1]
+            ):
+                report.add(
+                    "F134",
+                    f"`{factor.name}` cannot be the stationary distribution of `{other.name}`",
+                    attribute.span,
+                    help="it takes `factor pi(-> T)` and `factor trans(T -> T)`",
+                )
+            elif factor.value is not None:
+                report.add(
+                    "F134",
+                    f"`{factor.name}` is tied to `{other.name}`, but has a value besides",
+                    attribute.span,
+                    help="drop one of them",
+                )
+    return report.diagnostics
+
+
+def check_slices(grammar: Grammar) -> list[Diagnostic]:
+    """Errors in attributes that say what a factor is a slice of."""
+    report = Report()
+    items: list[tuple[Factor | InputFactor, Mapping[str, Factor | InputFactor]]] = []
+    items += [(item, grammar.factor) for item in grammar.factors]
+    items += [(item, grammar.input_factor) for item in grammar.input_factors]
+    for item, sources in items:
+        found = slice_of(item)
+        if found is None:
+            continue
+        span = next(a.span for a in item.attributes if a.key == "slice") or item.span
+        source = sources.get(found.source)
+        if source is None:
+            report.add(
+                "F134",
+                f"there is no factor `{found.source}` that `{item.name}` could be a slice of",
+                span,
+                help=did_you_mean(found.source, sources),
+            )
+        elif slice_of(source) is not None:
+            report.add("F134", f"`{source.name}` is a slice itself, so it has none", span)
+        elif not is_slice(grammar, item, source):
+            report.add(
+                "F134",
+                f"`{item.name}` cannot be this slice of `{source.name}`",
+                span,
+                help="a variant `C(N)` decides a union, `L(N, P)` lists the components of a "
+                "product; the slice has the domains that are left, and no value of its own",
+            )
+    return report.diagnostics
+
+
+def check_pieces(grammar: Grammar) -> list[Diagnostic]:
+    """Errors in attributes that say what a factor is a piece of."""
+    report = Report()
+    for factor in grammar.factors:
+        found = piece_of(factor)
+        if found is None:
+            continue
+        span = next(a.span for a in factor.attributes if a.key == "piece") or factor.span
+        source = grammar.factor.get(found.source)
+        if source is None:
+            report.add(
+                "F134",
+                f"there is no factor `{found.source}` that `{factor.name}` could be a piece of",
+                span,
+                help=did_you_mean(found.source, grammar.factor),
+            )
+        elif not is_piece(grammar, factor, source):
+            report.add(
+                "F134",
+                f"`{factor.name}` cannot be piece {found.number} of `{source.name}`",
+                span,
+                help="the pieces of `factor f(A -> B, C) rank r` are `(A -> R)`, `(R -> B)` and "
+                "`(R -> C)`, with `rank R = r` and no value",
+            )
+    return report.diagnostics
+
+
+def check_joints(grammar: Grammar) -> list[Diagnostic]:
+    """Errors in attributes that say what a factor is the product of."""
+    report = Report()
+    for factor in grammar.factors:
+        found = joint_of(factor)
+        if found is None:
+            continue
+        span = next(a.span for a in factor.attributes if a.key == "product") or factor.span
+        unknown = [part.source for part in found.parts if part.source not in grammar.factor]
+        if unknown:
+            report.add(
+                "F134",
+                f"there is no factor `{unknown[0]}` that `{factor.name}` could be a product of",
+                span,
+                help=did_you_mean(unknown[0], grammar.factor),
+            )
+        elif not is_joint(grammar, factor):
+            names = " and ".join(f"`{part.source}`" for part in found.parts)
+            report.add(
+                "F134",
+                f"`{factor.name}` cannot be this product of {names}",
+                span,
+                help="nodes are numbered from 0 and have the domains of the parts; there is an "
+                "arrow only where the parts have one, and no value or rank",
+            )
+    return report.diagnostics
+
+
+LEARNED_ONLY = ("prior", "net", "init")
+
+
+def check_attributes(grammar: Grammar) -> list[Diagnostic]:
+    """Attributes that speak of learning, on factors that are not learned, or not in this way."""
+    report = Report()
+    for factor in grammar.factors:
+        tied = factor.attribute("tied") is not None
+        for attribute in factor.attributes:
+            if attribute.key in LEARNED_ONLY and (factor.value is not None or tied):
+                why = "is tied to another one" if tied else "has a value"
+                report.add(
+                    "F208",
+                    f"factor `{factor.name}` {why}, so nothing uses `{attribute.key}`",
+                    attribute.span or factor.span,
+                    help=f"drop `{attribute.key}`, or what fixes the factor",
+                )
+            elif attribute.key == "net" and not nets_fit(factor):
+                report.add(
+                    "F134",
+                    f"factor `{factor.name}` does not have a piece for each of these networks",
+                    attribute.span or factor.span,
+                    help="`each(…)` is for factors of declared rank: a network for the left side, "
+                    "and one for each domain right of the arrow",
+                )
+            elif attribute.key == "init" and net_of(factor) is not None:
+                report.add(
+                    "F208",
+                    f"factor `{factor.name}` is a network, so nothing uses `init`",
+                    attribute.span or factor.span,
+                    help="drop `init` or `net`",
+                )
+    return report.diagnostics

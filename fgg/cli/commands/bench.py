@@ -1,0 +1,86 @@
+"""Measure compiled programs beside peers, as `benchmarks/` of the source does."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from fgg.cli import Usage
+from fgg.cli.output import check_writable
+from fgg.diagnostics import did_you_mean
+from fgg.files import read_limited, unreadable
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def _suites() -> ModuleType:
+    """The benchmarks of the checkout that this package is run from."""
+    if not (ROOT / "benchmarks" / "__main__.py").exists():
+        raise Usage(
+            "the benchmarks are not here: they are no part of the installed package",
+            "run `fggc bench` from a checkout of the source",
+        )
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+    import benchmarks.__main__ as found
+
+    return found
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `fggc bench`."""
+    _suites().add_arguments(parser)
+
+
+def _check_peers(found: ModuleType, arguments: argparse.Namespace) -> None:
+    """Raise Usage for peers that no suite has."""
+    suites = [name for name in arguments.suites or found.COMPARED if name in found.COMPARED]
+    known = dict.fromkeys(name for suite in suites for name in found.suite_of(suite).makers)
+    for name in arguments.against:
+        if name not in known:
+            shown = ", ".join(f"`{peer}`" for peer in known)
+            hint = did_you_mean(name, known) or f"there are {shown}"
+            raise Usage(f"there is no peer `{name}`", hint)
+
+
+def _check_numbers(path: Path) -> None:
+    """Raise Usage for a file that `--json` has not written."""
+    try:
+        data = json.loads(read_limited(path))
+        if all("suite" in record for record in data["records"]) and "about" in data:
+            return
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise Usage(f"`{path}` has no numbers", "`fggc bench --json` writes such files")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure and print tables."""
+    found = _suites()
+    for name in arguments.suites:
+        if name not in found.SUITES:
+            known = ", ".join(found.SUITES)
+            raise Usage(
+                f"there is no suite `{name}`",
+                did_you_mean(name, found.SUITES) or f"suites are {known}",
+            )
+    if arguments.repeats < 1:
+        raise Usage("`--repeats` is a number from 1 up")
+    if not arguments.budget > 0:
+        raise Usage("`--budget` is a number of seconds above 0")
+    _check_peers(found, arguments)
+    if arguments.source is not None:
+        _check_numbers(arguments.source)
+    for path in (arguments.json, arguments.plot, arguments.page):
+        check_writable(path)
+    if arguments.plot is not None and arguments.plot.suffix != ".svg":
+        raise Usage("`--plot` writes .svg")
+    if arguments.page is not None and arguments.page.suffix != ".md":
+        raise Usage("`--page` writes .md")
+    found.run(arguments)
+    return 0

@@ -1,0 +1,79 @@
+"""Explain an error code, or what a grammar means: its equations and its B-FGG status."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from importlib import resources
+
+from fgg.check.describe import story
+from fgg.cli.output import print_json
+from fgg.cli.target import add_file, add_selection, load_target, need_grammar, select
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics.codes import CODES
+
+_CODE = re.compile(r"[Ff]\d+")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `fggc explain`."""
+    add_file(parser, optional=True)
+    add_selection(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print a code's page, the list of codes, or a grammar's story."""
+    subject: str | None = arguments.file
+    if subject is None:
+        _list_codes(arguments.json)
+    elif _CODE.fullmatch(subject):
+        _page(subject.upper(), arguments.json)
+    else:
+        grammar = select(need_grammar(load_target(arguments)), arguments)
+        text = story(grammar)
+        if arguments.json:
+            print_json({"ok": True, "name": grammar.name, "text": text})
+        else:
+            print(text)
+    return 0
+
+
+def page(code: str) -> str:
+    """The explain page of a code."""
+    return resources.files("fgg.diagnostics.explain").joinpath(f"{code}.md").read_text("utf-8")
+
+
+def _page(code: str, wants_json: bool) -> None:
+    if code not in CODES:
+        raise GrammarError(
+            [
+                Diagnostic(
+                    code="F414",
+                    message=f"there is no code `{code}`",
+                    help=did_you_mean(code, CODES) or "`fggc explain` lists all codes",
+                )
+            ]
+        )
+    text = page(code).rstrip("\n")
+    if wants_json:
+        entry = CODES[code]
+        print_json(
+            {
+                "ok": True,
+                "code": code,
+                "severity": entry.severity,
+                "title": entry.title,
+                "text": text,
+            }
+        )
+    else:
+        print(text)
+
+
+def _list_codes(wants_json: bool) -> None:
+    if wants_json:
+        codes = {c: {"severity": e.severity, "title": e.title} for c, e in CODES.items()}
+        print_json({"ok": True, "codes": codes})
+        return
+    for code, entry in sorted(CODES.items()):
+        print(f"{code}  {entry.severity:7}  {entry.title}")

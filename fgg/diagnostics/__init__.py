@@ -1,0 +1,29 @@
+"""Errors and warnings as values, their codes and their pages."""
+
+from fgg.diagnostics.diagnostics import (
+    MAX_LINE,
+    Diagnostic,
+    GrammarError,
+    InternalError,
+    Label,
+    Report,
+    as_json,
+    did_you_mean,
+    render,
+    render_all,
+    sort_diagnostics,
+)
+
+__all__ = [
+    "MAX_LINE",
+    "Diagnostic",
+    "GrammarError",
+    "InternalError",
+    "Label",
+    "Report",
+    "as_json",
+    "did_you_mean",
+    "render",
+    "render_all",
+    "sort_diagnostics",
+]

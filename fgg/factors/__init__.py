@@ -1,0 +1,1 @@
+"""Factors that follow from others: maps, pieces of low rank, products."""

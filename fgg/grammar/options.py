@@ -1,0 +1,154 @@
+"""How a factor's parameters are made: what `with net = …` and `with init = …` say.
+
+Read here, without any numbers, so that the checker and the runtime agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from fgg.factors.pieces import piece_of
+from fgg.grammar import Factor
+from fgg.grammar.values import AttributeValue, Call, Word
+
+MAX_DIM = 2**20
+
+
+@dataclass(frozen=True)
+class Net:
+    """A network: embeddings of `dim` numbers, `layers` residual layers over them.
+
+    `tied`: the rank node's vectors are shared by the pieces of a factor. `linear` has no layers,
+    and embeddings of its own. `states` transforms both sides if both are states, by one layer;
+    `factored`: the embedding of a state is made of those of its block and of itself.
+    """
+
+    kind: str = "residual"
+    dim: int = 256
+    layers: int = 2
+    dropout: float = 0.0
+    tied: bool = True
+    factored: bool = False
+
+
+@dataclass(frozen=True)
+class Init:
+    """An initialiser: `uniform`, `normal` (logits of a standard deviation) or `dirichlet`."""
+
+    kind: str = "normal"
+    scale: float = 1.0
+
+
+def read_net(value: AttributeValue) -> tuple[Net, ...] | None:
+    """The networks of a factor's pieces, or one for all; `()` for `none`; None if it is wrong."""
+    if isinstance(value, Word):
+        return {
+            "none": (),
+            "residual": (Net(),),
+            "linear": (_linear(),),
+            "states": (Net("states", layers=1),),
+        }.get(value.name)
+    if not isinstance(value, Call):
+        return None
+    if value.name == "each":
+        found = [read_net(item) for item in value.arguments]
+        if value.keywords or len(found) < 2 or any(not nets or len(nets) > 1 for nets in found):
+            return None
+        return tuple(net for nets in found for net in nets or ())
+    one = _net(value)
+    return None if one is None else (one,)
+
+
+def _linear() -> Net:
+    return Net("linear", layers=0)
+
+
+def _net(value: Call) -> Net | None:
+    if value.name not in ("residual", "linear", "states") or value.arguments:
+        return None
+    given = dict(value.keywords)
+    if len(given) < len(value.keywords):
+        return None
+    if value.name == "states":
+        return _states(given)
+    start = Net() if value.name == "residual" else _linear()
+    dim = _whole(given.pop("dim", float(start.dim)), 1, MAX_DIM)
+    layers = _whole(given.pop("layers", float(start.layers)), 0, 1000)
+    dropout = given.pop("dropout", 0.0)
+    tied = given.pop("tied", Word("yes"))
+    if given or dim is None or layers is None or (value.name == "linear" and layers):
+        return None
+    if not isinstance(dropout, float | Fraction) or not 0 <= dropout < 1:
+        return None
+    if not isinstance(tied, Word) or tied.name not in ("yes", "no"):
+        return None
+    return Net(value.name, dim, layers, float(dropout), tied.name == "yes")
+
+
+def _states(given: dict[str, AttributeValue]) -> Net | None:
+    dim = _whole(given.pop("dim", 256.0), 2, MAX_DIM)
+    dropout = given.pop("dropout", 0.0)
+    factored = given.pop("factored", Word("no"))
+    if given or dim is None or not isinstance(factored, Word) or factored.name not in ("yes", "no"):
+        return None
+    if not isinstance(dropout, float | Fraction) or not 0 <= dropout < 1:
+        return None
+    if factored.name == "yes" and dim % 2:
+        return None
+    return Net("states", dim, 1, float(dropout), factored=factored.name == "yes")
+
+
+def _whole(value: AttributeValue, low: int, high: int) -> int | None:
+    if not isinstance(value, float | Fraction) or value != int(value) or not low <= value <= high:
+        return None
+    return int(value)
+
+
+def read_init(value: AttributeValue) -> Init | None:
+    """The initialiser that an attribute's value stands for, or None if it stands for none."""
+    if isinstance(value, Word):
+        return {"uniform": Init("uniform"), "normal": Init()}.get(value.name)
+    if not isinstance(value, Call) or value.keywords or len(value.arguments) != 1:
+        return None
+    (scale,) = value.arguments
+    if value.name not in ("normal", "dirichlet") or not isinstance(scale, float | Fraction):
+        return None
+    return Init(value.name, float(scale)) if 0 < scale < 1e6 else None
+
+
+def nets_fit(factor: Factor) -> bool:
+    """Whether a factor has as many pieces as `each(…)` names networks."""
+    nets = read_net(factor.attribute("net") or Word("none")) or ()
+    if len(nets) < 2 or piece_of(factor) is not None:
+        return True
+    count = 1 + len(factor.domains) - (factor.given or 0)
+    return factor.rank is not None and len(nets) == count
+
+
+def net_of(factor: Factor) -> Net | None:
+    """The network of a factor, or of the piece that it is; None if it has none."""
+    nets = read_net(factor.attribute("net") or Word("none"))
+    if not nets:
+        return None
+    piece = piece_of(factor)
+    return nets[0 if len(nets) == 1 or piece is None else piece.number]
+
+
+def init_of(factor: Factor) -> Init:
+    """The initialiser of a factor; normal logits if it names none."""
+    return read_init(factor.attribute("init") or Word("normal")) or Init()
+
+
+def prior_of(factor: Factor) -> float | None:
+    """The concentration of a factor's Dirichlet prior, or None if it has no prior."""
+    value = factor.attribute("prior")
+    if not isinstance(value, Call) or not value.arguments:
+        return None
+    (number,) = value.arguments
+    return float(number) if isinstance(number, float | Fraction) else None
+
+
+def is_frozen(factor: Factor) -> bool:
+    """Whether learning leaves a factor alone."""
+    return factor.attribute("frozen") == Word("yes")

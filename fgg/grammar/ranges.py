@@ -1,0 +1,240 @@
+"""Ranges of families: as declared, or inferred from the rules beginning at the start symbol.
+
+An inferred range is a conjunction of difference bounds between indices, lengths and zero, found as
+the least fixed point of the rules over that shape of region (with widening, so that it ends). It
+contains every index that a derivation can reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fgg.grammar import Edge, Grammar, Rule
+from fgg.grammar.domains import size_values
+from fgg.grammar.index import Condition, Expr
+from fgg.grammar.linear import Row, TooManyRows, is_feasible, project
+from fgg.grammar.memo import per_grammar
+from fgg.rewrite.conjoin import lengths
+
+ROUNDS_BEFORE_WIDENING = 4
+NARROWINGS = 2
+_TARGET = "\0target"
+
+
+def affine(expr: Expr, sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    """The coefficients and the constant of an affine expression, with sizes put in.
+
+    A look-up is a variable of its own.
+    """
+    coefficients: dict[str, int] = {}
+    constant = 0
+    for monomial, coefficient in expr.terms:
+        name: str | None = None
+        for atom in monomial:
+            if isinstance(atom, str) and atom in sizes:
+                coefficient *= sizes[atom]
+            else:
+                name = str(atom)
+        if name is None:
+            constant += coefficient
+        else:
+            coefficients[name] = coefficients.get(name, 0) + coefficient
+    return coefficients, constant
+
+
+def row(expr: Expr, sizes: Mapping[str, int]) -> Row:
+    """The inequality `expr >= 0`, with sizes put in."""
+    return Row.make(*affine(expr, sizes))
+
+
+def condition_rows(conditions: Iterable[Condition], sizes: Mapping[str, int]) -> list[Row]:
+    """The inequalities that conditions stand for."""
+    return [row(e, sizes) for c in conditions for e in c.inequalities()]
+
+
+@dataclass(frozen=True)
+class Region:
+    """The indices that a family may have: inequalities over its index names and lengths."""
+
+    indices: tuple[str, ...]
+    conditions: tuple[Expr, ...]
+    declared: bool
+
+    def rows(self, indices: Sequence[Expr], sizes: Mapping[str, int]) -> list[Row]:
+        """The inequalities for a reference with the given index expressions."""
+        values = dict(zip(self.indices, indices, strict=True))
+        return [row(c.substitute(values), sizes) for c in self.conditions]
+
+
+def length_rows(grammar: Grammar, least: int = 0) -> list[Row]:
+    """Every length is at least `least`."""
+    return [Row.make({name: 1}, -least) for name in sorted(lengths(grammar))]
+
+
+def input_rows(grammar: Grammar, rule: Rule) -> list[Row]:
+    """Positions outside an input never match, so a rule's positions lie inside."""
+    sizes = size_values(grammar)
+    found: list[Row] = []
+    for clamp in rule.rhs.clamps:
+        for index, extent in zip(clamp.indices, grammar.input[clamp.input].shape, strict=True):
+            found += [row(index, sizes), row(extent - index - 1, sizes)]
+    return found
+
+
+def rule_rows(grammar: Grammar, rule: Rule, regions: Mapping[str, Region]) -> list[Row]:
+    """What holds of the index variables of a rule: head's range, conditions, positions."""
+    sizes = size_values(grammar)
+    found = condition_rows(rule.conditions, sizes) + input_rows(grammar, rule)
+    if rule.lhs in regions:
+        found += regions[rule.lhs].rows(rule.indices, sizes)
+    return found + length_rows(grammar)
+
+
+def declared_region(grammar: Grammar, name: str) -> Region | None:
+    """The range that a family's declaration gives, or None if it gives none."""
+    family = grammar.nonterminal[name]
+    if family.indices and not family.conditions:
+        return None
+    conditions = tuple(e for c in family.conditions for e in c.inequalities())
+    return Region(family.indices, conditions, declared=True)
+
+
+def index_extents(
+    grammar: Grammar, indices: Sequence[str], rows: Sequence[Row], lengths: Mapping[str, int]
+) -> list[int | None]:
+    """For each index, one more than the greatest value that inequalities allow; at least 0.
+
+    None where they allow all.
+    """
+    rows = [*rows, *length_rows(grammar)]
+    rows += [Row.make({n: sign}, -sign * x) for n, x in lengths.items() for sign in (1, -1)]
+    found: list[int | None] = []
+    for index in indices:
+        bounds = [r for r in project(rows, {index}) if r.coefficient(index) < 0]
+        ends = [r.constant // -r.coefficient(index) for r in bounds]
+        found.append(max(0, 1 + min(ends)) if ends else None)
+    return found
+
+
+@per_grammar
+def regions(grammar: Grammar) -> Mapping[str, Region]:
+    """The range of every nonterminal that can be reached from the start."""
+    found: dict[str, Region] = {}
+    open_names: set[str] = set()
+    for nonterminal in grammar.nonterminals:
+        region = declared_region(grammar, nonterminal.name)
+        if region is None:
+            open_names.add(nonterminal.name)
+        else:
+            found[nonterminal.name] = region
+    if open_names:
+        found.update(_Inference(grammar, found, open_names).run())
+    return found
+
+
+class _Inference:
+    """Finds the ranges of undeclared families."""
+
+    def __init__(
+        self, grammar: Grammar, declared: Mapping[str, Region], open_names: set[str]
+    ) -> None:
+        self.grammar = grammar
+        self.sizes = size_values(grammar)
+        self.regions = dict(declared)
+        self.open_names = open_names
+        self.bounds: dict[str, dict[Expr, int]] = {}
+
+    def run(self) -> Mapping[str, Region]:
+        grammar = self.grammar
+        start = Edge(label=grammar.start.label, indices=grammar.start.indices)
+        self.join(start, length_rows(grammar), widen=False)
+        for number in range(60):
+            changed = False
+            for rule in grammar.rules:
+                if rule.lhs not in self.regions:
+                    continue
+                rows = rule_rows(grammar, rule, self.regions)
+                if not is_feasible(rows):
+                    continue
+                for edge in rule.rhs.edges:
+                    if edge.label in self.open_names:
+                        changed |= self.join(edge, rows, widen=number >= ROUNDS_BEFORE_WIDENING)
+            if not changed:
+                for _ in range(NARROWINGS):
+                    self.narrow()
+                break
+        return {name: self.regions[name] for name in self.open_names if name in self.regions}
+
+    def narrow(self) -> None:
+        """Work every range out anew from the ranges found so far.
+
+        These contain every index that can be reached, so what the rules make of them does too;
+        and it has bounds that widening gave up although a condition holds them: `for i < k`.
+        """
+        grammar = self.grammar
+        systems = [
+            (rule, rule_rows(grammar, rule, self.regions))
+            for rule in grammar.rules
+            if rule.lhs in self.regions
+        ]
+        self.bounds = {}
+        for name in self.open_names:
+            self.regions.pop(name, None)
+        start = Edge(label=grammar.start.label, indices=grammar.start.indices)
+        self.join(start, length_rows(grammar), widen=False)
+        for rule, rows in systems:
+            if is_feasible(rows):
+                for edge in rule.rhs.edges:
+                    self.join(edge, rows, widen=False)
+
+    def join(self, edge: Edge, rows: list[Row], *, widen: bool) -> bool:
+        """Enlarge a family's range by a reference to it; whether it grew."""
+        if edge.label not in self.open_names:
+            return False
+        family = self.grammar.nonterminal[edge.label]
+        values = dict(zip(family.indices, edge.indices, strict=True))
+        first = edge.label not in self.bounds
+        bounds = self.bounds.setdefault(edge.label, {})
+        changed = first
+        for template in templates(self.grammar, edge.label):
+            if not first and template not in bounds:
+                continue  # already unbounded
+            least = least_value(template.substitute(values), rows, self.sizes)
+            known = bounds.get(template)
+            if first:
+                if least is not None:
+                    bounds[template] = least
+            elif least is None or (known is not None and least < known):
+                changed = True
+                if least is None or widen:
+                    del bounds[template]
+                else:
+                    bounds[template] = least
+        if changed:
+            conditions = tuple(template - least for template, least in bounds.items())
+            self.regions[edge.label] = Region(family.indices, conditions, declared=False)
+        return changed
+
+
+@per_grammar
+def templates(grammar: Grammar, name: str) -> list[Expr]:
+    """The differences that ranges bound: index - index, index - length, index, negated."""
+    indices = [Expr.of(i) for i in grammar.nonterminal[name].indices]
+    others = [Expr()] + [Expr.of(n) for n in sorted(lengths(grammar))]
+    found: list[Expr] = []
+    for position, index in enumerate(indices):
+        for other in others + indices[:position]:
+            found += [index - other, other - index]
+    return found
+
+
+def least_value(expr: Expr, rows: Sequence[Row], sizes: Mapping[str, int]) -> int | None:
+    """The least value of an expression under a system, or None if it has none."""
+    target = Expr.of(_TARGET) - expr
+    try:
+        system = project([*rows, row(target, sizes), row(-target, sizes)], {_TARGET})
+    except TooManyRows:
+        return None
+    lower = [-r.constant for r in system if r.coefficient(_TARGET) > 0]
+    return max(lower, default=None)

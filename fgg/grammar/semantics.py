@@ -1,0 +1,360 @@
+"""The definition as code: enumerate derivations and assignments, multiply, add [CR §3; RS eq. 1-2].
+
+    Z = sum over derivations, sum over assignments, product over edges of F(e)(values at e's nodes)
+
+Slow and obviously right: the last oracle. Nothing is shared between derivations, and what paths
+and domain values mean is said here once more rather than taken from `fgg.grammar.domains`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import exp, prod
+from pathlib import Path
+from typing import Any
+
+from fgg.factors.maps import map_values
+from fgg.factors.pieces import piece_of
+from fgg.factors.product_factors import Joint, joint_of
+from fgg.grammar import Factor, Grammar, Product, Rule, Sized, Union
+from fgg.grammar.domains import size_values
+from fgg.grammar.memo import per_grammar
+from fgg.grammar.slices import Slice, Variant, slice_of
+from fgg.grammar.values import Constant, Exp, Eye, Load, Map, Sparse, Table, Uniform
+
+DomainValue = int | str | tuple["DomainValue", ...]
+"""A value of a domain: a number or a name; of a union (part, value); of a product a tuple."""
+
+Array = float | list["Array"]
+"""A number, or nested lists of numbers, one level an external node."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derivation:
+    """A rule, and a derivation for each nonterminal edge of its right-hand side, in order."""
+
+    rule: Rule
+    children: tuple[Derivation, ...] = ()
+
+    def __str__(self) -> str:
+        """The derivation as an s-expression of rule names."""
+        if not self.children:
+            return self.rule.name
+        return f"({self.rule.name} {' '.join(map(str, self.children))})"
+
+
+def derivations(grammar: Grammar, *, max_depth: int | None = None) -> Iterator[Derivation]:
+    """The derivation trees of a finite grammar, in the order of its rules.
+
+    With `max_depth`, those with at most so many rules on a path from the root. Without, all of
+    them; ValueError if they are infinitely many.
+    """
+    if grammar.is_indexed:
+        raise ValueError("the grammar is indexed: ground it first")
+    rules = _productive_rules(grammar)
+    if max_depth is None:
+        max_depth = len(grammar.nonterminals)
+        if _is_recursive(grammar, rules):
+            raise ValueError("there are infinitely many derivations: give a max_depth")
+    return _derive(grammar, rules, grammar.start.label, max_depth)
+
+
+def _derive(
+    grammar: Grammar, rules: Sequence[Rule], label: str, depth: int
+) -> Iterator[Derivation]:
+    if depth == 0:
+        return
+    for rule in rules:
+        if rule.lhs == label:
+            labels = _children(grammar, rule)
+            for children in product(*(_derive(grammar, rules, x, depth - 1) for x in labels)):
+                yield Derivation(rule=rule, children=children)
+
+
+def _children(grammar: Grammar, rule: Rule) -> tuple[str, ...]:
+    """The nonterminals of a rule's right-hand side, one for each edge."""
+    return tuple(e.label for e in rule.rhs.edges if e.label in grammar.nonterminal)
+
+
+def _productive_rules(grammar: Grammar) -> tuple[Rule, ...]:
+    """The rules from which a derivation can be completed."""
+    found: tuple[Rule, ...] = ()
+    while True:
+        productive = {rule.lhs for rule in found}
+        more = tuple(r for r in grammar.rules if productive.issuperset(_children(grammar, r)))
+        if len(more) == len(found):
+            return found
+        found = more
+
+
+def _is_recursive(grammar: Grammar, rules: Sequence[Rule]) -> bool:
+    """Whether a nonterminal that the start symbol leads to leads to itself."""
+    below: dict[str, set[str]] = {}
+    for rule in rules:
+        below.setdefault(rule.lhs, set()).update(_children(grammar, rule))
+
+    def reached(start: str) -> set[str]:
+        found: set[str] = set()
+        pending = set(below.get(start, ()))
+        while pending:
+            label = pending.pop()
+            found.add(label)
+            pending |= below[label] - found
+        return found
+
+    start = grammar.start.label
+    return any(label in reached(label) for label in {start} | reached(start))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node of a factor graph, or the part of it that `path` leads to."""
+
+    node: int
+    path: tuple[str, ...] = ()
+
+
+@dataclass
+class FactorGraph:
+    """What a derivation derives: nodes by number, factors, and places that must be equal.
+
+    A place is equal to itself only if it exists: if a union node has its value in that part.
+    """
+
+    domains: list[str] = field(default_factory=list)
+    factors: list[tuple[str, tuple[Place, ...]]] = field(default_factory=list)
+    equal: list[tuple[Place, Place]] = field(default_factory=list)
+    externals: tuple[int, ...] = ()
+
+    def add_node(self, domain: str) -> Place:
+        """The place of a new node."""
+        self.domains.append(domain)
+        return Place(len(self.domains) - 1)
+
+
+def glue(grammar: Grammar, derivation: Derivation) -> FactorGraph:
+    """The factor graph of a derivation: its fragments, glued together at external nodes."""
+    graph = FactorGraph()
+    outside = [graph.add_node(domain) for domain in _start_domains(grammar)]
+    graph.externals = tuple(place.node for place in outside)
+    _glue(grammar, derivation, outside, graph)
+    return graph
+
+
+def _start_domains(grammar: Grammar) -> tuple[str, ...]:
+    return grammar.nonterminal[grammar.start.label].domains
+
+
+def _glue(
+    grammar: Grammar, derivation: Derivation, outside: Sequence[Place], graph: FactorGraph
+) -> None:
+    """Add a derivation whose external nodes lie at the places `outside`."""
+    fragment = derivation.rule.rhs
+    assert not fragment.clamps, "a ground grammar has no clamps"
+    places: dict[str, Place] = {}
+    for name, place in zip(fragment.externals, outside, strict=True):
+        # A node that is external twice joins two places.
+        graph.equal.append((places.setdefault(name, place), place))
+    for node in fragment.internals:
+        places[node.name] = graph.add_node(node.domain)
+    children = iter(derivation.children)
+    for edge in fragment.edges:
+        inner = [(places[a.node], a.path) for a in edge.attachments]
+        touched = tuple(Place(place.node, place.path + path) for place, path in inner)
+        if edge.label in grammar.nonterminal:
+            _glue(grammar, next(children), touched, graph)
+        else:
+            graph.factors.append((edge.label, touched))
+
+
+def brute_force(
+    grammar: Grammar, weights: Mapping[str, Any], *, max_depth: int | None = None
+) -> Array:
+    """The sum over derivations and assignments of the product of the edges' weights.
+
+    `weights` has an array (nested lists will do) for each factor, a number for one without nodes;
+    a factor that it lacks has the value that the grammar gives it. The result is a number, or an
+    array over the external nodes of the start symbol.
+    """
+    arrays = dict(weights)
+    slices = {f.name: found for f in grammar.factors if (found := slice_of(f)) is not None}
+    decomposed = {piece.source for f in grammar.factors if (piece := piece_of(f)) is not None}
+    joints = {f.name: joint for f in grammar.factors if (joint := joint_of(f)) is not None}
+    for factor in grammar.factors:
+        if factor.name not in weights and factor.name not in {*slices, *decomposed, *joints}:
+            arrays[factor.name] = _array(grammar, factor)
+    for name, joint in joints.items():
+        if name not in weights:
+            arrays[name] = _joined(grammar, grammar.factor[name], joint, arrays)
+    for name, found in slices.items():
+        if name not in weights:
+            arrays[name] = _sliced(grammar, found, arrays[found.source])
+    totals: dict[tuple[int, ...], Any] = {}
+    for derivation in derivations(grammar, max_depth=max_depth):
+        graph = glue(grammar, derivation)
+        for index, weight in _assignments(grammar, graph, arrays):
+            totals[index] = totals.get(index, 0) + weight
+    sizes = tuple(len(_values(grammar, domain)) for domain in _start_domains(grammar))
+    result: Array = _nested(sizes, lambda index: float(totals.get(index, 0)))
+    return result
+
+
+def _assignments(
+    grammar: Grammar, graph: FactorGraph, arrays: Mapping[str, Any]
+) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """The external values and the weight of every assignment whose weight is not zero.
+
+    Nodes get their values one after the other; a factor is multiplied in as soon as all its nodes
+    have one, and an assignment is given up when its weight is zero.
+    """
+    assigned: list[DomainValue] = []
+    choices = [_values(grammar, domain) for domain in graph.domains]
+    equal: dict[int, list[tuple[Place, Place]]] = {}
+    for places in graph.equal:
+        equal.setdefault(max(place.node for place in places), []).append(places)
+    factors: dict[int, list[tuple[str, tuple[Place, ...]]]] = {}
+    for label, touched in graph.factors:
+        last = max((place.node for place in touched), default=-1)
+        factors.setdefault(last, []).append((label, touched))
+
+    def weight(node: int) -> Any:
+        """The weight of all that can be said once this node has its value."""
+        total: Any = 1
+        for places in equal.get(node, ()):
+            first, second = (_at(grammar, graph, place, assigned) for place in places)
+            if first is None or first != second:
+                return 0
+        for label, touched in factors.get(node, ()):
+            entry = arrays[label]
+            for domain, place in zip(grammar.factor[label].domains, touched, strict=True):
+                value = _at(grammar, graph, place, assigned)
+                if value is None:
+                    return 0
+                entry = entry[_values(grammar, domain).index(value)]
+            total = total * entry
+        return total
+
+    def assign(total: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
+        node = len(assigned)
+        if not total:
+            return
+        if node == len(choices):
+            yield tuple(choices[x].index(assigned[x]) for x in graph.externals), total
+            return
+        for value in choices[node]:
+            assigned.append(value)
+            yield from assign(total * weight(node))
+            assigned.pop()
+
+    return assign(weight(-1))
+
+
+def _at(
+    grammar: Grammar, graph: FactorGraph, place: Place, assigned: Sequence[DomainValue]
+) -> DomainValue | None:
+    """The value at a place; None if a union node has its value in another part."""
+    domain, value = graph.domains[place.node], assigned[place.node]
+    for name in place.path:
+        shape = grammar.domain[domain].shape
+        assert isinstance(shape, Union | Product) and isinstance(value, tuple)
+        if isinstance(shape, Product):
+            value = value[shape.parts.index(name)]
+        elif value[0] == name:
+            value = value[1]
+        else:
+            return None
+        domain = name
+    return value
+
+
+@per_grammar
+def _values(grammar: Grammar, domain: str) -> tuple[DomainValue, ...]:
+    """The values of a domain, in order."""
+    shape = grammar.domain[domain].shape
+    if isinstance(shape, Sized):
+        size = shape.size.evaluate(size_values(grammar))
+        assert size is not None
+        return tuple(range(size))
+    if isinstance(shape, Union):
+        return tuple((part, value) for part in shape.parts for value in _values(grammar, part))
+    if isinstance(shape, Product):
+        return tuple(product(*(_values(grammar, part) for part in shape.parts)))
+    return shape.values
+
+
+def _array(grammar: Grammar, factor: Factor) -> Any:
+    """The array that the grammar itself gives to a factor. Raises KeyError for a parameter."""
+    value = factor.value
+    sizes = tuple(len(_values(grammar, domain)) for domain in factor.domains)
+    match value:
+        case Constant(number):
+            return _nested(sizes, lambda index: number)
+        case Table(entries):
+            return entries
+        case Exp(entries):
+            return _exponentials(entries)
+        case Sparse(entries):
+            return _nested(sizes, lambda index: dict(entries).get(index, 0))
+        case Eye():
+            return _nested(sizes, lambda index: int(index[0] == index[1]))
+        case Map():
+            blocks = map_values(grammar, factor.name)
+            return _nested(sizes, lambda index: int(blocks[index[0]] == index[1]))
+        case Uniform():
+            return _nested(sizes, lambda index: 1 / prod(sizes[factor.given or 0 :]))
+        case Load(path, folder):
+            import numpy
+
+            return numpy.load(Path(folder) / path, allow_pickle=False)
+    raise KeyError(f"no weights for factor {factor.name}")
+
+
+def _exponentials(entries: Any) -> Any:
+    """What logarithms stand for, entry by entry."""
+    return [_exponentials(e) for e in entries] if isinstance(entries, tuple) else exp(entries)
+
+
+def _sliced(grammar: Grammar, found: Slice, array: Any) -> Any:
+    """The array of a slice: the source's entries at the values that the variants stand for."""
+    domains = [leaf for axis in found.axes for _, leaf in axis.leaves()]
+
+    def whole(variant: Variant, values: Iterator[DomainValue]) -> DomainValue:
+        if not variant.inner:
+            return next(values)
+        inner = tuple(whole(item, values) for item in variant.inner)
+        if isinstance(grammar.domain[variant.domain].shape, Product):
+            return inner
+        return (variant.inner[0].domain, inner[0])
+
+    def entry(index: tuple[int, ...]) -> Any:
+        values = iter([_values(grammar, d)[i] for d, i in zip(domains, index, strict=True)])
+        result = array
+        for axis in found.axes:
+            result = result[_values(grammar, axis.domain).index(whole(axis, values))]
+        return result
+
+    return _nested(tuple(len(_values(grammar, domain)) for domain in domains), entry)
+
+
+def _joined(grammar: Grammar, factor: Factor, joint: Joint, arrays: Mapping[str, Any]) -> Any:
+    """The array of a joint factor: the product of its parts' entries."""
+
+    def entry(index: tuple[int, ...]) -> Any:
+        total: Any = 1
+        for part in joint.parts:
+            weight = arrays[part.source]
+            for axis in part.axes:
+                weight = weight[index[axis]]
+            total = total * weight
+        return total
+
+    return _nested(tuple(len(_values(grammar, d)) for d in factor.domains), entry)
+
+
+def _nested(sizes: tuple[int, ...], entry: Any, index: tuple[int, ...] = ()) -> Any:
+    """Nested lists of the given sizes with what `entry` gives for each index."""
+    if len(index) == len(sizes):
+        return entry(index)
+    return [_nested(sizes, entry, (*index, i)) for i in range(sizes[len(index)])]

@@ -1,0 +1,1 @@
+"""The JSON format of the `fggs` library."""

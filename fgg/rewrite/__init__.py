@@ -1,0 +1,1 @@
+"""Grammar to grammar, for every user: conjunction, grounding, renaming, union, trimming."""

@@ -1,0 +1,1 @@
+"""Derivations: search, sampling, minimum Bayes risk."""

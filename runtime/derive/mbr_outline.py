@@ -1,0 +1,171 @@
+"""Minimum Bayes risk from marginals alone, for programs whose factors are not there as a whole.
+
+The shape of a derivation is found on the *outline* of a grammar, which has no states: each cell is
+worth its marginal. Then each cell gets its own most probable state. Where the states of cells are
+independent (`entangled`) this is what `fgg.runtime.derive.mbr` finds, if no factor is zero:
+zeros may say that states do not go together, and the weight is 0 then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fgg.grammar import Grammar
+from fgg.grammar.slices import SplitRule
+from fgg.plan import Plan
+from fgg.runtime.derive.decode import items, start_of
+from fgg.runtime.derive.derivation import Derivation
+from fgg.runtime.derive.mbr import wanted_families
+from fgg.runtime.derive.trees import Source, Writer, build
+from fgg.runtime.interpret.batch import Batch, batch_of
+from fgg.runtime.interpret.charts import ends as ends_of
+from fgg.runtime.interpret.frame import Scope
+from fgg.runtime.program.chart_reader import Modules, best_charts
+from fgg.runtime.program.chart_views import Refinement
+from fgg.runtime.program.inputs import Lengths
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Outline:
+    """The plan of a grammar without states, its emitted programs, and where its rules come from."""
+
+    plan: Plan
+    modules: Modules
+    origins: Mapping[str, SplitRule]
+
+
+def mbr_on_outline(
+    outline: Outline,
+    source: Source,
+    marginals: Mapping[str, Tensor],
+    inputs: Mapping[str, Any],
+    lengths: Lengths,
+    *,
+    families: Sequence[str] | None,
+    states: bool,
+    log_weight: Callable[[Derivation], float],
+) -> list[Derivation]:
+    """The derivation of each item whose cells have the greatest sum of marginals.
+
+    `marginals` are those of the user's families, `[batch, *indices, *values]`; with `states` a cell
+    counts together with its best values. Raises GrammarError if an item has no derivation.
+    """
+    own = Source(source.grammar, outline.origins)
+    batch = batch_of(outline.plan, inputs, lengths)
+    tables = {
+        name: Table(found.numpy(), len(source.grammar.nonterminal[name].indices))
+        for name, found in marginals.items()
+    }
+    chosen = wanted_families(source, families)
+    flat = {
+        name: torch.where(torch.isfinite(logs), 0.0, -inf)
+        for name, logs in batch.potentials.items()
+    }
+    batch = replace(batch, potentials=flat)
+    marks = _marks(outline.plan, own, tables, chosen, batch, states=states)
+    charts = best_charts(outline.plan, outline.modules, {}, batch, marks)
+    found = []
+    for number, cells in enumerate(items(charts)):
+        made = build(cells, start_of(cells), lambda choices: int(choices.scores.argmax()))
+        bare = Writer(own, cells).derivation(made, 0.0)
+        full = _with_states(bare, number, tables)
+        found.append(replace(full, log_weight=log_weight(full)))
+    return found
+
+
+def entangled(grammar: Grammar) -> str | None:
+    """A rule in which a cell's state decides another cell's, or an input decides it, if any."""
+    for rule in grammar.rules:
+        edges = [e for e in rule.rhs.edges if e.label in grammar.nonterminal]
+        touched = [a.node for e in edges for a in e.attachments] + list(rule.rhs.externals)
+        clamped = {clamp.attachment.node for clamp in rule.rhs.clamps}
+        if len(set(touched)) < len(touched) or clamped & set(touched):
+            return rule.name
+    return None
+
+
+@dataclass(frozen=True)
+class Table:
+    """The marginals of a family, `[batch, *indices, *values]`."""
+
+    found: Floats
+    indices: int
+
+    def worth(self, item: int, index: Sequence[int], *, states: bool) -> float:
+        """What a cell is worth: its marginal, or that of its best values."""
+        own = self.at(item, index)
+        return float(own.max() if states else own.sum()) if own is not None and own.size else 0.0
+
+    def best(self, item: int, index: Sequence[int]) -> tuple[int, ...]:
+        """The most probable values of a cell's external nodes."""
+        own = self.at(item, index)
+        assert own is not None
+        return tuple(int(i) for i in np.unravel_index(int(own.argmax()), own.shape))
+
+    def at(self, item: int, index: Sequence[int]) -> Floats | None:
+        """The marginals of a cell, `[*values]`; None beyond the table's end."""
+        extents = self.found.shape[1 : 1 + self.indices]
+        if any(not 0 <= i < n for i, n in zip(index, extents, strict=True)):
+            return None
+        cell: Floats = self.found[(item, *index)]
+        return cell
+
+
+def _marks(
+    plan: Plan,
+    source: Source,
+    tables: Mapping[str, Table],
+    chosen: set[str],
+    batch: Batch,
+    *,
+    states: bool,
+) -> dict[str, Floats]:
+    """What each cell of the outline's charts is worth, `[*axes, batch]`; -inf where it is not."""
+    scope = Scope(plan, batch)
+    found: dict[str, Floats] = {}
+    for chart in plan.charts:
+        part = Refinement(chart.family, chart.family, source.grammar, ())
+        low, high = ends_of(chart, scope)
+        extents = tuple(max(b - a + 1, 0) for a, b in zip(low, high, strict=True))
+        places = part.places(plan, list(low), extents)
+        marks = np.full((int(np.prod(extents)), batch.size), -inf)
+        table, counts = tables.get(chart.family), chart.family in chosen
+        for number in range(len(marks)):
+            index = [place[number] for place in places]
+            for item in range(batch.size):
+                worth = 0.0 if table is None else table.worth(item, index, states=states)
+                if worth > 0.0:
+                    marks[number, item] = worth if counts else 0.0
+        found[chart.family] = marks.reshape((*extents, batch.size))
+    return found
+
+
+def _with_states(
+    bare: Derivation,
+    item: int,
+    tables: Mapping[str, Table],
+) -> Derivation:
+    """A derivation with the most probable values at the nodes of its cells."""
+    cells = [bare.cell(step) for step in bare.steps]
+    best = [tables[family].best(item, index) for family, index in cells]
+    steps = []
+    for number, step in enumerate(bare.steps):
+        values = dict(step.values)
+        values |= zip(step.rule.rhs.externals, best[number], strict=True)
+        edges = [e for e in step.rule.rhs.edges if e.label in bare.grammar.nonterminal]
+        for edge, child in zip(edges, step.children, strict=True):
+            for attachment, value in zip(edge.attachments, best[child], strict=True):
+                if not attachment.path:
+                    values[attachment.node] = value
+        steps.append(replace(step, values=values))
+    return replace(bare, steps=tuple(steps))

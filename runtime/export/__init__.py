@@ -1,0 +1,1 @@
+"""Programs as ahead-of-time packages that need no Python."""

@@ -1,0 +1,184 @@
+"""What an exported program prepares before its charts: parameters, and tables of evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from fgg.factors.maps import map_values
+from fgg.grammar.domains import domain_size, size_values
+from fgg.grammar.index import Expr
+from fgg.grammar.slices import Narrow, Unfold, take
+from fgg.inputs.given import IMPOSSIBLE, MISSING
+from fgg.inputs.paths import path_steps
+from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, Potential
+from fgg.runtime.export.values import BATCH, Named, aligned, once, packed, product
+from fgg.runtime.interpret.prepare import moved_steps
+from fgg.runtime.prelude.charts import (
+    NEGATIVE,
+    Batch,
+    gather,
+    indicator,
+    mapped,
+    one_hot,
+    part_of,
+    potentials,
+    shifted,
+    spread,
+)
+
+
+class Tables:
+    """The parameters and tables of a plan; a table is `[*indices, batch, *states]`."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        weights: Mapping[str, Tensor],
+        inputs: Mapping[str, Tensor],
+        own: Mapping[str, Tensor],
+        dtype: torch.dtype,
+    ) -> None:
+        self.plan = plan
+        self.inputs = inputs
+        self.own = own
+        self.dtype = dtype
+        # Which items have log-potentials that are too small beside others.
+        self.lost: list[Tensor] = []
+        self.sizes = dict(size_values(plan.grammar))
+        self.values: dict[str, Tensor] = dict(weights)
+        self.scales: dict[str, Tensor] = {}
+        for step in plan.preparations:
+            if isinstance(step, Potential):
+                found = self.potential(step)
+                self.values[step.name], self.scales[step.name] = found
+            elif isinstance(step, Contract):
+                self.values[step.name] = self.contracted(step)
+            elif isinstance(step, Cut):
+                self.values[step.name] = packed(cut(self.values[step.source], step.steps, 0))
+            elif isinstance(step, Gather):
+                self.values[step.name] = self.gathered(step)
+            elif isinstance(step, Indicator):
+                blocks = map_values(plan.grammar, step.name)
+                here = torch.device("cpu")
+                self.values[step.name] = indicator(blocks, step.blocks, dtype, here)
+            else:
+                assert isinstance(step, OneHot)
+                tokens = self.tokens(step.input, step.path)
+                self.values[step.name] = one_hot(tokens, step.size, dtype)
+
+    def form(self, expr: Expr, names: Mapping[str, Tensor]) -> Tensor:
+        """An affine form of tensors."""
+        total = torch.zeros((), dtype=torch.int64)
+        for monomial, coefficient in expr.substitute(self.sizes).terms:
+            term = torch.full((), coefficient, dtype=torch.int64)
+            for atom in monomial:
+                assert isinstance(atom, str)
+                term = term * names[atom]
+            total = total + term
+        return total
+
+    # evidence
+
+    def beyond(self, name: str) -> Tensor:
+        """Where a position of an input, `[*indices, batch]`, lies beyond the item's own lengths."""
+        tokens = self.inputs[name].movedim(0, -1)
+        found = torch.zeros((), dtype=torch.bool)
+        for axis, extent in enumerate(self.plan.grammar.input[name].shape):
+            place = arange(tokens.shape[axis], axis, tokens.dim())
+            found = found | (place >= self.form(extent, self.own))
+        return found
+
+    def wrong(self, name: str) -> Tensor:
+        """Which items have a token that is no value of the input's domain."""
+        tokens = self.inputs[name].movedim(0, -1)
+        size = domain_size(self.plan.grammar, self.plan.grammar.input[name].domain)
+        bad = ((tokens < IMPOSSIBLE) | (tokens >= size)) & ~self.beyond(name)
+        if name in self.plan.known:
+            bad = bad | (tokens == MISSING)
+        return bad.flatten(0, -2).any(0) if bad.dim() > 1 else bad
+
+    def tokens(self, name: str, path: Sequence[str]) -> Tensor:
+        """The tokens of an input as `[*indices, batch]`, impossible beyond an item's lengths."""
+        grammar = self.plan.grammar
+        domain = grammar.input[name].domain
+        tokens = self.inputs[name].movedim(0, -1)
+        bad = (tokens >= domain_size(grammar, domain)) | self.beyond(name)
+        tokens = torch.where(bad, IMPOSSIBLE, tokens)
+        for part in path_steps(grammar, domain, path):
+            if isinstance(part, str):
+                tokens = mapped(tokens, map_values(grammar, part))
+            else:
+                tokens = part_of(tokens, part.offset, part.size, part.stride, part.period)
+        return tokens
+
+    def gathered(self, step: Gather) -> Tensor:
+        """The entries of a parameter at tokens: its sum where one is missing."""
+        source = self.values[step.source]
+        found = [(t.axis, shifted(self.tokens(t.input, t.path), t.shift)) for t in step.tokens]
+        if len(found) > 1:
+            missing = any(t.input not in self.plan.known for t in step.tokens)
+            return gather(source, found, missing, tuple(t.group for t in step.tokens))
+        # One axis is read where it lies: no copy of a large vocabulary with two more rows.
+        ((axis, tokens),) = found
+        front = source.movedim(axis, 0)
+        rows = front.index_select(0, tokens.clamp(min=0).reshape(-1))
+        rows = rows.reshape((*tokens.shape, *front.shape[1:]))
+        rows = torch.where(spread(tokens == MISSING, rows), front.sum(0), rows)
+        return torch.where(spread(tokens <= IMPOSSIBLE, rows), 0.0, rows)
+
+    def potential(self, step: Potential) -> tuple[Tensor, Tensor]:
+        """An input factor's values and scales; zero outside its range."""
+        factor = self.plan.grammar.input_factor[step.factor]
+        rank = len(factor.indices)
+        logs = cut(self.inputs[step.source], step.steps, rank + 1)
+        names = {n: own.reshape((-1, *(1,) * rank)) for n, own in self.own.items()}
+        for number, index in enumerate(factor.indices, 1):
+            names[index] = arange(logs.shape[number], number, rank + 1)
+        for condition in factor.conditions:
+            if condition.looks_up:
+                continue
+            for expr in condition.inequalities():
+                inside = self.form(expr, names) >= 0
+                while inside.dim() < rank + 1:
+                    inside = inside.unsqueeze(0)
+                logs = torch.where(spread(inside, logs), logs, NEGATIVE)
+        noted = Batch(logs.shape[0], {}, {}, self.dtype, logs.device)
+        values, scales = potentials(noted, logs, rank)
+        self.lost += noted.lost
+        return values, scales
+
+    # products
+
+    def contracted(self, step: Contract) -> Tensor:
+        """A product of parameters and tables."""
+        values = []
+        for name, axes in step.operands:
+            dims = with_batch(axes) if name in step.tables else axes
+            values.append(once(Named(self.values[name], dims)))
+        for pair in step.path:
+            values.append(product(values[pair.left], values[pair.right], {*pair.keep, BATCH}))
+        return aligned(values[-1], with_batch(step.axes) if step.tables else step.axes)
+
+
+def with_batch(axes: tuple[str, ...]) -> tuple[str, ...]:
+    """The axes of a table: its indices, the batch, its states."""
+    rank = sum(axis.startswith("#") for axis in axes)
+    return (*axes[:rank], BATCH, *axes[rank:])
+
+
+def arange(count: int, place: int, rank: int) -> Tensor:
+    """The numbers from 0 as axis `place` of a tensor with `rank` axes."""
+    found = torch.arange(count)
+    for axis in range(rank):
+        if axis != place:
+            found = found.unsqueeze(axis)
+    return found
+
+
+def cut(tensor: Tensor, steps: tuple[Narrow | Unfold, ...], before: int) -> Tensor:
+    """A part of a tensor; `before` axes come before those of the factor."""
+    found: Tensor = take(tensor, moved_steps(steps, before))
+    return found

@@ -1,0 +1,83 @@
+"""A batch of inputs as a plan is carried out on it: arrays of tokens, tables and log-potentials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fgg.grammar import Grammar
+from fgg.grammar.domains import size_values
+from fgg.grammar.slices import slice_of
+from fgg.inputs.given import IMPOSSIBLE
+from fgg.plan import Plan
+from fgg.plan.sizes import chart_bytes, environment, table_bytes
+from fgg.runtime.memory import require
+from fgg.runtime.program.inputs import Lengths, check_potentials, collate
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Inputs of several items side by side, padded to the greatest lengths.
+
+    `lengths` are `[batch]`, tokens and tables `[batch, *indices]`, log-potentials
+    `[batch, *indices, *values]`.
+    """
+
+    size: int
+    lengths: Mapping[str, Ints]
+    tokens: Mapping[str, Ints]
+    tables: Mapping[str, Ints]
+    potentials: Mapping[str, Tensor]
+
+    def item(self, number: int) -> Batch:
+        """One item as a batch of its own."""
+        one = slice(number, number + 1)
+        return Batch(
+            1,
+            {name: values[one] for name, values in self.lengths.items()},
+            {name: values[one] for name, values in self.tokens.items()},
+            {name: values[one] for name, values in self.tables.items()},
+            {name: values[one] for name, values in self.potentials.items()},
+        )
+
+
+def batch_of(plan: Plan, inputs: Mapping[str, Any], lengths: Lengths = None) -> Batch:
+    """The inputs checked against a plan's grammar. Raises GrammarError for what does not fit."""
+    grammar = plan.grammar
+    # Users give the log-potentials that a split grammar's own ones are cut out of.
+    given = tuple(f for f in grammar.input_factors if slice_of(f) is None)
+    found = collate(
+        replace(grammar, input_factors=given), inputs, lengths, dtype=torch.float64, device="cpu"
+    )
+    check_potentials(plan, found)
+    ends = environment(found.lengths)
+    # Values in float64, inside and outside, and the tables.
+    needed = 2 * chart_bytes(plan, ends, found.size, 8) + table_bytes(plan, ends, found.size, 8)
+    require(needed, torch.device("cpu"), "this batch")
+    own = {n: np.asarray(found.lengths[n], dtype=np.int64) for n in plan.lengths}
+    tokens = {
+        item.name: _held(grammar, item.name, found.inputs[item.name].numpy(), own)
+        for item in grammar.inputs
+    }
+    tables = {table.name: found.inputs[table.name].numpy() for table in grammar.tables}
+    potentials = {factor.name: found.inputs[factor.name] for factor in given}
+    return Batch(found.size, own, tokens, tables, potentials)
+
+
+def _held(grammar: Grammar, name: str, tokens: Ints, lengths: Mapping[str, Ints]) -> Ints:
+    """Tokens that are impossible beyond an item's own lengths."""
+    values: dict[str, Any] = {**size_values(grammar), **lengths}
+    inside = np.ones(tokens.shape, dtype=bool)
+    for axis, expr in enumerate(grammar.input[name].shape):
+        extent = np.asarray(expr.evaluate(values)).reshape([-1] + [1] * (tokens.ndim - 1))
+        places = np.arange(tokens.shape[axis + 1])
+        inside &= places.reshape([-1] + [1] * (tokens.ndim - axis - 2)) < extent
+    return np.where(inside, tokens, IMPOSSIBLE)

@@ -1,0 +1,164 @@
+"""Logarithms of real numbers: the same sums without under- or overflow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fgg.runtime.interpret.semirings.base import Letters
+from fgg.runtime.interpret.semirings.real import Real
+from fgg.runtime.interpret.semirings.torch_base import TensorSemiring, einsum
+
+INFINITY = float("inf")
+BATCH = -1
+MAX_PRODUCT = 2**24
+"""The largest product of arrays, in entries, that is made at a time."""
+SAFE_RANGE = 600.0
+"""How far, in nats, products may lie below the greatest one before real numbers lose them."""
+
+
+class Log(TensorSemiring):
+    """(R with -inf, log-sum-exp, +)."""
+
+    name = "log"
+    zero = -INFINITY
+    one = 0.0
+
+    def convert(self, weights: Any) -> Tensor:
+        """The logarithms of the weights; the gradient of log 0 is that of nothing."""
+        real = self.real(weights)
+        positive = real > 0
+        return torch.where(positive, torch.where(positive, real, 1.0).log(), self.zero)
+
+    def convert_logs(self, logs: Any) -> Tensor:
+        """The logarithms themselves."""
+        return self.real(logs)
+
+    def contract(self, x: Tensor, xs: Letters, y: Tensor, ys: Letters, out: Letters) -> Tensor:
+        """The log of the real contraction.
+
+        Each operand is scaled by its maxima over the summed letters and contracted as real
+        numbers; where that loses too much, the sum is done again in logarithms.
+        """
+        gone = tuple(letter for letter in (*xs, *ys) if letter not in out)
+        x_scale, y_scale = _maxima(x, xs, gone), _maxima(y, ys, gone)
+        real = einsum((x - x_scale).exp(), xs, (y - y_scale).exp(), ys, out)
+        lost = real < 1e-200
+        scale = _align(x_scale, xs, out) + _align(y_scale, ys, out)
+        if gone and bool((lost & torch.isfinite(scale)).any()):
+            # What is really zero is not lost.
+            live = [(a.detach() != self.zero).to(real.dtype) for a in (x, y)]
+            if bool((lost & (einsum(live[0], xs, live[1], ys, out) > 0)).any()):
+                return self._slow(x, xs, y, ys, out)
+        return torch.where(lost, self.zero, torch.where(lost, 1.0, real).log() + scale)
+
+    def contract_all(
+        self,
+        operands: Sequence[tuple[Tensor, Letters]],
+        out: Letters,
+        sizes: Mapping[int, int],
+        pairwise: Callable[..., Any],
+    ) -> Tensor | None:
+        """The contraction of many arrays as real numbers, one scale an array and batch entry.
+
+        None where the arrays' ranges are so large that numbers which count could be lost.
+        """
+        total_range = 0.0
+        real: list[tuple[Tensor, Letters]] = []
+        scale: Tensor | float = 0.0
+        for array, letters in operands:
+            batched = bool(letters) and letters[0] == BATCH and BATCH in out
+            axes = tuple(range(1 if batched else 0, array.ndim))
+            values = array.detach()
+            top = values.amax(dim=axes) if axes else values
+            top = torch.where(torch.isfinite(top), top, 0.0)
+            shaped = top.reshape(-1, *(1,) * (array.ndim - 1)) if batched else top
+            # The least finite entry, relative to the greatest.
+            low = torch.where(values == self.zero, 0.0, values - shaped)
+            total_range += float(low.min()) if low.numel() else 0.0
+            if total_range < -SAFE_RANGE:
+                return None
+            real.append(((array - shaped).exp(), letters))
+            if batched:
+                top = top.reshape(-1, *(1,) * (len(out) - 1))
+            scale = scale + top
+        value: Tensor = pairwise(Real(self.dtype, self.device), real, out, sizes)
+        empty = value == 0
+        return torch.where(empty, self.zero, torch.where(empty, 1.0, value).log() + scale)
+
+    def _slow(self, x: Tensor, xs: Letters, y: Tensor, ys: Letters, out: Letters) -> Tensor:
+        gone = tuple(dict.fromkeys(a for a in (*xs, *ys) if a not in out))
+        order = (*out, *gone)
+        left, right = _align(x, xs, order), _align(y, ys, order)
+        shape = [max(a, b) for a, b in zip(left.shape, right.shape, strict=True)]
+        axes = tuple(range(len(out), len(order)))
+        entries = 1
+        for extent in shape:
+            entries *= extent
+        if entries <= MAX_PRODUCT or not out:
+            return self.reduce(left + right, axes)
+        pieces = min(shape[0], -(-entries // MAX_PRODUCT))
+        step = -(-shape[0] // pieces)
+        found = []
+        for start in range(0, shape[0], step):
+            part = [a if a.shape[0] == 1 else a[start : start + step] for a in (left, right)]
+            found.append(self.reduce(part[0] + part[1], axes))
+        return torch.cat(found)
+
+    def reduce(self, array: Tensor, axes: tuple[int, ...]) -> Tensor:
+        """The log-sum-exp over some axes."""
+        if not axes:
+            return array
+        scale = array.detach().amax(dim=axes, keepdim=True)
+        scale = torch.where(torch.isfinite(scale), scale, 0.0)
+        real = (array - scale).exp().sum(dim=axes)
+        empty = real == 0
+        logs = torch.where(empty, 1.0, real).log() + scale.reshape(real.shape)
+        return torch.where(empty, self.zero, logs)
+
+    def accumulate(
+        self, parts: Sequence[tuple[Sequence[int], Tensor]], shape: Sequence[int]
+    ) -> Tensor:
+        """An array of the given shape whose row r is the log-sum-exp of all entries for row r."""
+        scale = self.full(shape, one=False)
+        indices = [torch.as_tensor(np.asarray(rows), device=self.device) for rows, _ in parts]
+        for rows, (_, values) in zip(indices, parts, strict=True):
+            places = rows.reshape(-1, *(1,) * (values.ndim - 1)).expand(values.shape)
+            scale = scale.scatter_reduce(0, places, values.detach(), "amax")
+        scale = torch.where(torch.isfinite(scale), scale, 0.0)
+        total = torch.zeros_like(scale)
+        for rows, (_, values) in zip(indices, parts, strict=True):
+            total = total.index_add(0, rows, (values - scale[rows]).exp())
+        empty = total == 0
+        return torch.where(empty, self.zero, torch.where(empty, 1.0, total).log() + scale)
+
+
+def _maxima(array: Tensor, letters: Letters, gone: Sequence[int]) -> Tensor:
+    """The maxima over the summed axes, kept as axes of extent 1; -inf counts as 0."""
+    axes = tuple(i for i, letter in enumerate(letters) if letter in gone)
+    scale = array.detach()
+    if axes:
+        scale = scale.amax(dim=axes, keepdim=True)
+    return torch.where(torch.isfinite(scale), scale, 0.0)
+
+
+def _align(array: Tensor, letters: Letters, order: Letters) -> Tensor:
+    """The array with axes in the given order; letters it lacks get extent 1, others must be 1."""
+    present = [letter for letter in order if letter in letters]
+    absent = [letter for letter in letters if letter not in order]
+    moved = array.permute([letters.index(a) for a in (*present, *absent)])
+    moved = moved.reshape(moved.shape[: len(present)])
+    extents = iter(moved.shape)
+    return moved.reshape([next(extents) if letter in letters else 1 for letter in order])
+
+
+class LogWeights(Log):
+    """The semiring `log`, for weights that are logarithms already."""
+
+    def convert(self, weights: Any) -> Tensor:
+        """The weights as they are."""
+        return self.real(weights)

@@ -1,0 +1,52 @@
+"""A prime field: exact arithmetic on machine integers, for proofs by random evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.runtime.interpret.semirings.base import ArraySemiring
+
+PRIME = 2**31 - 1
+
+
+class Modular(ArraySemiring):
+    """(GF(p), +, *) for a prime below 2^31, so that products fit into 64 bits."""
+
+    name = "gf"
+    exactly = True
+    zero, one, dtype = 0, 1, np.int64
+
+    def __init__(self, prime: int = PRIME) -> None:
+        assert 2 <= prime < 2**31
+        self.prime = prime
+
+    def convert(self, weights: NDArray[Any]) -> NDArray[Any]:
+        """The residues of fractions: numerator times the inverse of the denominator."""
+
+        def residue(weight: Any) -> int:
+            top, bottom = weight.numerator % self.prime, weight.denominator % self.prime
+            if bottom == 0:
+                problem = f"the weight {weight} has no residue modulo {self.prime}"
+                raise GrammarError([Diagnostic(code="F417", message=problem)])
+            return int(top * pow(bottom, -1, self.prime) % self.prime)
+
+        return np.asarray(np.frompyfunc(residue, 1, 1)(weights), dtype=np.int64)
+
+    def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+        """The product modulo p."""
+        return np.asarray(x * y % self.prime)
+
+    def reduce(self, array: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
+        """The sum modulo p; residues are below 2^31, so 2^32 of them can be added."""
+        return np.asarray(array.sum(axis=axes) % self.prime, dtype=np.int64)
+
+    def accumulate(
+        self, parts: Sequence[tuple[Sequence[int], NDArray[Any]]], shape: Sequence[int]
+    ) -> NDArray[Any]:
+        """The sum modulo p of all entries of a row."""
+        return np.asarray(super().accumulate(parts, shape) % self.prime)

@@ -1,0 +1,225 @@
+"""One step of a plan on one level, in any semiring: what it adds to charts, and its derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fgg.grammar.domains import domain_size
+from fgg.plan import Operand, Pair, Step
+from fgg.runtime.interpret.charts import Charts
+from fgg.runtime.interpret.frame import BATCH, Frame, Place
+from fgg.runtime.interpret.named import Algebra, Named
+
+
+class StepWork:
+    """One step on one level, with the charts as they are."""
+
+    def __init__(self, charts: Charts, step: Step, frame: Frame) -> None:
+        self.charts = charts
+        self.algebra = charts.algebra
+        self.step = step
+        self.frame = frame
+        self.head_axes = tuple(dict.fromkeys(step.head_axes))
+        self.cell_dims = (*(loop.name for loop in step.positions), BATCH)
+        self.sizes = {d: frame.size(d) for d in (*frame.loops, BATCH)}
+        grammar = charts.plan.grammar
+        for node in step.rule.rhs.nodes:
+            self.sizes[node.name] = domain_size(grammar, node.domain)
+
+    def read(self, operand: Operand) -> Named:
+        """An operand over the loops that it depends on, the batch, and its nodes."""
+        algebra = self.algebra
+        if operand.kind == "parameter":
+            return algebra.named(self.charts.prepared.arrays[operand.name], operand.axes)
+        place, array = self.place(operand)
+        found = algebra.take(array, place.index, place.valid)
+        return algebra.named(found, (*place.dims, *operand.axes))
+
+    def place(self, operand: Operand) -> tuple[Place, Any]:
+        """Where an operand's cells lie, and in what."""
+        if operand.kind == "chart":
+            array = self.charts.arrays[operand.name]
+            low = self.charts.low[operand.name]
+        else:
+            array = self.charts.prepared.arrays[operand.name]
+            low = (0,) * len(operand.index)
+        shape = array.shape[: len(operand.index)]
+        return self.frame.place(operand.index, low, shape), array
+
+    def presence(self, operands: Sequence[Named]) -> Named | None:
+        """One at the points of the rule, over what no operand speaks of; None if that is all."""
+        seen = {d for value in operands for d in value.dims} | {*self.cell_dims, *self.head_axes}
+        loose = [d for d in self.frame.loops if d not in seen]
+        loose += [n.name for n in self.step.rule.rhs.nodes if n.name not in seen]
+        # A node that a preparation has summed out is not loose, but no operand names it.
+        loose = [d for d in loose if d in self.frame.loops or self.untouched(d)]
+        if not self.step.masks and not loose:
+            return None
+        mask, dims = self.frame.holds([m.expr for m in self.step.masks])
+        dims = (*dims, *(d for d in loose if d not in dims))
+        mask = mask.reshape(mask.shape + (1,) * (len(dims) - mask.ndim))
+        full = np.broadcast_to(mask, [self.sizes[d] for d in dims])
+        return Named(self.algebra.ones(full), dims)
+
+    def untouched(self, node: str) -> bool:
+        """Whether no edge and no clamp of the rule touches a node."""
+        fragment = self.step.rule.rhs
+        touched = {a.node for edge in fragment.edges for a in edge.attachments}
+        return node not in touched and all(c.attachment.node != node for c in fragment.clamps)
+
+    def forward(self) -> Product:
+        """The product of the operands, summed to the head's cells."""
+        operands = [self.read(operand) for operand in self.step.operands]
+        presence = self.presence(operands)
+        if not operands:
+            operands = [presence or Named(self.algebra.semiring.full((), one=True), ())]
+            presence = None
+        keep = {*self.cell_dims, *self.head_axes}
+        return Product(self.algebra, operands, presence, self.step.path, keep)
+
+    def inside(self, scores: Mapping[str, Any]) -> Any:
+        """The head's chart with what the step adds to it."""
+        result = self.forward().result
+        head, array = self.head()
+        if self.step.head in scores:
+            own = self.algebra.take(scores[self.step.head], head.index, head.valid)
+            own = self.algebra.named(own, (*self.cell_dims, *self.step.head_axes))
+            result = self.algebra.product(result, own)
+        values = self.spread(result)
+        return self.algebra.add_to(array, head.index, head.valid, values, distinct=True)
+
+    def head(self) -> tuple[Place, Any]:
+        """Where the head's cells lie, over all positions, and in what."""
+        operand = Operand(kind="chart", name=self.step.head, index=self.step.head_index)
+        place, array = self.place(operand)
+        extents = [self.sizes[d] if d in place.dims else 1 for d in self.cell_dims]
+        shape = [self.sizes[d] for d in self.cell_dims]
+        index = tuple(np.broadcast_to(i.reshape(extents), shape) for i in place.index)
+        valid = np.broadcast_to(place.valid.reshape(extents), shape)
+        return Place(index, valid, self.cell_dims), array
+
+    def spread(self, value: Named) -> Any:
+        """A result over all cells and values of the head, in their order."""
+        array = self.algebra.fit(value, (*self.cell_dims, *self.head_axes), self.sizes)
+        return self.repeated(array, len(self.cell_dims), self.step.head_axes)
+
+    def outside(self, arrays: dict[str, Any], leaves: dict[str, Any] | None = None) -> None:
+        """Add what the head has from outside to the charts that the step reads.
+
+        And to parameters and tables, if there are arrays for these.
+        """
+        wanted = [
+            number
+            for number, operand in enumerate(self.step.operands)
+            if operand.kind == "chart" or leaves is not None
+        ]
+        if not wanted:
+            return
+        algebra = self.algebra
+        head, _ = self.head()
+        above = algebra.take(arrays[self.step.head], head.index, head.valid)
+        gradient = algebra.named(above, (*self.cell_dims, *self.step.head_axes))
+        product = self.forward()
+        for number in wanted:
+            operand = self.step.operands[number]
+            once = tuple(dict.fromkeys(operand.axes))
+            own = product.gradient(number, gradient)
+            if operand.kind == "parameter":
+                assert leaves is not None
+                values = algebra.fit(algebra.sum(own, once), once, self.sizes)
+                values = self.repeated(values, 0, operand.axes)
+                before = self.slopes(operand, leaves)
+                leaves[operand.name] = algebra.add(before, values)
+                continue
+            target = arrays
+            if operand.kind == "table":
+                assert leaves is not None
+                target = leaves
+                target[operand.name] = self.slopes(operand, leaves)
+            place, _ = self.place(operand)
+            dims = (*place.dims, *once)
+            own = algebra.sum(own, dims)
+            values = algebra.fit(own, dims, self.sizes)
+            values = self.repeated(values, len(place.dims), operand.axes)
+            target[operand.name] = algebra.add_to(
+                target[operand.name], place.index, place.valid, values, distinct=False
+            )
+
+    def slopes(self, operand: Operand, leaves: Mapping[str, Any]) -> Any:
+        """The derivatives in a parameter or table so far: zero before any is added."""
+        if operand.name in leaves:
+            return leaves[operand.name]
+        shape = tuple(self.charts.prepared.arrays[operand.name].shape)
+        return self.algebra.semiring.full(shape, one=False)
+
+    def repeated(self, values: Any, rank: int, axes: tuple[str, ...]) -> Any:
+        """Values over distinct nodes as values over places where a node may stand twice.
+
+        What is off the diagonal is zero. `rank` axes come before those of the nodes.
+        """
+        once = tuple(dict.fromkeys(axes))
+        if len(once) == len(axes):
+            return values
+        states = [self.sizes[axis] for axis in axes]
+        grid = np.indices(states)
+        agree = np.ones(states, dtype=bool)
+        for number, axis in enumerate(axes):
+            agree &= grid[number] == grid[axes.index(axis)]
+        chosen = [grid[axes.index(axis)].reshape(-1) for axis in once]
+        flat = np.ravel_multi_index(chosen, [self.sizes[axis] for axis in once])
+        cells = values.reshape((*values.shape[:rank], -1))
+        wide = self.algebra.semiring.take(cells, flat.tolist(), rank)
+        wide = wide.reshape((*values.shape[:rank], *states))
+        return self.algebra.where(np.broadcast_to(agree, wide.shape), wide)
+
+
+class Product:
+    """A contraction of operands in a given order, and its derivatives."""
+
+    def __init__(
+        self,
+        algebra: Algebra,
+        operands: Sequence[Named],
+        presence: Named | None,
+        path: Sequence[Pair],
+        keep: set[str],
+    ) -> None:
+        self.algebra = algebra
+        self.presence = presence
+        self.values = list(operands)
+        if presence is not None:
+            self.values[0] = algebra.product(operands[0], presence)
+        self.pairs: list[tuple[int, int]] = []
+        self.first = len(self.values)
+        live = dict(enumerate(self.values))
+        pending = [(pair.left, pair.right) for pair in path]
+        while len(live) > 1:
+            left, right = pending.pop(0) if pending else tuple(sorted(live))[:2]
+            one, two = live.pop(left), live.pop(right)
+            needed = keep | {d for value in live.values() for d in value.dims}
+            live[len(self.values)] = algebra.contract(one, two, needed)
+            self.values.append(live[len(self.values)])
+            self.pairs.append((left, right))
+        self.result = algebra.sum(self.values[-1], keep)
+
+    def gradient(self, number: int, gradient: Named) -> Named:
+        """What an operand is multiplied with, summed; axes that it lacks are repeated."""
+        for place in range(len(self.pairs) - 1, -1, -1):
+            pair = self.pairs[place]
+            if not self.contains(self.first + place, number):
+                continue
+            side = 0 if self.contains(pair[0], number) else 1
+            own, other = self.values[pair[side]], self.values[pair[1 - side]]
+            gradient = self.algebra.contract(gradient, other, set(own.dims))
+        if number == 0 and self.presence is not None:
+            gradient = self.algebra.product(gradient, self.presence)
+        return gradient
+
+    def contains(self, value: int, number: int) -> bool:
+        """Whether an operand takes part in a value."""
+        if value < self.first:
+            return value == number
+        return any(self.contains(v, number) for v in self.pairs[value - self.first])

@@ -1,0 +1,1 @@
+"""Models: parameters, networks, files, decomposition."""

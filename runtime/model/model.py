@@ -1,0 +1,256 @@
+"""Models: a torch module that holds the parameters of a program.
+
+Each factor that is to be learned has logits, or a network that makes them; distributions are their
+softmax over the right side of the arrow, potentials their exponential. A factor of declared rank
+has the logits of its pieces, each normalised so that the product is a distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.factors.maps import groups
+from fgg.grammar import Factor
+from fgg.grammar.options import init_of, is_frozen, net_of
+from fgg.grammar.values import Call, Word
+from fgg.runtime.model.initial_logits import start_logits
+from fgg.runtime.model.materialise import multiplied
+from fgg.runtime.model.model_questions import ModelQuestions
+from fgg.runtime.model.nets import FactorNet, Maker, Shared
+from fgg.runtime.model.segment_softmax import group_tensor, softmax_in_groups
+from fgg.runtime.model.state_nets import StateNet
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from fgg.runtime.model.state_dropout import Kept
+    from fgg.runtime.program.program import Program
+
+KINDS = ("value", "tied", "frozen", "network", "scalar")
+
+
+class Model(ModelQuestions):
+    """The parameters of a program, as a differentiable layer.
+
+    `model(w=tokens, lengths=lengths)` is log Z of every item. Inputs are given by name. `nets` are
+    modules of the user's own: each is called without arguments for the logits of a factor.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+        weights: Mapping[str, Any] | None = None,
+        nets: Mapping[str, nn.Module] | None = None,
+    ) -> None:
+        super().__init__()
+        self.program = program
+        self.vocabulary: dict[str, Sequence[str]] = {}
+        self.logits = nn.ParameterDict()
+        self.shared = Shared()
+        self.nets = nn.ModuleDict()
+        self.own_nets = tuple(nets or {})
+        self._check_nets(nets or {}, weights or {})
+        generator = torch.Generator().manual_seed(seed)
+        maker = Maker(program.weighted, generator, dtype)
+        given = dict(weights or {})
+        constants = program.weights(given, seed=0, dtype=dtype)
+        self.names = tuple(constants)
+        for name, tensor in constants.items():
+            factor = program.weighted.factor[name]
+            if factor.value is not None:
+                self.register_buffer(_buffer(name), tensor)
+            elif name in given:
+                self._keep(name, tensor.detach().log())
+            elif factor.attribute("tied") is None:
+                self._add(name, maker, nets or {})
+        for factor in program.parameters:
+            source = tied_to(factor)
+            for piece in () if source is None else program.pieces(source):
+                self._add(piece, maker, nets or {})
+        for name, net in (nets or {}).items():
+            self._check_logits(name, net)
+
+    def _add(self, name: str, maker: Maker, nets: Mapping[str, nn.Module]) -> None:
+        """Parameters of a factor, unless it has a value or has them already."""
+        factor = self.program.weighted.factor[name]
+        if factor.value is not None or _key(name) in self.logits or _key(name) in self.nets:
+            return
+        net = net_of(factor)
+        if name in nets:
+            self.nets[_key(name)] = nets[name]
+        elif net is not None and not is_frozen(factor):
+            kind = StateNet if net.kind == "states" else FactorNet
+            self.nets[_key(name)] = kind(maker, self.shared, factor, net)
+        else:
+            shape = self.program.shape(name)
+            start = start_logits(init_of(factor), shape, factor.given, maker.generator)
+            self._keep(name, start.to(maker.dtype))
+
+    def _keep(self, name: str, logits: Tensor) -> None:
+        frozen = is_frozen(self.program.weighted.factor[name])
+        self.logits[_key(name)] = nn.Parameter(logits, requires_grad=not frozen)
+
+    def _check_nets(self, nets: Mapping[str, nn.Module], weights: Mapping[str, Any]) -> None:
+        """Raise GrammarError (F470) for networks of what is no parameter."""
+        problems = []
+        known = [f.name for f in self.program.parameters if f.value is None and tied_to(f) is None]
+        for name, net in nets.items():
+            message = ""
+            if name not in known:
+                message = f"a network is given for `{name}`, which is not a parameter"
+            elif name in weights:
+                message = f"a network and weights are given for `{name}`"
+            elif not isinstance(net, nn.Module):
+                message = f"what is given for `{name}` is not a module"
+            if message:
+                pieces = self.program.pieces(name) if name in self.program.weighted.factor else ()
+                help = did_you_mean(name, known)
+                if len(pieces) > 1:
+                    help = "it has pieces: " + ", ".join(f"`{piece}`" for piece in pieces)
+                problems.append(Diagnostic(code="F470", message=message, help=help))
+        if problems:
+            raise GrammarError(problems)
+
+    def _check_logits(self, name: str, net: nn.Module) -> None:
+        """Raise GrammarError (F470) for a network that does not make a factor's logits."""
+        with torch.no_grad():
+            found = net()
+        shape = self.program.shape(name)
+        if not isinstance(found, Tensor) or tuple(found.shape) != shape:
+            what = tuple(found.shape) if isinstance(found, Tensor) else "no tensor"
+            message = f"the network of `{name}` gives {what}, not logits of shape {shape}"
+            raise GrammarError([Diagnostic(code="F470", message=message)])
+
+    @property
+    def learnable(self) -> tuple[str, ...]:
+        """The factors that have parameters, in the grammar's order."""
+        keys = {*self.logits, *self.nets}
+        return tuple(f.name for f in self.program.weighted.factors if _key(f.name) in keys)
+
+    def kind(self, name: str) -> str:
+        """Where the weights of a factor come from: one of `KINDS`."""
+        factor = self.program.weighted.factor[name]
+        if self._buffers.get(_buffer(name)) is not None:
+            return "value"
+        if tied_to(factor) is not None:
+            return "tied"
+        if is_frozen(factor):
+            return "frozen"
+        return "network" if _key(name) in self.nets else "scalar"
+
+    def set_logits(self, name: str, logits: Tensor) -> None:
+        """Give a factor other logits: numbers of its shape, -inf where an entry is 0."""
+        with torch.no_grad():
+            self.logits[_key(name)].copy_(logits.reshape(self.logits[_key(name)].shape))
+
+    def factor_logits(self, name: str, kept: Kept | None = None) -> Tensor:
+        """The logits of a factor that has some: as they are kept, or from its network.
+
+        If only some states are `kept`, theirs.
+        """
+        grammar = self.program.weighted
+        net = None if _key(name) in self.logits else self.nets[_key(name)]
+        if isinstance(net, StateNet):
+            made: Tensor = net(self.shared, grammar, kept)
+            return made
+        if net is None:
+            found: Tensor = self.logits[_key(name)]
+        else:
+            found = net(self.shared, grammar) if isinstance(net, FactorNet) else net()
+        return found if kept is None else kept.select(grammar.factor[name], found)
+
+    def weight(self, name: str, kept: Kept | None = None) -> Tensor:
+        """The weights of a factor; if only some states are `kept`, those of the smaller model."""
+        grammar = self.program.weighted
+        buffer = self._buffers.get(_buffer(name))
+        if buffer is not None:
+            return buffer
+        source = tied_to(grammar.factor[name])
+        if source is not None:
+            return stationary(self.weight(source, kept))
+        if _key(name) in self.logits or _key(name) in self.nets:
+            logits = self.factor_logits(name, kept)
+            blocks = groups(grammar, grammar.factor[name])
+            if blocks is not None:
+                return softmax_in_groups(logits, group_tensor(blocks, logits.device))
+            return _normalised(logits, grammar.factor[name].given)
+        pieces = {piece: self.weight(piece, kept) for piece in self.program.pieces(name)}
+        found: Tensor = multiplied(grammar, name, pieces)
+        return found
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        vocabulary: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """Write the model to a safetensors file that says all that is needed to load it.
+
+        `vocabulary` names the values of domains, `{"W": ["the", "dog"]}`, where the grammar does
+        not. The file appears whole or not at all.
+        """
+        from fgg.runtime.model.saving import save
+
+        save(self, path, self.vocabulary if vocabulary is None else vocabulary)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Take the parameters of a saved model of the same grammar. Raises GrammarError (F472)."""
+        from fgg.runtime.model.saving import read, take
+
+        take(self, read(path))
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights of every factor that the program needs, differentiable."""
+        return {name: self.weight(name) for name in self.names}
+
+    def detached(self) -> dict[str, Tensor]:
+        """The weights as plain numbers."""
+        with torch.no_grad():
+            return self.weights()
+
+
+def _normalised(logits: Tensor, given: int | None) -> Tensor:
+    """A distribution over the axes from `given` on; a potential if there is no arrow."""
+    if given is None:
+        return logits.exp()
+    if logits.dim() == given + 1:
+        return logits.softmax(-1)
+    return logits.flatten(given).softmax(-1).reshape(logits.shape)
+
+
+def stationary(transition: Tensor) -> Tensor:
+    """The distribution pi with pi = pi A, by a linear solve; differentiable."""
+    size = transition.shape[0]
+    wide = transition.to(torch.float64)
+    eye = torch.eye(size, dtype=wide.dtype, device=wide.device)
+    # The last equation is replaced by: the entries sum to one.
+    system = torch.cat([(wide.T - eye)[:-1], torch.ones_like(wide[:1])])
+    found: Tensor = torch.linalg.solve(system, eye[-1])
+    return found.to(transition.dtype)
+
+
+def tied_to(factor: Factor) -> str | None:
+    """The factor that this one is the stationary distribution of."""
+    value = factor.attribute("tied")
+    if isinstance(value, Call) and value.arguments and isinstance(value.arguments[0], Word):
+        return value.arguments[0].name
+    return None
+
+
+def _key(name: str) -> str:
+    """A parameter's name: torch allows no dots in it."""
+    return name.replace(".", "\N{MIDDLE DOT}")
+
+
+def _buffer(name: str) -> str:
+    """A buffer's name."""
+    return "value_" + _key(name)

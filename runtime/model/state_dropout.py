@@ -1,0 +1,162 @@
+"""State dropout: a model with some of the states of each block only [VL §4].
+
+For a domain `T = M * K`, of each block, a value of M, as many values of K are kept, drawn without
+replacement. What is left is a model of the same grammar with a smaller K: its program is compiled
+once, and its weights are those logits that are kept, normalised among themselves. So everything,
+the parameters included, costs what the smaller model costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.factors.maps import blocks_of, groups, map_values
+from fgg.grammar import Factor, Grammar, Product
+from fgg.grammar.domains import domain_size
+from fgg.runtime.model.segment_softmax import group_tensor
+
+if TYPE_CHECKING:
+    from fgg.runtime.model.model import Model
+    from fgg.runtime.program.program import Program
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """The values of a domain that are kept of each block, `[blocks, kept]`, in ascending order."""
+
+    grammar: Grammar
+    domain: str
+    blocks: str
+    index: Tensor
+
+    def states(self, domain: str) -> Tensor | None:
+        """The values of a domain that are left, or None if all are (or its blocks decide)."""
+        shape = self.grammar.domain[domain].shape
+        if not isinstance(shape, Product) or self.domain not in shape.parts:
+            return None
+        count, size = (domain_size(self.grammar, d) for d in (self.blocks, self.domain))
+        number = torch.arange(count, device=self.index.device).reshape(-1, 1)
+        if shape.parts[0] == self.blocks:
+            return (number * size + self.index).flatten()
+        return (self.index * count + number).T.flatten()
+
+    def select(self, factor: Factor, logits: Tensor) -> Tensor:
+        """The logits of a factor that are left."""
+        for axis, domain in enumerate(factor.domains):
+            rows = self.states(domain)
+            if rows is not None:
+                logits = logits.index_select(axis, rows)
+            elif domain == self.domain:
+                blocks = group_tensor(groups(self.grammar, factor) or (), self.index.device)
+                places = self.index[blocks].T  # [kept, values of the last domain]
+                shape = [1] * logits.dim()
+                shape[axis], shape[-1] = places.shape
+                wide = list(logits.shape)
+                wide[axis] = len(places)
+                logits = logits.gather(axis, places.reshape(shape).expand(wide))
+        return logits
+
+    def scatter(self, values: Tensor) -> Tensor:
+        """Numbers of the states that are left, `[…, M, kept]`, among those of all, `[…, M, K]`."""
+        size = domain_size(self.grammar, self.domain)
+        found = values.new_zeros((*values.shape[:-1], size))
+        return found.scatter(-1, self.index.expand(values.shape), values)
+
+    def gather(self, values: Tensor) -> Tensor:
+        """Of numbers of all states, `[…, M, K]`, those that are left."""
+        return values.gather(-1, self.index.expand((*values.shape[:-1], self.index.shape[-1])))
+
+
+class StateDropout:
+    """Draws states of a model that a batch is computed with; the rest have no part in it.
+
+    `domain` is that of the places in a block, `rate` the share of them that is dropped. Of k
+    values of each block the same number, k - ⌊rate k⌋, is kept. Evaluation uses the model as it is.
+    Raises GrammarError (F476) where a factor cannot be cut down so.
+    """
+
+    def __init__(self, model: Model, domain: str, rate: float) -> None:
+        self.model = model
+        grammar = model.program.weighted
+        self.domain = domain
+        if domain not in grammar.domain or not 0 <= rate < 1:
+            raise _refused(f"there is no domain `{domain}`, or {rate} is no share of it")
+        size = domain_size(grammar, domain)
+        self.kept = size - int(rate * size)
+        self.blocks = _blocks(grammar, domain)
+        for factor in grammar.factors:
+            _check(grammar, factor, domain, self.blocks)
+        asked = model.program.asked
+        if asked is None or asked.resized is None:
+            raise _refused("this program cannot be compiled for other sizes")
+        same = self.kept == size
+        self.program: Program = model.program if same else asked.resized(domain, self.kept)
+
+    def draw(self, generator: torch.Generator | None = None) -> Kept:
+        """States to keep, each set of a block equally likely: Gumbel top-k (Vieira 2014)."""
+        grammar = self.model.program.weighted
+        count, size = (domain_size(grammar, d) for d in (self.blocks, self.domain))
+        uniform = torch.rand((count, size), generator=generator, dtype=torch.float64)
+        gumbel = -(-uniform.log()).log()
+        index = gumbel.topk(self.kept, -1).indices.sort(-1).values
+        first = next(self.model.parameters(), None)
+        return Kept(
+            grammar, self.domain, self.blocks, index.to(first.device if first is not None else None)
+        )
+
+    def weights(self, kept: Kept) -> dict[str, Tensor]:
+        """The weights of the smaller program, differentiable in the model's parameters."""
+        return {name: self.model.weight(name, kept) for name in self.model.names}
+
+    def of(self, program: Program) -> Program:
+        """The smaller program of the query that a program of the model's grammar is of."""
+        query = None if program.asked is None else program.asked.query
+        return self.program if query is None else self.program.asking(query)
+
+    def log_z(self, kept: Kept, inputs: Mapping[str, Any], lengths: Any = None) -> Tensor:
+        """log Z of every item with the states that are kept."""
+        return self.program.log_z(self.weights(kept), inputs, lengths)
+
+
+def _blocks(grammar: Grammar, domain: str) -> str:
+    """The other component of the products that a domain is a component of."""
+    found: set[str] = set()
+    for own in grammar.domains:
+        parts = getattr(own.shape, "parts", ())
+        if domain in parts:
+            if not isinstance(own.shape, Product) or len(parts) != 2 or len(set(parts)) != 2:
+                raise _refused(
+                    f"`{own.name}` is not a product of two domains, blocks and `{domain}`"
+                )
+            found.update(set(parts) - {domain})
+    if len(found) != 1:
+        raise _refused(f"`{domain}` is not a component of one kind of states, `T = M * {domain}`")
+    return found.pop()
+
+
+def _check(grammar: Grammar, factor: Factor, domain: str, blocks: str) -> None:
+    """Raise GrammarError (F476) for a factor that has no part for each block."""
+    shapes = [grammar.domain[d].shape for d in factor.domains]
+    touched = any(domain in getattr(shape, "parts", ()) for shape in shapes)
+    if (touched or domain in factor.domains) and factor.value is not None:
+        raise _refused(f"`{factor.name}` has a value, of which no states can be left out")
+    if factor.attribute("tied") is not None and (touched or domain in factor.domains):
+        raise _refused(f"`{factor.name}` is tied, and would not be so with fewer states")
+    if domain in factor.domains:
+        name = blocks_of(factor)
+        own = None if name is None else grammar.factor[name].domains[1]
+        if own != blocks or factor.domains.count(domain) > 1 or name is None:
+            raise _refused(
+                f"`{factor.name}` is over `{domain}`, but not within the blocks `{blocks}`"
+            )
+        map_values(grammar, name)
+
+
+def _refused(message: str) -> GrammarError:
+    return GrammarError([Diagnostic(code="F476", message=message)])

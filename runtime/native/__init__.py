@@ -1,0 +1,1 @@
+"""Programs in C++: building, loading, calling."""

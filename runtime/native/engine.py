@@ -1,0 +1,208 @@
+"""Inside and outside as machine code, in place of an emitted module's functions of these names."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+from warnings import warn
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fgg.diagnostics import render_all
+from fgg.plan import Plan
+from fgg.plan.cpp_source import Argument, Native, told_charts
+from fgg.plan.sizes import environment, extents
+from fgg.runtime.native.build import (
+    TYPES,
+    CannotBuild,
+    library,
+    matrix_product,
+    python_functions,
+)
+
+Doubles = NDArray[np.float64]
+KEPT = 1024
+SETTINGS = 8
+"""How many numbers come first in the room for the range: as in the prelude of programs in C++."""
+
+
+class NativeEngine:
+    """The inside and outside passes of a plan, on the processor.
+
+    What it cannot do (another device, tensors that are no numbers, no compiler) the emitted
+    module does: `module` has the same functions. `most` is the greatest number of bytes that any
+    call took for intermediate results.
+    """
+
+    most = 0
+
+    def __init__(self, plan: Plan, native: Native, module: ModuleType) -> None:
+        self.plan = plan
+        self.native = native
+        self.module = module
+        self.depths = max(map(plan.depth, plan.steps), default=0) + 1
+        self.told = told_charts(plan)
+        self.failed: str | None = None
+        self._sizes: dict[tuple[tuple[int, int], ...], dict[str, tuple[int, ...]]] = {}
+
+    def result(self, charts: Mapping[str, Tensor], batch: Any) -> Tensor:
+        """log Z of every item."""
+        found: Tensor = self.module.result(charts, batch)
+        return found
+
+    def fits(self, batch: Any, leaves: Mapping[str, Tensor]) -> bool:
+        """Whether machine code can do a batch."""
+        if self.failed is not None or batch.device.type != "cpu" or batch.dtype not in TYPES:
+            return False
+        if any(type(leaf) not in (Tensor, torch.nn.Parameter) for leaf in leaves.values()):
+            return False
+        try:
+            library(self.native.source, batch.dtype)
+        except CannotBuild as error:
+            self.failed = str(error)
+            warn(render_all([error.note()], None), stacklevel=4)
+            return False
+        return True
+
+    def extents(self, batch: Any) -> dict[str, tuple[int, ...]]:
+        """The number of cells along the axes of every chart."""
+        key = tuple((batch.low[name], batch.high[name]) for name in self.plan.lengths)
+        if key not in self._sizes:
+            if len(self._sizes) >= KEPT:
+                self._sizes.clear()
+            values = environment(batch.lengths)
+            self._sizes[key] = {c.family: extents(c, values) for c in self.plan.charts}
+        return self._sizes[key]
+
+    def inside(
+        self, leaves: Mapping[str, Tensor], scales: Mapping[str, Tensor], batch: Any
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The charts: the values of every family, and their scales."""
+        if not self.fits(batch, leaves):
+            found: tuple[dict[str, Tensor], dict[str, Tensor]]
+            found = self.module.inside(leaves, scales, batch)
+            return found
+        sizes = self.extents(batch)
+        values, charts = {}, {}
+        for chart in self.plan.charts:
+            if not chart.is_scalar:
+                half = chart.family if chart.half else None
+                values[chart.family] = batch.values(sizes[chart.family], chart.states, half)
+            if chart.scale_of == chart.family:
+                charts[chart.family] = batch.scales(sizes[chart.family])
+        given: dict[str, Mapping[str, Tensor]] = {"values": values, "scales": charts}
+        given |= {"leaf": leaves, "leaf scales": scales}
+        room = self.room(batch)
+        given["range"] = {"": torch.from_numpy(room)}
+        self.call("inside", self.native.inside, given, batch)
+        self.note(batch, room)
+        return values, {c.family: charts[c.scale_of] for c in self.plan.charts}
+
+    def room(self, batch: Any) -> Doubles:
+        """What the inside pass is told about the range of numbers, and room for what it tells."""
+        rows = 2 * self.depths + 3
+        room = np.zeros(SETTINGS + rows * batch.size + len(self.told))
+        room[:2], room[5] = (self.depths, batch.up), batch.watched
+        if batch.lift is not None:
+            room[2:5] = batch.lift.floor, batch.lift.least, batch.lift.gap
+        room[SETTINGS : SETTINGS + self.depths * batch.size] = np.inf
+        return room
+
+    def note(self, batch: Any, room: Doubles) -> None:
+        """Keep what the inside pass tells about the range of its numbers."""
+        end = len(room) - len(self.told)
+        batch.told = dict(zip(self.told, room[end:].tolist(), strict=True))
+        rows = room[SETTINGS:end].reshape(-1, batch.size)
+        least, most = rows[: self.depths], rows[self.depths : 2 * self.depths]
+        # Where nothing was computed, the least is infinite and the greatest 0.
+        least[most == 0] = 1.0
+        lows, highs = least.min(1).tolist(), np.maximum(least, most).max(1).tolist()
+        batch.told_falls = dict(enumerate(zip(lows, highs, strict=True)))
+        for depth in range(self.depths):
+            ends = np.stack([least[depth], np.maximum(least[depth], most[depth])])
+            batch.tops.append((depth, torch.from_numpy(ends), None))
+        dead, gaps = rows[2 * self.depths], rows[2 * self.depths + 1]
+        if dead.any():
+            batch.tops.append((0, torch.from_numpy(np.where(dead > 0, 0.0, 1.0)[None]), None))
+        if batch.watched:
+            batch.note_gap(torch.from_numpy(gaps))
+
+    def outside(
+        self,
+        leaves: Mapping[str, Tensor],
+        scales: Mapping[str, Tensor],
+        values: Mapping[str, Tensor],
+        charts: Mapping[str, Tensor],
+        batch: Any,
+        gradient: Tensor,
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Gradients of log Z: of the leaves, and of every cell relative to its scale."""
+        if not self.fits(batch, leaves):
+            found: tuple[dict[str, Tensor], dict[str, Tensor]]
+            found = self.module.outside(leaves, scales, values, charts, batch, gradient)
+            return found
+        gradients = {
+            name: torch.zeros(leaves[name].shape, dtype=batch.dtype)
+            for name in self.plan.leaves
+            if name not in self.plan.constants
+        }
+        adjoints = {}
+        for chart in self.plan.charts:
+            if chart.is_scalar:
+                shape = charts[chart.family].shape
+                adjoints[chart.family] = torch.zeros(shape, dtype=batch.dtype)
+            elif chart.half:
+                adjoints[chart.family] = batch.adjoint(values[chart.family], chart.family)
+            else:
+                adjoints[chart.family] = torch.zeros_like(values[chart.family])
+        given = {
+            "values": values,
+            "scales": charts,
+            "adjoint": adjoints,
+            "leaf": leaves,
+            "leaf scales": scales,
+            "leaf gradient": gradients,
+            "gradient": {"": (gradient * batch.slope).to(batch.dtype)},
+        }
+        self.call("outside", self.native.outside, given, batch)
+        return batch.settled(gradients), adjoints
+
+    def call(
+        self,
+        name: str,
+        wanted: Sequence[Argument],
+        given: Mapping[str, Mapping[str, Tensor]],
+        batch: Any,
+    ) -> None:
+        """Hand tensors over: pointers, and the strides and extents of their indices."""
+        numbers = [batch.size, int(batch.mixed)]
+        for length in self.plan.lengths:
+            numbers += [batch.low[length], batch.high[length]]
+        given = {**given, "lengths": batch.item, "table": batch.tables}
+        pointers = []
+        held = []  # copies live until the call is over
+        for tensor in wanted:
+            found = given[tensor.role][tensor.name]
+            if tensor.role in ("leaf", "leaf scales", "lengths", "table", "gradient"):
+                found = found.contiguous()
+                held.append(found)
+            pointers.append(found.data_ptr())
+            numbers += found.stride()[: tensor.rank]
+            numbers += found.shape[: tensor.rank]
+        function = getattr(library(self.native.source, batch.dtype), name)
+        function.restype = ctypes.c_int64
+        taken = function(
+            (ctypes.c_int64 * len(numbers))(*numbers),
+            (ctypes.c_void_p * len(pointers))(*pointers),
+            matrix_product(batch.dtype),
+            python_functions(),
+        )
+        if taken == -1:
+            raise MemoryError(f"no memory for the {name} pass")
+        assert taken >= 0, "what stopped it has been raised"
+        NativeEngine.most = max(NativeEngine.most, taken)

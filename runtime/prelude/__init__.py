@@ -1,0 +1,1 @@
+"""What emitted programs are built on: charts, scaled sums, evidence."""

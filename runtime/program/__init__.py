@@ -1,0 +1,1 @@
+"""Compiled programs: binding weights and inputs, running, asking."""

@@ -1,0 +1,221 @@
+"""Expectations over derivations, item by item: counts, entropy, divergence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.plan import Plan
+from fgg.runtime.interpret.batch import Batch, batch_of
+from fgg.runtime.interpret.interpret import inside
+from fgg.runtime.interpret.prepare import checked_weights, plain
+from fgg.runtime.program.chart_reader import Modules, log_charts, slopes
+from fgg.runtime.program.inputs import Lengths
+
+
+def entropy(
+    plan: Plan,
+    weights: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    lengths: Lengths = None,
+    *,
+    modules: Modules | None = None,
+) -> Tensor:
+    """The entropy of the derivations of each item, in nats: log Z - E[log weight]."""
+    batch = batch_of(plan, inputs, lengths)
+    real = _tensors(checked_weights(plan, weights))
+    logs = {name: _logs(w) for name, w in real.items()}
+    z, mean = _directed(plan, modules, real, batch, logs, dict(batch.potentials))
+    return z - mean
+
+
+def kl(
+    plan: Plan,
+    p: Mapping[str, Any],
+    q: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    lengths: Lengths = None,
+    *,
+    q_inputs: Mapping[str, Any] | None = None,
+    modules: Modules | None = None,
+) -> Tensor:
+    """The divergence KL(p || q) of the derivations of each item, in nats.
+
+    It is log Z_q - log Z_p + E_p[log p - log q], where p and q are weights; infinite where p has
+    derivations that q does not have. `q_inputs` are q's log-potentials, if they differ.
+    """
+    batch = batch_of(plan, inputs, lengths)
+    other = batch if q_inputs is None else batch_of(plan, q_inputs, lengths)
+    real_p = _tensors(checked_weights(plan, p))
+    real_q = _tensors(checked_weights(plan, q))
+    gaps = {name: _gap(_logs(w), _logs(real_q[name])) for name, w in real_p.items()}
+    potentials = {
+        name: _gap(logs, other.potentials[name]) for name, logs in batch.potentials.items()
+    }
+    # Where q alone is zero, p must not go: an infinite gap is counted apart from finite ones.
+    finite = {name: torch.where(torch.isfinite(g), g, 0.0) for name, g in gaps.items()}
+    level = {name: torch.where(torch.isfinite(g), g, 0.0) for name, g in potentials.items()}
+    z_p, mean = _directed(plan, modules, real_p, batch, finite, level)
+    fast = modules is not None and not _wanted(real_q, other)
+    z_q: Tensor = (
+        log_charts(plan, modules, real_q, other) if fast else inside(plan, real_q, other, "log")
+    ).z
+    found = z_q - z_p + mean
+    if any(bool(torch.isinf(g).any()) for g in (*gaps.values(), *potentials.values())):
+        beyond = {name: torch.isinf(g).to(torch.float64) for name, g in gaps.items()}
+        beyond_here = {name: torch.isinf(g).to(torch.float64) for name, g in potentials.items()}
+        _, uses = _directed(plan, modules, real_p, batch, beyond, beyond_here)
+        found = torch.where(uses > 0, float("inf"), found)
+    return found
+
+
+def expected_counts(
+    plan: Plan,
+    weights: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    lengths: Lengths = None,
+) -> dict[str, Tensor]:
+    """How often each entry of each factor is expected to be used by each item, `[batch, …]`.
+
+    Items without derivations have 0.
+    """
+    batch = batch_of(plan, inputs, lengths)
+    real = _tensors(checked_weights(plan, weights))
+    leaves = {name: w.detach().requires_grad_() for name, w in real.items()}
+    rows: dict[str, list[Tensor]] = {name: [] for name in leaves}
+    for number in range(batch.size):
+        z: Tensor = inside(plan, leaves, batch.item(number), "log").z.sum()
+        slopes: tuple[Tensor | None, ...] = (None,) * len(leaves)
+        if bool(torch.isfinite(z)) and z.requires_grad:
+            slopes = torch.autograd.grad(z, list(leaves.values()), allow_unused=True)
+        for (name, leaf), slope in zip(leaves.items(), slopes, strict=True):
+            own = torch.zeros_like(leaf) if slope is None else slope * leaf
+            rows[name].append(own.detach())
+    return {name: torch.stack(found) for name, found in rows.items()}
+
+
+def _tensors(weights: Mapping[str, Any]) -> dict[str, Tensor]:
+    return {
+        name: (w if isinstance(w, Tensor) else torch.as_tensor(plain(w).astype(float))).to(
+            torch.float64
+        )
+        for name, w in weights.items()
+    }
+
+
+def _logs(weights: Tensor) -> Tensor:
+    """Logarithms; those of 0 are -inf, with gradient 0."""
+    positive = weights > 0
+    return torch.where(positive, torch.where(positive, weights, 1.0).log(), -float("inf"))
+
+
+def _gap(p: Tensor, q: Tensor) -> Tensor:
+    """The difference of logarithms; 0 where p is 0, which derivations never use."""
+    return torch.where(p == -float("inf"), 0.0, p - q)
+
+
+def _directed(
+    plan: Plan,
+    modules: Modules | None,
+    weights: Mapping[str, Tensor],
+    batch: Batch,
+    logs: Mapping[str, Tensor],
+    potentials: Mapping[str, Tensor],
+) -> tuple[Tensor, Tensor]:
+    """log Z, and the expected sum over a derivation of numbers given for log-weights.
+
+    It is the derivative of log Z in the direction of the numbers. Items share their weights, so
+    that it takes two passes back: the first is linear in what it begins with, one number an item,
+    and the second asks how much each of these moves the result. Where no derivative of it is
+    wanted and the items are few, the emitted program has each item's own derivative at once.
+    Raises GrammarError if an item has no derivation.
+    """
+    wanted = _wanted(weights, batch)
+    if modules is not None and not wanted and _few(plan, modules, batch):
+        found = _one_by_one(modules, weights, batch, logs, potentials)
+        if found is not None:
+            return found
+    real = {name: _leaf(w) for name, w in weights.items()}
+    own = {name: _leaf(logs) for name, logs in batch.potentials.items()}
+    with torch.enable_grad():
+        z: Tensor = inside(plan, real, replace(batch, potentials=own), "log").z
+        _check(z)
+        each = torch.ones_like(z, requires_grad=True)
+        leaves = [*real.values(), *own.values()]
+        slopes = torch.autograd.grad(z, leaves, each, create_graph=True, allow_unused=True)
+        total = (each * 0.0).sum()
+        directions = [(w, logs[name], w) for name, w in real.items()]
+        directions += [(x, potentials[name], torch.ones_like(x)) for name, x in own.items()]
+        for slope, (value, numbers, factor) in zip(slopes, directions, strict=True):
+            if slope is not None:
+                used = torch.isfinite(value) & torch.isfinite(numbers)
+                total = total + (slope * factor * torch.where(used, numbers, 0.0)).sum()
+        (mean,) = torch.autograd.grad(total, each, create_graph=wanted)
+    return (z, mean) if wanted else (z.detach(), mean)
+
+
+def _wanted(weights: Mapping[str, Tensor], batch: Batch) -> bool:
+    """Whether derivatives in weights or log-potentials are asked for."""
+    leaves = (*weights.values(), *batch.potentials.values())
+    return torch.is_grad_enabled() and any(x.requires_grad for x in leaves)
+
+
+def _few(plan: Plan, modules: Modules, batch: Batch) -> bool:
+    """Whether it is cheaper to take items one by one than all at once on the interpreter.
+
+    A level costs about as much as 30 levels of the emitted program, and a call as 20.
+    """
+    starts = (plan.chart.get(plan.start.name), modules.plan.chart.get(modules.plan.start.name))
+    if any(chart is None or chart.states for chart in starts):
+        return False
+    levels = sum(int(values.max()) for values in batch.lengths.values())
+    return batch.size * (20 + levels) <= 30 * levels
+
+
+def _one_by_one(
+    modules: Modules,
+    weights: Mapping[str, Tensor],
+    batch: Batch,
+    logs: Mapping[str, Tensor],
+    potentials: Mapping[str, Tensor],
+) -> tuple[Tensor, Tensor] | None:
+    """log Z and the expected sums, each item by itself; None if numbers become too small."""
+    values, means = [], []
+    for number in range(batch.size):
+        item = batch.item(number)
+        own = slopes(modules, weights, item)
+        if own is None:
+            return None
+        z, found = own
+        total = torch.zeros((), dtype=torch.float64)
+        for name, w in weights.items():
+            used = (w > 0) & torch.isfinite(logs[name])
+            total = total + (found[name] * w * torch.where(used, logs[name], 0.0)).sum()
+        for name, x in item.potentials.items():
+            numbers = potentials[name][number : number + 1]
+            used = torch.isfinite(x) & torch.isfinite(numbers)
+            total = total + (found[name] * torch.where(used, numbers, 0.0)).sum()
+        values.append(z)
+        means.append(total)
+    z = torch.cat(values)
+    _check(z)
+    return z, torch.stack(means)
+
+
+def _leaf(value: Tensor) -> Tensor:
+    """A tensor with a gradient: the user's own where it has one."""
+    return value if value.requires_grad else value.detach().requires_grad_()
+
+
+def _check(z: Tensor) -> None:
+    if z.dim() != 1:
+        raise GrammarError([Diagnostic(code="F415", message="the start symbol has external nodes")])
+    if not bool(torch.isfinite(z).all()):
+        item = int(torch.nonzero(~torch.isfinite(z))[0])
+        message = f"item {item} has no derivation of weight other than 0"
+        raise GrammarError([Diagnostic(code="F421", message=message)])

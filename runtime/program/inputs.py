@@ -1,0 +1,407 @@
+"""Inputs of a batch as programs take them: padded tensors and a list of lengths.
+
+Users give tensors, arrays or lists; words or numbers; items of one length or of many. Whatever is
+wrong is reported with the input, the item and what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.grammar import Grammar, Input, InputFactor, InputTable
+from fgg.grammar.domains import domain_size, size_values, value_index
+from fgg.grammar.index import Expr
+from fgg.grammar.memo import per_grammar
+from fgg.inputs.given import IMPOSSIBLE, MISSING
+from fgg.plan import Plan, Potential
+from fgg.plan.sizes import environment, extents
+from fgg.rewrite.conjoin import lengths as length_names
+from fgg.runtime.memory import require
+
+Lengths = Mapping[str, Any] | Sequence[int] | Tensor | int | None
+MAX_LENGTH = 2**31 - 1
+NO_ENTRY = -(2**40)
+"""Far outside every range, whatever is added to it."""
+
+
+@dataclass(frozen=True)
+class Collated:
+    """A batch: tensors `[batch, …]` by input, lengths, and whether tokens are missing."""
+
+    size: int
+    inputs: Mapping[str, Tensor]
+    lengths: Mapping[str, list[int]]
+    missing: bool
+
+    def items(self, places: Sequence[int]) -> tuple[dict[str, Tensor], dict[str, list[int]]]:
+        """The inputs and lengths of some items, to be collated as a batch of their own."""
+        inputs = {name: tensor.detach()[places] for name, tensor in self.inputs.items()}
+        return inputs, {name: [values[i] for i in places] for name, values in self.lengths.items()}
+
+
+def collate(
+    grammar: Grammar,
+    inputs: Mapping[str, Any],
+    lengths: Lengths = None,
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str | None = None,
+) -> Collated:
+    """The inputs checked and padded, the lengths found. Raises GrammarError."""
+    if not isinstance(inputs, Mapping):
+        message = "inputs are given by name: `{'w': [[0, 1]]}`"
+        raise GrammarError([Diagnostic(code="F411", message=message)])
+    return _Collator(grammar, dict(inputs), lengths, dtype, device).run()
+
+
+class _Collator:
+    def __init__(
+        self,
+        grammar: Grammar,
+        inputs: dict[str, Any],
+        lengths: Lengths,
+        dtype: torch.dtype,
+        device: torch.device | str | None,
+    ) -> None:
+        self.grammar = grammar
+        self.given = inputs
+        self.dtype = dtype
+        self.device = device
+        self.sizes = size_values(grammar)
+        self.wanted = sorted(length_names(grammar))
+        self.count: int | None = None
+        # Expressions live as long as the grammar: their identity is theirs.
+        self.values: dict[tuple[int, tuple[tuple[str, int], ...]], int] = {}
+        self.lengths = self.read_lengths(lengths)
+        self.padded = {name for name in self.lengths}
+
+    def fail(self, message: str, help: str = "", code: str = "F411") -> GrammarError:
+        return GrammarError([Diagnostic(code=code, message=message, help=help)])
+
+    def run(self) -> Collated:
+        grammar = self.grammar
+        known = {*grammar.input, *grammar.table, *grammar.input_factor}
+        for name in self.given:
+            if name not in known:
+                raise self.fail(f"there is no input `{name}`", did_you_mean(name, known))
+        tensors: dict[str, Tensor] = {}
+        for item in grammar.observed:
+            if item.name in self.given:
+                tensors[item.name] = self.tensor(item)
+        for factor in grammar.input_factors:
+            if factor.name not in self.given:
+                raise self.fail(f"log-potentials `{factor.name}` are not given")
+            tensors[factor.name] = self.tensor(factor)
+        for table in grammar.tables:
+            if table.name not in tensors:
+                raise self.fail(
+                    f"table `{table.name}` is not given", "indices depend on its entries", "F301"
+                )
+        for name in self.wanted:
+            if name not in self.lengths:
+                raise self.fail(
+                    f"length `{name}` is not known",
+                    f"give it: `lengths={{'{name}': [3, 5]}}`, or an input that has it",
+                    "F301",
+                )
+        size = 1 if self.count is None else self.count
+        for source in grammar.inputs:
+            if source.name not in tensors:
+                extents = [max(self.extents(e)) for e in source.shape]
+                require(8 * size * prod(extents), torch.device("cpu"), f"input `{source.name}`")
+                # A position of an input that is not given is missing: it is summed out.
+                tensors[source.name] = torch.full((size, *extents), MISSING, device=self.device)
+        for item in grammar.observed:
+            tensors[item.name] = self.fit(item, tensors[item.name])
+        missing = any(bool((tensors[item.name] == MISSING).any()) for item in grammar.inputs)
+        return Collated(size, tensors, self.lengths, missing)
+
+    # lengths
+
+    def read_lengths(self, given: Lengths) -> dict[str, list[int]]:
+        if given is None:
+            return {}
+        if not isinstance(given, Mapping):
+            if len(self.wanted) != 1:
+                names = ", ".join(f"`{n}`" for n in self.wanted) or "none"
+                raise self.fail(f"lengths must be given by name; the lengths are {names}")
+            given = {self.wanted[0]: given}
+        found: dict[str, list[int]] = {}
+        for name, values in given.items():
+            if name not in self.wanted:
+                raise self.fail(f"there is no length `{name}`", did_you_mean(name, self.wanted))
+            if hasattr(values, "tolist"):
+                values = values.tolist()
+            if isinstance(values, int) and not isinstance(values, bool):
+                values = [values]
+            try:
+                numbers = [int(v) for v in values]
+            except (TypeError, ValueError):
+                raise self.fail(f"length `{name}` must be a list of whole numbers") from None
+            if any(not 0 <= v <= MAX_LENGTH for v in numbers) or list(values) != numbers:
+                raise self.fail(f"length `{name}` must be a list of whole numbers from 0 up")
+            if not numbers:
+                raise self.fail("a batch has at least one item")
+            found[name] = numbers
+            self.batch(f"length `{name}`", len(numbers))
+        return found
+
+    def batch(self, what: str, count: int) -> None:
+        """Check that something has as many items as the rest of the batch."""
+        if count < 1:
+            raise self.fail("a batch has at least one item")
+        if self.count is None:
+            self.count = count
+        elif self.count != count:
+            raise self.fail(f"{what} has {count} items, the rest of the batch {self.count}")
+
+    def extents(self, expr: Expr) -> list[int]:
+        """An extent for each item."""
+        size = 1 if self.count is None else self.count
+        return [self.value(expr, item) for item in self.items(size)]
+
+    def items(self, size: int) -> Iterator[tuple[tuple[str, int], ...]]:
+        """The lengths that are known of each item."""
+        known = list(self.lengths.items())
+        return (tuple((name, numbers[i]) for name, numbers in known) for i in range(size))
+
+    def value(self, expr: Expr, lengths: tuple[tuple[str, int], ...]) -> int:
+        """The value of an expression; items of one length have the same."""
+        key = (id(expr), lengths)
+        if key not in self.values:
+            value = expr.evaluate({**self.sizes, **dict(lengths)})
+            assert value is not None
+            self.values[key] = value
+        return self.values[key]
+
+    def set_length(self, expr: Expr, found: Sequence[int]) -> None:
+        """Learn a length from the extents of the items, if it is the only unknown."""
+        unknown = [n for n in expr.names() if n not in self.sizes and n not in self.lengths]
+        if len(unknown) != 1:
+            return
+        name = unknown[0]
+        values = []
+        for others, extent in zip(self.items(len(found)), found, strict=True):
+            rest = self.value(expr, (*others, (name, 0)))
+            if self.value(expr, (*others, (name, 1))) - rest != 1:
+                return
+            values.append(extent - rest)
+        if any(v < 0 for v in values):
+            return
+        self.lengths[name] = values
+
+    # tensors
+
+    def tensor(self, item: Input | InputTable | InputFactor) -> Tensor:
+        value = self.given[item.name]
+        if isinstance(item, InputFactor):
+            return self.potentials(item, value)
+        rank = len(item.shape)
+        if not isinstance(value, Tensor) and not _is_array(value):
+            value = self.listed(item, value)
+        tensor = torch.as_tensor(value, device=self.device)
+        if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+            raise self.fail(f"`{item.name}`: whole numbers (token ids) are expected")
+        if tensor.dim() != rank + 1:
+            raise self.fail(
+                f"`{item.name}` has {tensor.dim()} axes; {rank + 1} are expected",
+                "the first axis is the batch",
+            )
+        self.batch(f"`{item.name}`", tensor.shape[0])
+        for expr, extent in zip(item.shape, tensor.shape[1:], strict=True):
+            self.set_length(expr, [extent] * tensor.shape[0])
+        return tensor.long()
+
+    def listed(self, item: Input | InputTable, value: Any) -> Tensor:
+        """Nested lists, words or numbers, of one length or many, as a padded tensor."""
+        if hasattr(value, "tolist"):
+            value = value.tolist()
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            raise self.fail(f"`{item.name}`: a list of items is expected, one for each of a batch")
+        self.batch(f"`{item.name}`", len(value))
+        rank = len(item.shape)
+        rows = [self.row(item, entry, rank, number, ()) for number, entry in enumerate(value)]
+        shapes = [_shape(row, rank) for row in rows]
+        for number, shape in enumerate(shapes):
+            if shape is None:
+                raise self.fail(f"`{item.name}`: item {number} is not a full array")
+        for axis, expr in enumerate(item.shape):
+            self.set_length(expr, [shape[axis] for shape in shapes if shape is not None])
+        widest = [max(s[axis] for s in shapes if s is not None) for axis in range(rank)]
+        known = [
+            (axis, self.extents(expr))
+            for axis, expr in enumerate(item.shape)
+            if all(n in self.sizes or n in self.lengths for n in expr.names())
+        ]
+        found = torch.full((len(rows), *widest), IMPOSSIBLE)
+        for number, (row, shape) in enumerate(zip(rows, shapes, strict=True)):
+            assert shape is not None
+            if all(shape):
+                place = found[number]
+                for axis, extent in enumerate(shape):
+                    place = place.narrow(axis, 0, extent)
+                place.copy_(torch.tensor(row))
+            for axis, wanted in known:
+                if wanted[number] != shape[axis]:
+                    raise self.fail(
+                        f"`{item.name}`: item {number} has {shape[axis]} entries, "
+                        f"{wanted[number]} are expected"
+                    )
+        return found
+
+    def row(
+        self,
+        item: Input | InputTable,
+        entry: Any,
+        depth: int,
+        number: int,
+        position: tuple[int, ...],
+    ) -> Any:
+        """An item's entries as numbers."""
+        if depth:
+            if isinstance(entry, str) and depth == 1:
+                entry = entry.split()
+            if hasattr(entry, "tolist"):
+                entry = entry.tolist()
+            if isinstance(entry, str) or not isinstance(entry, Sequence):
+                raise self.fail(f"`{item.name}`: item {number} must be a list")
+            return [
+                self.row(item, inner, depth - 1, number, (*position, place))
+                for place, inner in enumerate(entry)
+            ]
+        if isinstance(entry, int) and not isinstance(entry, bool):
+            # Out of every range anyway, and too large for a tensor.
+            return max(min(entry, MAX_LENGTH), -MAX_LENGTH)
+        if isinstance(entry, str) and isinstance(item, Input):
+            index = value_index(self.grammar, item.domain)
+            if entry in index:
+                return index[entry]
+            raise self.fail(
+                f"`{entry}` is not a value of `{item.domain}`: "
+                f"`{item.name}{list(position)}` of item {number}",
+                did_you_mean(entry, list(index) if len(index) < 10_000 else ()),
+            )
+        raise self.fail(
+            f"`{item.name}{list(position)}` of item {number} is neither a number nor a word"
+        )
+
+    def potentials(self, item: InputFactor, value: Any) -> Tensor:
+        try:
+            if isinstance(value, list | tuple):
+                rows = [torch.as_tensor(row, device=self.device) for row in value]
+                tensor = _padded(rows)
+            else:
+                tensor = torch.as_tensor(value, device=self.device)
+                rows = list(tensor) if tensor.dim() else []
+        except (TypeError, ValueError, RuntimeError):
+            raise self.fail(
+                f"`{item.name}`: a tensor of log-potentials is expected, the batch first, "
+                "or one for each item"
+            ) from None
+        states = [domain_size(self.grammar, d) for d in item.domains]
+        rank = 1 + len(item.indices) + len(states)
+        if tensor.dim() != rank or list(tensor.shape[rank - len(states) :]) != states:
+            text = ", ".join(["batch", *item.indices, *map(str, states)])
+            raise self.fail(f"`{item.name}` has shape {tuple(tensor.shape)}; [{text}] is expected")
+        self.batch(f"`{item.name}`", tensor.shape[0])
+        # The greatest is no number where any is none.
+        if tensor.is_floating_point() and tensor.numel() and not float(tensor.detach().max()) < inf:
+            raise self.fail(f"`{item.name}` has log-potentials that are not numbers below infinity")
+        if len(self.lengths) < len(self.wanted):
+            for position, expr in _extents(self.grammar, item.name):
+                self.set_length(expr, [row.shape[position] for row in rows])
+        return tensor.to(self.dtype)
+
+    def fit(self, item: Input | InputTable, tensor: Tensor) -> Tensor:
+        """A tensor of just the extents that the longest item has, its tokens in range."""
+        for axis, expr in enumerate(item.shape):
+            wanted = max(self.extents(expr))
+            have = tensor.shape[axis + 1]
+            if have < wanted:
+                raise self.fail(f"`{item.name}` has {have} positions; the lengths need {wanted}")
+            tensor = tensor.narrow(axis + 1, 0, max(wanted, 0))
+            extents = self.extents(expr)
+            if isinstance(item, InputTable) or min(extents) < wanted:
+                # Nothing is beyond an item's own lengths: no entry, and no token that is missing.
+                nothing = NO_ENTRY if isinstance(item, InputTable) else IMPOSSIBLE
+                own = torch.tensor(extents, device=tensor.device)
+                own = own.reshape(-1, *(1,) * len(item.shape))
+                here = torch.arange(max(wanted, 0), device=tensor.device)
+                here = here.reshape(-1, *(1,) * (len(item.shape) - axis - 1))
+                tensor = tensor.masked_fill(here >= own, nothing)
+        if isinstance(item, Input) and tensor.numel():
+            size = domain_size(self.grammar, item.domain)
+            low, high = (int(x) for x in torch.aminmax(tensor))
+            if low < IMPOSSIBLE or high >= size:
+                bad = low if low < IMPOSSIBLE else high
+                raise self.fail(
+                    f"`{item.name}`: {bad} is not a value of `{item.domain}` (0 to {size - 1}, "
+                    "-1 for missing, -2 for impossible)"
+                )
+        return tensor
+
+
+@per_grammar
+def _extents(grammar: Grammar, name: str) -> tuple[tuple[int, Expr], ...]:
+    """Axes of an input factor's indices, with the extents that conditions like `i < n` allow."""
+    item, sizes = grammar.input_factor[name], size_values(grammar)
+    found = []
+    for position, index in enumerate(item.indices):
+        for expr in (e for c in item.conditions for e in c.inequalities()):
+            names = set(expr.names())
+            if index in names and not names & (set(item.indices) - {index}):
+                high = (expr + Expr.of(index)).substitute(dict(sizes))
+                if index not in high.names() and high.constant is None:
+                    found.append((position, high + 1))
+    return tuple(found)
+
+
+def check_potentials(plan: Plan, found: Collated) -> None:
+    """Raise GrammarError where log-potentials do not reach as far as the lengths need."""
+    ends = environment(found.lengths)
+    for step in plan.preparations:
+        if isinstance(step, Potential):
+            wanted = extents(plan.table[step.name], ends)
+            have = tuple(found.inputs[step.source].shape[1 : 1 + len(wanted)])
+            if any(h < w for h, w in zip(have, wanted, strict=True)):
+                message = f"`{step.source}` has {have} positions; the lengths need {wanted}"
+                raise GrammarError([Diagnostic(code="F411", message=message)])
+
+
+def _padded(rows: Sequence[Tensor]) -> Tensor:
+    """Tensors of items, the batch first; those of shorter ones end with zeros."""
+    if len({row.dim() for row in rows}) != 1:
+        raise ValueError("they have different numbers of axes")
+    shape = [max(sizes) for sizes in zip(*(row.shape for row in rows), strict=True)]
+    if all(list(row.shape) == shape for row in rows):
+        return torch.stack(tuple(rows))
+    found = rows[0].new_zeros((len(rows), *shape))
+    for place, row in zip(found, rows, strict=True):
+        place[tuple(slice(0, size) for size in row.shape)] = row
+    return found
+
+
+def _is_array(value: Any) -> bool:
+    numeric = getattr(getattr(value, "dtype", None), "kind", "") in ("i", "u", "f", "b", "c")
+    return hasattr(value, "__array__") and numeric
+
+
+def _shape(nest: Any, depth: int) -> tuple[int, ...] | None:
+    """The shape of nested lists, or None if they are not full."""
+    if not depth:
+        return ()
+    inner = {_shape(entry, depth - 1) for entry in nest}
+    if not inner:
+        return (0,) * depth
+    if len(inner) > 1 or None in inner:
+        return None
+    (shape,) = inner
+    assert shape is not None
+    return (len(nest), *shape)

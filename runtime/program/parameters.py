@@ -1,0 +1,201 @@
+"""The weights of parameters: which there are, of what shapes, and what is wrong with given ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.factors.maps import is_map
+from fgg.factors.pieces import pieces
+from fgg.grammar import Factor, Grammar
+from fgg.grammar.domains import domain_size
+from fgg.plan import Plan
+from fgg.runtime.model.materialise import multiplied
+
+Ends = tuple[float, float]
+"""The least and the greatest entry of a tensor."""
+
+
+class Weighted:
+    """What a program says of its parameters.
+
+    `decomposed` is the user's grammar with pieces in place of the factors of declared rank.
+    """
+
+    grammar: Grammar
+    plan: Plan
+    decomposed: Grammar | None
+
+    @property
+    def whole_names(self) -> tuple[str, ...]:
+        """The factors that a computation takes, those of declared rank whole or as pieces."""
+        return self.plan.parameters
+
+    @property
+    def names_if_missing(self) -> set[str]:
+        """The factors that another plan, for missing tokens, may take besides."""
+        if not self.plan.known:
+            return set()
+        used = {edge.label for rule in self.grammar.rules for edge in rule.rhs.edges}
+        return {f.name for f in self.grammar.factors if f.name in used and not is_map(f)}
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """The factors that a computation needs weights of, in the grammar's order.
+
+        Of a factor of declared rank these are its pieces, in every space.
+        """
+        names = {*self.whole_names, *self.names_if_missing}
+        needed = {piece for name in names for piece in self.pieces(name)}
+        return tuple(f.name for f in self.weighted.factors if f.name in needed)
+
+    @property
+    def parameters(self) -> tuple[Factor, ...]:
+        """The factors that a computation needs weights of."""
+        return tuple(self.weighted.factor[name] for name in self.parameter_names)
+
+    @property
+    def weighted(self) -> Grammar:
+        """The grammar whose factors are the parameters."""
+        return self.decomposed or self.grammar
+
+    def pieces(self, name: str) -> tuple[str, ...]:
+        """The names of a factor's pieces, or its own if it has none."""
+        found = pieces(self.weighted, name)
+        return tuple(found[number][0] for number in sorted(found)) or (name,)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a factor's weights."""
+        return tuple(domain_size(self.weighted, d) for d in self.weighted.factor[name].domains)
+
+    def weights(
+        self,
+        given: Mapping[str, Any] | None = None,
+        *,
+        seed: int | None = None,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str | None = None,
+    ) -> dict[str, Tensor]:
+        """Weights for every factor: given ones, values of the grammar, random ones by seed.
+
+        Tensors that are given stay in the graph of derivatives.
+        """
+        from fgg.runtime.program.bind import bind
+
+        given = dict(given or {})
+        tensors = {n: w for n, w in given.items() if isinstance(w, Tensor)}
+        whole = {n: as_weight(n, given.pop(n)) for n in self.whole_names if self.is_whole(n, given)}
+        parts = {piece for name in whole for piece in self.pieces(name)}
+        unused = {piece: torch.zeros(self.shape(piece)) for piece in parts}
+        found = bind(self.weighted, given | unused, seed=seed)
+        result: dict[str, Tensor] = {}
+        for name in self.parameter_names:
+            if name not in parts:
+                weights = tensors[name] if name in tensors else torch.as_tensor(found[name])
+                result[name] = weights.to(dtype=dtype, device=device)
+        return result | {n: w.to(dtype=dtype, device=device) for n, w in whole.items()}
+
+    def is_whole(self, name: str, given: Mapping[str, Any]) -> bool:
+        """Whether weights are given for a factor as a whole that has pieces."""
+        return name in given and self.pieces(name) != (name,)
+
+    def check_weights(
+        self, weights: Mapping[str, Tensor], ends: dict[str, Ends] | None = None
+    ) -> dict[str, Tensor]:
+        """The weights that the plan needs, of the right shapes. Raises GrammarError.
+
+        The least and greatest entries of those that are given are put into `ends`.
+        """
+        problems = []
+        weights = {name: as_weight(name, value) for name, value in (weights or {}).items()}
+        for name in weights:
+            if name not in self.weighted.factor:
+                help = did_you_mean(name, self.weighted.factor)
+                message = f"weights are given for `{name}`, which is not a factor"
+                problems.append(Diagnostic(code="F417", message=message, help=help))
+            elif self.is_whole(name, weights) and name not in self.whole_names:
+                parts = ", ".join(f"`{piece}`" for piece in self.pieces(name))
+                message = f"weights are given for `{name}`, which is decomposed"
+                help = f'give its pieces {parts}, or compile with `space="dense"`'
+                problems.append(Diagnostic(code="F417", message=message, help=help))
+        if problems:
+            raise GrammarError(problems)
+        needed = [
+            piece
+            for name in self.whole_names
+            for piece in ((name,) if name in weights else self.pieces(name))
+        ]
+        for name in needed:
+            if name not in weights:
+                problems.append(Diagnostic(code="F416", message=f"no weights for `{name}`"))
+            elif tuple(weights[name].shape) != self.shape(name):
+                message = (
+                    f"weights for `{name}` have shape {tuple(weights[name].shape)}, "
+                    f"not {self.shape(name)}"
+                )
+                problems.append(Diagnostic(code="F417", message=message))
+        if problems:
+            raise GrammarError(problems)
+        found = {name: weights[name] for name in needed}
+        if found:
+            known = check_numbers(found)
+            if ends is not None:
+                ends.update(known)
+        return self.whole(found, self.whole_names)
+
+    def whole(self, weights: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+        """The weights of factors: those given, and products of given pieces."""
+        found = {}
+        for name in names:
+            pieces = self.pieces(name)
+            if name in weights:
+                found[name] = weights[name]
+            elif pieces != (name,) and all(piece in weights for piece in pieces):
+                found[name] = multiplied(self.weighted, name, {p: weights[p] for p in pieces})
+        return found
+
+
+def as_weight(name: str, value: Any) -> Tensor:
+    """Weights as a tensor; arrays and lists too. Raises GrammarError."""
+    try:
+        found = value if isinstance(value, Tensor) else torch.as_tensor(value)
+        if isinstance(value, Tensor) or found.is_floating_point():
+            return found
+        return found.to(torch.get_default_dtype())
+    except (TypeError, ValueError, RuntimeError):
+        message = f"weights for `{name}` are not an array of numbers"
+        raise GrammarError([Diagnostic(code="F417", message=message)]) from None
+
+
+def check_numbers(weights: Mapping[str, Tensor]) -> dict[str, Ends]:
+    """The least and the greatest weight of each factor.
+
+    Raises GrammarError for weights that are negative, infinite or no numbers, or of two types.
+    """
+    problems = []
+    names = [name for name, w in weights.items() if w.numel()]
+    found: list[float] = []
+    types = {w.dtype for w in weights.values()}
+    if len(types) > 1 or not types <= {torch.float32, torch.float64}:
+        kinds = ", ".join(sorted(str(t).removeprefix("torch.") for t in types))
+        message = f"weights are of type {kinds}; all must be float32 or all float64"
+        problems.append(Diagnostic(code="F417", message=message))
+    elif len({w.device for w in weights.values()}) > 1:
+        problems.append(Diagnostic(code="F417", message="weights are on several devices"))
+    else:
+        # One question to the device for all factors.
+        ends = [end for name in names for end in torch.aminmax(weights[name].detach())]
+        found = torch.stack(ends).tolist() if ends else []
+        if not all(0 <= end < inf for end in found):
+            for name, w in weights.items():
+                if not bool(((w >= 0) & torch.isfinite(w)).all()):
+                    message = f"weights for `{name}` are negative, infinite or no numbers in places"
+                    problems.append(Diagnostic(code="F417", message=message))
+    if problems:
+        raise GrammarError(problems)
+    return dict(zip(names, zip(found[::2], found[1::2], strict=True), strict=True))

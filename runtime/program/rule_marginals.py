@@ -1,0 +1,235 @@
+"""How often a rule is used, at each of its index points and with each value of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.grammar import Rule
+from fgg.grammar.domains import domain_size
+from fgg.grammar.index import Expr
+from fgg.grammar.slices import source_value
+from fgg.plan import Plan, Potential, Step
+from fgg.runtime.derive.trees import Source
+from fgg.runtime.interpret.batch import batch_of
+from fgg.runtime.interpret.charts import Charts, points
+from fgg.runtime.interpret.frame import BATCH, Frame
+from fgg.runtime.interpret.interpret import inside, outside
+from fgg.runtime.interpret.named import Named
+from fgg.runtime.interpret.prepare import checked_weights, plain, tokens
+from fgg.runtime.program.inputs import Lengths
+from fgg.runtime.reference.contract import contract
+
+MAX_ENTRIES = 2**27
+"""The most numbers that marginals of rules may be."""
+
+
+@dataclass(frozen=True)
+class RuleMarginals:
+    """How often a rule is used at each of its index points with each value of some nodes.
+
+    `points` is `[number, variables]`, `values` is `[batch, number, *values of nodes]`.
+    """
+
+    rule: str
+    variables: tuple[str, ...]
+    nodes: tuple[str, ...]
+    points: Tensor
+    values: Tensor
+
+    def at(self, **variables: int) -> Tensor:
+        """The marginals at one point, `[batch, *values of nodes]`; 0 where the rule is not used."""
+        if set(variables) != set(self.variables):
+            message = f"rule `{self.rule}` has the index variables {', '.join(self.variables)}"
+            raise GrammarError([Diagnostic(code="F415", message=message)])
+        wanted = torch.tensor([variables[name] for name in self.variables], dtype=torch.long)
+        here = (self.points == wanted).all(-1)
+        return self.values[:, here].sum(1)
+
+
+def rule_marginals(
+    plan: Plan,
+    weights: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    lengths: Lengths = None,
+    *,
+    rule: str,
+    nodes: Sequence[str] | None = None,
+    source: Source | None = None,
+) -> RuleMarginals:
+    """The expected uses of one of the user's rules, by index point and values of its nodes.
+
+    `nodes` are those to tell apart; all that are not clamped, if none are named. In an HMM, the
+    rule that goes from state to state has the pairwise marginals of neighbours.
+    """
+    source = source or Source.of(plan.grammar)
+    if rule not in source.rule:
+        help = did_you_mean(rule, source.rule)
+        message = f"there is no rule `{rule}`"
+        raise GrammarError([Diagnostic(code="F415", message=message, help=help)])
+    own = source.rule[rule]
+    clamped = {clamp.attachment.node for clamp in own.rhs.clamps}
+    if nodes is None:
+        nodes = [n.name for n in own.rhs.nodes if n.name not in clamped]
+    for name in nodes:
+        if name not in own.rhs.by_name:
+            help = did_you_mean(name, own.rhs.by_name)
+            message = f"rule `{rule}` has no node `{name}`"
+            raise GrammarError([Diagnostic(code="F415", message=message, help=help)])
+    with torch.no_grad():
+        real = checked_weights(plan, weights)
+        charts = inside(plan, real, batch_of(plan, inputs, lengths), "log")
+        return _Uses(charts, source, own, tuple(nodes)).run()
+
+
+class _Uses:
+    """Collects the marginals of a rule from all rules of a plan that come from it."""
+
+    def __init__(self, charts: Charts, source: Source, rule: Rule, nodes: tuple[str, ...]) -> None:
+        self.charts = charts
+        self.source = source
+        self.rule = rule
+        self.nodes = nodes
+        self.outside = outside(charts)
+        self.potentials = {
+            p.factor: p.name for p in charts.plan.preparations if isinstance(p, Potential)
+        }
+        grammar = source.grammar
+        self.sizes = [domain_size(grammar, rule.rhs.by_name[n].domain) for n in nodes]
+        self.variables: tuple[str, ...] = ()
+        self.rows: list[Any] = []
+        self.items: list[Any] = []
+        self.values: list[Any] = []
+
+    def run(self) -> RuleMarginals:
+        for step, frame in points(self.charts.plan, self.charts.scope):
+            if self.source.of_rule(step.rule) is self.rule:
+                self.variables = tuple(step.variables)
+                self.add(step, frame)
+        size = self.charts.batch.size
+        rank = len(self.variables)
+        rows = np.concatenate(self.rows) if self.rows else np.zeros((0, rank), dtype=np.int64)
+        unique, inverse = np.unique(rows, axis=0, return_inverse=True)
+        if len(rows) and not rank:
+            unique, inverse = np.zeros((1, 0), dtype=np.int64), np.zeros(len(rows), dtype=int)
+        whole = np.zeros((size, len(unique), *self.sizes))
+        if len(rows):
+            place = (np.concatenate(self.items), inverse.reshape(-1))
+            np.add.at(whole, place, np.concatenate(self.values))
+        return RuleMarginals(
+            self.rule.name,
+            self.variables,
+            self.nodes,
+            torch.from_numpy(unique.astype(np.int64)),
+            torch.from_numpy(whole),
+        )
+
+    def add(self, step: Step, frame: Frame) -> None:
+        """Add the uses of one rule of the plan on one level."""
+        origin = self.source.rules[step.rule.name]
+        # A node of the plan can stand for several: those that read one missing token.
+        leaves = (leaf for name in self.nodes for leaf in origin.nodes[name].nodes)
+        kept = tuple(dict.fromkeys(leaves))
+        loops = [*frame.loops, BATCH]
+        logs = self.joint(step, frame, kept)
+        shape = [frame.size(d) for d in loops]
+        z = self.charts.z.reshape(self.charts.batch.size, -1).logsumexp(-1)
+        safe = torch.where(torch.isfinite(z), z, float("inf"))
+        uses = plain((logs - safe.reshape((-1, *(1,) * len(kept)))).exp())
+        uses = uses.reshape((prod(shape[:-1]), shape[-1], -1))
+        live = np.argwhere(uses.any(-1))
+        if not len(live):
+            return
+        found = uses[live[:, 0], live[:, 1]]
+        grids = [np.broadcast_to(frame.evaluate(e)[0], shape) for e in step.variables.values()]
+        flat = [grid.reshape(-1, shape[-1])[live[:, 0], live[:, 1]] for grid in grids]
+        self.rows.append(np.stack(flat, 1) if flat else np.zeros((len(live), 0), dtype=np.int64))
+        self.items.append(live[:, 1])
+        whole = np.zeros((len(live), prod(self.sizes)))
+        whole[:, self.entries(step, kept)] = found
+        self.values.append(whole.reshape((-1, *self.sizes)))
+
+    def entries(self, step: Step, kept: Sequence[str]) -> Any:
+        """The flat place of each assignment of the plan's nodes among those of the user's."""
+        grammar = self.source.grammar
+        origin = self.source.rules[step.rule.name]
+        sizes = [domain_size(grammar, step.rule.rhs.by_name[name].domain) for name in kept]
+        places: list[int] = []
+        for assignment in product(*map(range, sizes)):
+            values = dict(zip(kept, assignment, strict=True))
+            place = 0
+            for name, size in zip(self.nodes, self.sizes, strict=True):
+                node = origin.nodes[name]
+                own = source_value(grammar, node.variant, [values[leaf] for leaf in node.nodes])
+                place = place * size + own
+            places.append(place)
+        return places
+
+    def joint(self, step: Step, frame: Frame, kept: Sequence[str]) -> Tensor:
+        """The log-weight of all derivations by point, item and values of nodes."""
+        charts, algebra = self.charts, self.charts.algebra
+        grammar = charts.plan.grammar
+        operands = []
+        for edge in step.rule.rhs.edges:
+            names = tuple(a.node for a in edge.attachments)
+            if edge.label in grammar.factor:
+                operands.append(algebra.named(charts.prepared.arrays[edge.label], names))
+                continue
+            indices = [index.substitute(step.variables) for index in edge.indices]
+            if edge.label in self.potentials:
+                array = charts.prepared.arrays[self.potentials[edge.label]]
+                low = (0,) * len(indices)
+            else:
+                array, low = charts.arrays[edge.label], charts.low[edge.label]
+                indices = [indices[i] for i in charts.plan.chart[edge.label].stored]
+            operands.append(self.read(frame, array, indices, low, names))
+        for clamp in step.rule.rhs.clamps:
+            found = tokens(grammar, charts.batch, clamp.input, clamp.path)
+            values = np.moveaxis(found, 0, -1)[..., None]
+            name = clamp.attachment.node
+            size = domain_size(grammar, step.rule.rhs.by_name[name].domain)
+            array = algebra.ones((values == np.arange(size)) | (values == -1))
+            indices = [index.substitute(step.variables) for index in clamp.indices]
+            operands.append(self.read(frame, array, indices, (0,) * len(indices), (name,)))
+        above = self.outside.arrays[step.head]
+        operands.append(
+            self.read(frame, above, step.head_index, charts.low[step.head], step.head_axes)
+        )
+        mask, dims = frame.holds([mask.expr for mask in step.masks])
+        operands.append(Named(algebra.ones(mask), dims))
+        sizes = {d: frame.size(d) for d in (*frame.loops, BATCH)}
+        sizes |= {n.name: domain_size(grammar, n.domain) for n in step.rule.rhs.nodes}
+        out = (*frame.loops, BATCH, *kept)
+        entries = prod(sizes[d] for d in out)
+        if entries > MAX_ENTRIES:
+            message = f"the marginals of rule `{self.rule.name}` would be {entries:,} numbers"
+            help = "name fewer nodes to tell apart"
+            raise GrammarError([Diagnostic(code="F420", message=message, help=help)])
+        result: Tensor = contract(
+            algebra.semiring,
+            [(x.array, algebra.letters(x.dims)) for x in operands],
+            algebra.letters(out),
+            dict(zip(algebra.letters(sizes), sizes.values(), strict=True)),
+        )
+        return result
+
+    def read(
+        self,
+        frame: Frame,
+        array: Any,
+        index: Sequence[Expr],
+        low: Sequence[int],
+        names: Sequence[str],
+    ) -> Named:
+        """The cells of a chart or a table, over the loops, the batch and nodes."""
+        algebra = self.charts.algebra
+        place = frame.place(index, low, array.shape[: len(index)])
+        return algebra.named(algebra.take(array, place.index, place.valid), (*place.dims, *names))

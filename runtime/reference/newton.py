@@ -1,0 +1,213 @@
+"""Least solutions of recursive components over the reals, by Newton's method.
+
+A component is a system x = F(x) of polynomials with non-negative coefficients. Newton's method
+from 0 climbs to its least non-negative solution, block by block [Etessami & Yannakakis 2009];
+below that solution the derivative's spectral radius is less than one, so a radius of one or more
+proves that there is no finite solution. Near a radius of one (a critical system) float64 loses
+half of its digits, and the block is solved with more of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgg.runtime.interpret.semirings.exact import Precise
+from fgg.runtime.reference.blocks import Block, Structure
+from fgg.runtime.reference.problem import Problem
+
+MAX_STEPS = 100
+MAX_PRECISE_STEPS = 400
+MAX_PRECISE_CELLS = 40
+CRITICAL = 1e-4
+"""How near to one the spectral radius may come before more digits are needed."""
+
+
+ROUNDING = 2.0**-53
+"""The greatest relative error of a number that was rounded to float64."""
+
+
+class NoConvergence(ArithmeticError):
+    """The method did not reach its tolerance."""
+
+
+@dataclass
+class Outcome:
+    """The least solution of a problem, infinite cells apart, and how it was found."""
+
+    x: NDArray[np.float64]
+    infinite: NDArray[np.bool_]
+    steps: int = 0
+    error: float = 0.0
+    critical: bool = False
+    methods: set[str] = field(default_factory=set)
+
+
+Precisely = Callable[[Precise, float], Problem]
+"""The problem with many digits, and with all weights less by a relative number."""
+
+
+def least_solution(problem: Problem, shape: Structure, precisely: Precisely) -> Outcome:
+    """The least non-negative solution. Raises NoConvergence.
+
+    `problem` computes with float64 tensors without gradients; `precisely` makes the same problem
+    with more digits. The outcome's error is the greatest relative one of a value, if the weights
+    are rounded numbers.
+    """
+    out = Outcome(np.zeros(problem.size), np.zeros(problem.size, dtype=bool))
+    bad: set[int] = set()
+    for level in shape.levels:
+        plain = [i for i in level if not shape.blocks[i].cyclic]
+        if plain:
+            values = _apply(problem, out.x)
+        for i in level:
+            block = shape.blocks[i]
+            if any(need in bad for need in block.needs):
+                bad.add(i)
+                out.infinite[block.cells] = True
+            elif not block.cyclic:
+                out.x[block.cells] = values[block.cells]
+            elif not _solve_block(problem, block, out, precisely):
+                bad.add(i)
+                out.infinite[block.cells] = True
+                out.x[block.cells] = 0.0
+                out.methods.add("divergence")
+    return out
+
+
+def _apply(problem: Problem, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    result: NDArray[np.float64] = problem.apply(problem.vector(x)).cpu().numpy()
+    return result
+
+
+def block_matrix(problem: Problem, x: Any, cells: NDArray[np.intp]) -> NDArray[np.float64]:
+    """The block of dF/dx for some cells."""
+    inverse = np.full(problem.size, -1, dtype=np.intp)
+    inverse[cells] = np.arange(len(cells))
+    matrix = np.zeros((len(cells), len(cells)))
+    for rows, columns, values in problem.derivative(x):
+        keep = (inverse[rows] >= 0) & (inverse[columns] >= 0)
+        flat = values.detach().cpu().numpy()[keep]
+        np.add.at(matrix, (inverse[rows[keep]], inverse[columns[keep]]), flat)
+    return matrix
+
+
+def radius(matrix: NDArray[np.float64]) -> float:
+    """The spectral radius of a non-negative matrix."""
+    if len(matrix) == 1:
+        return float(matrix[0, 0])
+    if len(matrix) <= 400:
+        return float(np.abs(np.linalg.eigvals(matrix)).max())
+    vector = np.ones(len(matrix))
+    norm = 0.0
+    for _ in range(500):
+        vector = vector @ (matrix + np.eye(len(matrix)))  # shifted, so that it converges
+        norm = float(vector.max())
+        vector /= norm
+    return norm - 1.0
+
+
+def _solve_block(problem: Problem, block: Block, out: Outcome, precisely: Precisely) -> bool:
+    """Solve a block; False if it has no finite solution."""
+    cells = block.cells
+    x = out.x
+    for step in range(1, MAX_STEPS + 1):
+        values = _apply(problem, x)[cells]
+        matrix = block_matrix(problem, problem.vector(x), cells)
+        if not np.isfinite(values).all() or not np.isfinite(matrix).all():
+            return False
+        rho = radius(matrix)
+        if rho > 1 - CRITICAL and len(cells) <= MAX_PRECISE_CELLS:
+            return _solve_precisely(precisely, block, out)
+        if rho >= 1 - 1e-12:
+            if not problem.component.linear and rho < 1 + 1e-6:
+                raise NoConvergence  # critical or divergent: float64 cannot tell
+            return False
+        delta = np.linalg.solve(np.eye(len(cells)) - matrix, values - x[cells])
+        x[cells] = np.maximum(x[cells] + delta, 0.0)
+        out.steps = max(out.steps, step)
+        scale = np.maximum(x[cells], np.finfo(float).tiny)
+        change = float(np.abs(delta / scale).max())
+        # Rounding is amplified by the inverse of I - dF: a step cannot become smaller than that.
+        if problem.component.linear or change < max(1e-14, problem.rounding / max(1 - rho, 1e-5)):
+            out.methods.add("linear solve" if problem.component.linear else "Newton")
+            out.error = max(out.error, problem.rounding / 2 / max(1 - rho, 1e-16))
+            return True
+        if change > 1e3 and float(x[cells].max()) > 1e250:
+            return False
+    raise NoConvergence
+
+
+def _solve_precisely(precisely: Precisely, block: Block, out: Outcome) -> bool:
+    """Solve a block with many digits; False if it has no finite solution."""
+    semiring = Precise()
+    problem = precisely(semiring, 0.0)
+    found = _precise_solution(problem, block, out)
+    cells = block.cells
+    before = Outcome(out.x.copy(), out.infinite)
+    if found is None:
+        # Weights that were rounded up may be all that makes it diverge.
+        if _precise_solution(precisely(semiring, ROUNDING), block, before) is not None:
+            out.critical, out.error = True, float("inf")
+        return False
+    x, matrix = found
+    out.x[cells] = [float(value) for value in x]
+    out.methods.add("linear solve" if problem.component.linear else "Newton, many digits")
+    distance = max(1 - radius(matrix), 0.0)
+    if distance >= 1e-9:
+        out.error = max(out.error, ROUNDING / distance)
+        return True
+    # A weight that was rounded was perhaps greater by half a unit in its last place.
+    smaller = _precise_solution(precisely(semiring, ROUNDING), block, before)
+    assert smaller is not None  # less weight converges too
+    moves = [float(abs(one - two) / one) for one, two in zip(x, smaller[0], strict=True) if one]
+    out.critical = True
+    out.error = max(out.error, ROUNDING, *moves)
+    return True
+
+
+def _precise_solution(
+    problem: Problem, block: Block, out: Outcome
+) -> tuple[list[Any], NDArray[np.float64]] | None:
+    """The values of a block's cells with many digits, and the derivative at them.
+
+    None if there is no finite solution. Raises NoConvergence.
+    """
+    semiring = problem.semiring
+    assert isinstance(semiring, Precise)
+    context = semiring.context
+    cells = block.cells
+    inverse = {int(cell): i for i, cell in enumerate(cells)}
+    x = problem.vector(out.x)
+    x[cells] = semiring.zero
+    tolerance = context.mpf(2) ** -140
+    for step in range(1, MAX_PRECISE_STEPS + 1):
+        values = problem.apply(x)[cells]
+        system = context.eye(len(cells))
+        for rows, columns, entries in problem.derivative(x):
+            for r, c, value in zip(rows.tolist(), columns.tolist(), entries, strict=True):
+                if r in inverse and c in inverse:
+                    system[inverse[r], inverse[c]] -= value
+        right = context.matrix([value - x[cell] for value, cell in zip(values, cells, strict=True)])
+        try:
+            delta = context.lu_solve(system, right)
+        except ZeroDivisionError:
+            return None
+        scale = max(max(abs(x[cell]) for cell in cells), context.mpf(1e-300))
+        if any(d < -tolerance * scale for d in delta) or scale > context.mpf(10) ** 60:
+            return None  # an iterate overshot: there is no solution above it
+        for i, cell in enumerate(cells):
+            x[cell] += delta[i]
+        out.steps = max(out.steps, step)
+        if max(abs(d) for d in delta) <= tolerance * max(abs(x[cell]) for cell in cells):
+            break
+    else:
+        raise NoConvergence
+    matrix = np.array(
+        [[float((i == j) - system[i, j]) for j in range(len(cells))] for i in range(len(cells))]
+    )
+    return [x[cell] for cell in cells], matrix

@@ -1,0 +1,333 @@
+"""The reference engine: the sum-product of any finite grammar, in any semiring [CR §5].
+
+Strongly connected components of nonterminals, each after those it depends on: contractions for
+those that do not depend on themselves, a linear solve or Newton's method for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from math import inf
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fgg import progress
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.factors.product_factors import joint_of, multiplied
+from fgg.grammar import Grammar
+from fgg.grammar.slices import slice_of, steps, take
+from fgg.rewrite.ground import ground
+from fgg.runtime.interpret.semirings import SEMIRINGS, Semiring
+from fgg.runtime.interpret.semirings.boolean import Boolean
+from fgg.runtime.interpret.semirings.exact import Precise
+from fgg.runtime.interpret.semirings.log import SAFE_RANGE, Log
+from fgg.runtime.interpret.semirings.max_plus import MaxPlus
+from fgg.runtime.interpret.semirings.real import Real
+from fgg.runtime.interpret.semirings.torch_base import TensorSemiring
+from fgg.runtime.model.count_gradients import Handles
+from fgg.runtime.model.materialise import with_tensors
+from fgg.runtime.program.bind import Logs, bind_with_logs
+from fgg.runtime.reference.blocks import Structure, structure
+from fgg.runtime.reference.chart import Chart, Weights
+from fgg.runtime.reference.evaluate import evaluate_level
+from fgg.runtime.reference.finite import best_values, solve_exactly
+from fgg.runtime.reference.implicit import differentiable
+from fgg.runtime.reference.infinity import infinite_from_below, spread_infinity
+from fgg.runtime.reference.newton import NoConvergence, Outcome, least_solution
+from fgg.runtime.reference.problem import Problem, UnitProblem
+from fgg.runtime.reference.solution import Method, Solution
+from fgg.runtime.reference.system import Component, Operand, Term, system_of
+
+MAX_CELLS = 5000
+"""The largest recursive component, in cells: its derivative is a square matrix of that size."""
+
+
+def solve_with_handles(
+    grammar: Grammar, semiring: Log, weights: Mapping[str, Any]
+) -> tuple[Solution, Handles]:
+    """A solution in logarithms, with handles on its terms and cells."""
+    handles = Handles(grammar)
+    return _Solver(grammar, semiring, dict(weights), None, handles).run(), handles
+
+
+def solve(
+    grammar: Grammar,
+    semiring: str | Semiring = "log",
+    *,
+    weights: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+) -> Solution:
+    """The values of all nonterminals of a finite grammar in a semiring.
+
+    `weights` supplies or overrides factors; tensors keep their gradients in `real` and `log`.
+    With a `seed`, factors without weights get random ones. Raises GrammarError.
+    """
+    if isinstance(semiring, str) and semiring not in SEMIRINGS:
+        raise ValueError(f"there is no semiring {semiring!r}; there are {', '.join(SEMIRINGS)}")
+    ring = SEMIRINGS[semiring]() if isinstance(semiring, str) else semiring
+    if not grammar.is_indexed and any(rule.conditions for rule in grammar.rules):
+        grammar = ground(grammar)  # conditions on sizes
+    return _Solver(grammar, ring, dict(weights or {}), seed).run()
+
+
+class _Solver:
+    def __init__(
+        self,
+        grammar: Grammar,
+        semiring: Semiring,
+        supplied: dict[str, Any],
+        seed: int | None,
+        handles: Handles | None = None,
+    ) -> None:
+        self.handles = handles
+        self.grammar = grammar
+        self.semiring = semiring
+        self.seed = seed
+        supplied = with_tensors(grammar, supplied)
+        self.supplied = supplied
+        real: dict[str, Any] = dict(
+            bind_with_logs(grammar, supplied, seed=seed, exactly=semiring.exactly)
+        )
+        for name, given in supplied.items():
+            tensor = given.array if isinstance(given, Logs) else given
+            if isinstance(tensor, Tensor) and isinstance(semiring, TensorSemiring):
+                real[name] = given
+        for factor in grammar.factors:
+            joint = joint_of(factor)
+            if joint is None or factor.name in supplied or factor.name not in real:
+                continue
+            if any(isinstance(real[part.source], Tensor) for part in joint.parts):
+                parts = {p.source: torch.as_tensor(real[p.source]) for p in joint.parts}
+                real[factor.name] = multiplied(torch.einsum, joint, parts)
+        for factor in grammar.factors:
+            cut = slice_of(factor)
+            if cut is not None and factor.name in real and factor.name not in supplied:
+                source, own = real[cut.source], steps(grammar, cut.axes)
+                is_log = isinstance(source, Logs)
+                real[factor.name] = Logs(take(source.array, own)) if is_log else take(source, own)
+        system = system_of(grammar)
+        self.solution = Solution(
+            grammar, system, semiring, Weights(grammar, semiring, real), Chart(semiring)
+        )
+
+    @cached_property
+    def exact_weights(self) -> Mapping[str, Any]:
+        return bind_with_logs(self.grammar, self.supplied, seed=self.seed, exactly=True)
+
+    def run(self) -> Solution:
+        solution = self.solution
+        for level in progress.steps(solution.system.levels, "level"):
+            if level.plain:
+                adjust = self.handles.adjust if self.handles is not None else None
+                blocks = evaluate_level(
+                    solution.system, solution.weights, solution.chart, level.plain, adjust
+                )
+                for names, block in blocks:
+                    if self.handles is not None:
+                        block = block + self.handles.new_cells(names, block.shape)
+                    solution.chart.add(names, block)
+                if solution.infinite:
+                    spread_infinity(solution, level.plain)
+            for component in level.components:
+                if component.recursive:
+                    self.recursive(component)
+        self.warn_of_range()
+        return solution
+
+    def warn_of_range(self) -> None:
+        """Warn where the value is infinite, or has left the range of real numbers."""
+        solution, name = self.solution, self.grammar.start.label
+        if solution.infinite.get(name) is not None:
+            message = "the sum over derivations diverges: the value is inf"
+            if self.semiring.name == "max":
+                message = "a cycle of rules has a weight of more than 1: no derivation is the best"
+            solution.warnings.append(Diagnostic(code="F432", message=message))
+        if not isinstance(self.semiring, Real):
+            return
+        value = solution.chart.get(name).detach()
+        large = bool(torch.isinf(value).any())
+        if large or (bool((value == 0).any()) and self.underflows(value)):
+            solution.warnings.append(
+                Diagnostic(
+                    code="F433",
+                    message=f"a value is too {'large' if large else 'small'} for a real number",
+                    help="use the semiring `log`",
+                )
+            )
+
+    def underflows(self, value: Tensor) -> bool:
+        """Whether the value is 0 where there are derivations of other weights."""
+        logs = solve(self.grammar, "log", weights=self.supplied, seed=self.seed).value.detach()
+        return bool((torch.isfinite(logs) & (value == 0)).any())
+
+    def recursive(self, component: Component) -> None:
+        """Solve a component whose nonterminals depend on themselves."""
+        solution = self.solution
+        problem = Problem(solution.system, component, solution.weights, solution.chart)
+        if problem.size > MAX_CELLS and not isinstance(self.semiring, Boolean):
+            names = ", ".join(f"`{name}`" for name in component.nonterminals[:4])
+            raise GrammarError(
+                [
+                    Diagnostic(
+                        code="F420",
+                        message=f"the recursion through {names} has {problem.size:,} cells",
+                        help=f"at most {MAX_CELLS:,} can be solved together",
+                    )
+                ]
+            )
+        shape = structure(problem)
+        from_outside = infinite_from_below(solution, problem)
+        if isinstance(self.semiring, TensorSemiring):
+            x, infinite = self.real(problem, shape)
+        else:
+            result = solve_exactly(problem, shape)
+            x, infinite = result.x, result.infinite
+            name = ", ".join(sorted(result.methods)) or "contraction"
+            solution.methods.append(Method(component.nonterminals, name))
+            if result.round is not None:
+                for nonterminal in component.nonterminals:
+                    solution.rounds[nonterminal] = problem.slice(result.round, nonterminal)
+        if from_outside is not None:
+            infinite = infinite | from_outside
+        for name in component.nonterminals:
+            part = problem.slice(x, name)
+            solution.chart.add([name], part.reshape((1, *part.shape)))
+            mask = problem.slice(infinite, name)
+            if mask.any():
+                solution.infinite[name] = mask
+
+    def real(self, problem: Problem, shape: Structure) -> tuple[Tensor, NDArray[np.bool_]]:
+        """Solve over the reals; the result carries gradients if the weights do."""
+        units = None
+        if isinstance(self.semiring, Log) and self.width(problem, None) > SAFE_RANGE:
+            units = self.units(problem)
+        smooth, outcome = self.solved(problem, shape, units)
+        if isinstance(self.semiring, Log) and units is None:
+            if self.width(problem, outcome.x) > SAFE_RANGE:
+                units = self.units(problem)
+                smooth, outcome = self.solved(problem, shape, units)
+        self.note(problem, outcome)
+        x = differentiable(smooth, shape, outcome, self.handles)
+        if isinstance(self.semiring, Log):
+            x = self.semiring.convert(x)
+            x = x if units is None else x + torch.as_tensor(units)
+        return x, outcome.infinite
+
+    def width(self, problem: Problem, x: NDArray[np.float64] | None) -> float:
+        """The greatest sum of logarithms, each without its sign, that makes up a term.
+
+        Products of a term stay within that, in whatever order they are made. `x` are the values
+        of the component's own cells, if they are known.
+        """
+        widths: dict[str, float] = {}
+
+        def width(operand: Operand) -> float:
+            label = operand.label
+            if label in problem.offsets and x is None:
+                return 0.0
+            if label not in widths:
+                if label in problem.offsets:
+                    with np.errstate(divide="ignore"):
+                        logs: Any = np.log(problem.slice(x, label))
+                elif operand.nonterminal:
+                    logs = problem.chart.get(label).detach().numpy()
+                else:
+                    logs = problem.weights.converted(label).detach().numpy()
+                finite = np.abs(logs[np.isfinite(logs)])
+                widths[label] = float(finite.max(initial=0.0))
+            return widths[label]
+
+        return max((sum(map(width, term.operands)) for term in problem.terms), default=0.0)
+
+    def units(self, problem: Problem) -> NDArray[np.float64]:
+        """The logarithms of the best derivations of a component's cells; 0 where there is none."""
+        best = MaxPlus()
+        weights = {
+            o.label: Logs(problem.weights.converted(o.label).detach().numpy())
+            for term in problem.terms
+            for o in term.operands
+            if not o.nonterminal
+        }
+        chart = Chart(best)
+        for child in _outer(problem):
+            chart.add([child], problem.chart.get(child).detach().numpy()[None])
+        own = Weights(self.grammar, best, weights)
+        found = best_values(Problem(problem.system, problem.component, own, chart))
+        return np.where(np.isfinite(found.x), found.x, 0.0)
+
+    def solved(
+        self, problem: Problem, shape: Structure, units: NDArray[np.float64] | None
+    ) -> tuple[Problem, Outcome]:
+        """The problem over the reals, its cells measured in `units`, and its least solution."""
+        assert isinstance(self.semiring, TensorSemiring)
+        real = Real(self.semiring.dtype, self.semiring.device)
+        ring: Semiring = real if units is None else self.semiring
+        chart = Chart(ring)
+        wanted = _outer(problem)
+        for child in wanted:
+            value = problem.chart.get(child)
+            in_logs = isinstance(self.semiring, Log) and units is None
+            chart.add([child], (value.exp() if in_logs else value)[None])
+
+        def made(scale: Callable[[Term], Any] | None) -> Problem:
+            # Arrays made without gradients must not be found again where gradients are wanted.
+            weights = Weights(self.grammar, ring, self.solution.weights.real)
+            parts = (self.solution.system, problem.component, weights, chart)
+            return Problem(*parts, scale) if units is None else UnitProblem(*parts, units, scale)
+
+        def precisely(semiring: Precise, less: float) -> Problem:
+            precise_chart = Chart(semiring)
+            for child in wanted:
+                value = chart.get(child).detach().cpu().numpy()
+                convert = semiring.convert if ring is real else semiring.convert_logs
+                precise_chart.add([child], convert(value)[None])
+
+            def smaller(term: Term) -> Any:
+                outer = sum(o.label not in problem.offsets for o in term.operands)
+                return (semiring.one - semiring.context.mpf(less)) ** outer
+
+            exact = Weights(self.grammar, semiring, self.exact_weights)
+            parts = (self.solution.system, problem.component, exact, precise_chart)
+            scale = smaller if less else None
+            return Problem(*parts, scale) if units is None else UnitProblem(*parts, units, scale)
+
+        scale = self.handles.scale if self.handles is not None else None
+        try:
+            with torch.no_grad():
+                outcome = least_solution(made(scale), shape, precisely)
+        except NoConvergence:
+            names = ", ".join(f"`{name}`" for name in problem.names[:4])
+            raise GrammarError(
+                [Diagnostic(code="F418", message=f"the recursion through {names} did not converge")]
+            ) from None
+        return made(scale), outcome
+
+    def note(self, problem: Problem, outcome: Outcome) -> None:
+        name = ", ".join(sorted(outcome.methods)) or "contraction"
+        method = Method(problem.names, name, outcome.steps, outcome.error, outcome.critical)
+        self.solution.methods.append(method)
+        if outcome.critical:
+            names = ", ".join(f"`{n}`" for n in problem.names[:4])
+            effect = (
+                f"moves its value by a relative {outcome.error:.1g}"
+                if outcome.error < inf
+                else "decides whether it diverges"
+            )
+            self.solution.warnings.append(
+                Diagnostic(
+                    code="F431",
+                    message=f"the recursion through {names} is critical: its gradient is infinite, "
+                    f"and rounding weights to float64 {effect}",
+                )
+            )
+
+
+def _outer(problem: Problem) -> tuple[str, ...]:
+    """The nonterminals from below that a component uses."""
+    children = (c for t in problem.terms for c in t.children if c not in problem.offsets)
+    return tuple(dict.fromkeys(children))

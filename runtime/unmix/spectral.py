@@ -1,0 +1,163 @@
+"""PCFG-IE from slices of its third moments: DECOMPOSE, and what follows from it [ID §5.2].
+
+With A = O T (words given the parent's state), the unmixed compound parameter is
+
+    Ψ(η) = A diag(Aᵀη) T diag(π) Aᵀ
+
+which is Ψ₃ of the paper, the transpose of Ψ₂: only so the diagonal stands next to the factor that
+the eigenvectors give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.runtime.unmix.mixing import Floats
+from fgg.runtime.unmix.simplex import project
+
+SINGULAR = 1e-12
+COLLISION = 1e-7
+"""Relative gaps of eigenvalues that rounding alone can make and unmake."""
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """Parameters with rows that are distributions up to error, and how they were found.
+
+    `root` [state], `child` [state, state], `emit` [state, word]. `gap` is the least distance of
+    eigenvalues over their spread, `residual` the greatest error of the slices after projection,
+    `complex` the number of directions without real eigenvalues.
+    """
+
+    root: Floats
+    child: Floats
+    emit: Floats
+    gap: float
+    residual: float
+    directions: int
+    complex: int
+
+    @property
+    def projected(self) -> tuple[Floats, Floats, Floats]:
+        """The nearest distributions."""
+        return project(self.root), project(self.child), project(self.emit)
+
+
+def decompose(whole: Floats, slice: Floats, rank: int) -> tuple[Floats, Floats]:
+    """The columns of M₁, each up to a factor, from X = M₁M₂ᵀ and Y = M₁DM₂ᵀ, and D's diagonal.
+
+    They are eigenvectors: (U₁ᵀYU₂)(U₁ᵀXU₂)⁻¹ = VDV⁻¹, where U₁, U₂ span the ranges of X and Xᵀ
+    [ID Lemma 1]. Both sides are scaled by the singular values, which balances the problem.
+    """
+    left, values, right = np.linalg.svd(whole, full_matrices=False)
+    roots = np.sqrt(values[:rank])
+    inner = (left[:, :rank] / roots).T @ slice @ (right[:rank].T / roots)
+    found, vectors = np.linalg.eig(inner)
+    return (left[:, :rank] * roots) @ vectors, found
+
+
+def recover(
+    whole: Floats, slices: Floats, directions: Floats, states: int, *, exact: bool
+) -> Estimate:
+    """The parameters of PCFG-IE from Ψ(1) and from Ψ(τ) for several τ; the best τ is chosen.
+
+    The best one has the least residual over all slices. Raises GrammarError: F461 if Ψ(1) has too
+    low a rank, F462 if no direction has real eigenvalues, F463 if eigenvalues collide in all.
+    """
+    _check_rank(whole, states)
+    best: Estimate | None = None
+    turned, met = 0, 0
+    for slice in slices:
+        columns, values = decompose(whole, slice, states)
+        gap = _gap(values)
+        if exact and gap < COLLISION:
+            met += 1
+            continue
+        if np.abs(values.imag).max() > 1e-9 * np.abs(values).max():
+            turned += 1
+            continue
+        found = _parameters(columns.real, whole)
+        if found is None:
+            met += 1
+            continue
+        residual = _residual(found, slices, directions)
+        if best is None or residual < best.residual:
+            best = Estimate(*found, gap, residual, len(slices), 0)
+    if best is None:
+        raise _failure(turned, met, len(slices))
+    return replace(best, complex=turned)
+
+
+def _check_rank(whole: Floats, states: int) -> None:
+    found = np.linalg.svd(whole, compute_uv=False)
+    rank = int((found > SINGULAR * found[0]).sum())
+    if rank < states:
+        message = f"of {states} states the moments tell {rank} apart"
+        help = (
+            "the matrix of words given the parent's state and that of children must have full "
+            "rank, and each state a share of the roots"
+        )
+        raise GrammarError([Diagnostic(code="F461", message=message, help=help)])
+
+
+def _gap(values: Floats) -> float:
+    """The least distance of two eigenvalues, over the greatest."""
+    if len(values) == 1:
+        return 1.0
+    apart = np.abs(values[:, None] - values[None, :])
+    spread = float(apart.max())
+    least = float((apart + np.diag(np.full(len(values), np.inf))).min())
+    return least / spread if spread > 0 else 0.0
+
+
+def _parameters(columns: Floats, whole: Floats) -> tuple[Floats, Floats, Floats] | None:
+    """π, T and O as rows, from the columns of A and Ψ(1) = A T diag(π) Aᵀ."""
+    sums = columns.sum(axis=0)
+    if np.abs(sums).min() < 1e-12 * np.abs(columns).max():
+        return None
+    a = columns / sums
+    inverse = np.linalg.pinv(a)
+    root = inverse @ whole.sum(axis=0)  # 1ᵀΨ(1) = (Aπ)ᵀ
+    if np.abs(root).min() == 0:
+        return None
+    step = inverse @ whole @ inverse.T / root  # T
+    try:
+        emit = np.linalg.solve(step.T, a.T)  # (A T⁻¹)ᵀ
+    except np.linalg.LinAlgError:
+        return None
+    found = (root, step.T, emit)
+    return found if all(bool(np.isfinite(x).all()) for x in found) else None
+
+
+def _residual(found: tuple[Floats, Floats, Floats], slices: Floats, directions: Floats) -> float:
+    """The greatest error of a slice, with the estimate projected to distributions."""
+    root, child, emit = (project(x) for x in found)
+    a = child @ emit  # [state, word]: Aᵀ
+    middle = child.T * root  # T diag(π)
+    made = np.einsum("ai,ma,ab,bj->mij", a, directions @ a.T, middle, a, optimize=True)
+    return float(np.abs(made - slices).max())
+
+
+def _failure(turned: int, met: int, number: int) -> GrammarError:
+    if turned >= met:
+        message = f"eigenvalues are complex in all {number} directions"
+        help = (
+            "the moments are too far from those of any model of this kind: more sentences, fewer "
+            "states, or EM from a random start"
+        )
+        return GrammarError([Diagnostic(code="F462", message=message, help=help)])
+    return collision(f"eigenvalues collide in all {number} directions")
+
+
+def collision(message: str, help: str = "use EM: this algorithm does not tell") -> GrammarError:
+    """The error that eigenvectors are not determined."""
+    return GrammarError([Diagnostic(code="F463", message=message, help=help)])
+
+
+def directions(words: int, number: int, seed: int) -> Floats:
+    """Random directions τ, one a row, of unit length."""
+    found = np.random.default_rng(seed).normal(size=(number, words))
+    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True))

@@ -1,0 +1,184 @@
+"""Every code block in the README and the documentation works."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from fgg.cli import main
+from fgg.compiler import load_text
+from tests.helpers.places import ROOT
+
+BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.M | re.S)
+FILE = re.compile(r"^```file (\S+)\n(.*?)^```$", re.M | re.S)  # as in the pages of codes
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = ROOT / "examples" / "README.md"
+
+PREAMBLE = """
+domain T = 2  domain N = 2  domain P = 2  domain C = N + P  domain W = 2  domain A = 2
+domain B = 2  domain M = 2
+"""
+
+
+def blocks(page: Path, kind: str) -> list[str]:
+    return [text for name, text in BLOCK.findall(page.read_text("utf-8")) if name == kind]
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The arguments of the commands in a page."""
+    found = []
+    for line in "".join(blocks(page, "sh")).splitlines():
+        program, *arguments = shlex.split(line, comments=True)
+        assert program == "fggc"
+        found.append(arguments)
+    return found
+
+
+def file_name(text: str) -> str:
+    match = re.match(r"# (\S+\.fgg):", text)
+    return match.group(1) if match else "grammar.fgg"
+
+
+@pytest.fixture
+def readme_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for text in (text for page in PAGES for text in blocks(page, "fgg")):
+        (tmp_path / file_name(text)).write_text(text, "utf-8")
+    for page in PAGES:
+        for name, text in FILE.findall(page.read_text("utf-8")):
+            (tmp_path / name).write_text(text, "utf-8")
+    return tmp_path
+
+
+def test_readme_grammars_are_clean(readme_folder: Path) -> None:
+    for path in readme_folder.glob("*.fgg"):
+        _, diagnostics, _ = load_text(path.read_text("utf-8"))
+        assert diagnostics == ()
+
+
+def test_readme_commands_run(readme_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(commands(ROOT / "README.md")) >= 4
+    for arguments in commands(ROOT / "README.md"):
+        assert main(arguments) == 0, arguments
+    assert (readme_folder / "weather.svg").exists()
+
+
+def test_commands_of_training_run(readme_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in commands(ROOT / "docs" / "training.md"):
+        assert main(arguments) == 0, arguments
+    assert (readme_folder / "run" / "curves.svg").exists()
+    assert "perplexity" in capsys.readouterr().out
+
+
+def test_readme_shows_what_check_prints(
+    readme_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = blocks(ROOT / "README.md", "text")[:2]
+    assert main(["check", "weather.fgg"]) == 0
+    assert capsys.readouterr().out == good
+    path = readme_folder / "weather.fgg"
+    path.write_text(
+        path.read_text("utf-8").replace("last:  Day(t) -> mood", "last:  Day(t) -> mod")
+    )
+    assert main(["check", "weather.fgg"]) == 1
+    assert bad in capsys.readouterr().err
+
+
+PYTHON = [(page.name, text) for page in PAGES for text in blocks(page, "python")]
+
+
+@pytest.mark.parametrize(("page", "text"), PYTHON, ids=[page for page, _ in PYTHON])
+def test_python_blocks_run(
+    page: str, text: str, readme_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = ROOT / page if (ROOT / page).exists() else ROOT / "docs" / page
+    monkeypatch.syspath_prepend(readme_folder)
+    written = [line for line in commands(path) if "compile" in line and "-o" in line]
+    for arguments in written:  # the modules that a block may import
+        assert main(arguments) == 0
+        monkeypatch.delitem(sys.modules, Path(arguments[-1]).stem, raising=False)
+    exec(compile(text, page, "exec"), {})
+
+
+def test_the_cost_in_the_documentation_is_what_is_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (shown,) = blocks(ROOT / "docs" / "compiling.md", "text")
+    assert main(["compile", "pcfg_dense", "--emit", "cost"]) == 0
+    assert capsys.readouterr().out.startswith(shown)
+
+
+def test_the_report_in_the_documentation_is_what_is_printed(
+    readme_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = ROOT / "docs" / "decomposing.md"
+    merged, shown = blocks(page, "text")
+    assert main(["show", "hmm", "--merge", "--emit", "fgg"]) == 0
+    assert merged in capsys.readouterr().out
+    first = next(line for line in commands(page) if line[0] == "decompose")
+    assert main(first) == 0
+    assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_commands_of_the_documentation_run(page: Path, readme_folder: Path) -> None:
+    for arguments in commands(page):
+        assert main(arguments) == 0, arguments
+
+
+def test_readme_says_how_large_the_library_is() -> None:
+    from fgg.library import library_names
+
+    assert f"The library has {len(library_names())} grammars" in (ROOT / "README.md").read_text()
+
+
+def test_files_that_the_readme_names_exist() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    for path in re.findall(r"`((?:fgg|compiler|docs|runtime)/[\w/.]+)`", text):
+        assert (ROOT / path).exists(), path
+
+
+def test_language_page_blocks_parse() -> None:
+    """The blocks are excerpts: each parses without a syntax error."""
+    found = blocks(ROOT / "docs" / "language.md", "")
+    assert len(found) >= 6
+    for text in found:
+        _, diagnostics, _ = load_text(PREAMBLE + text)
+        assert [d for d in diagnostics if d.code.startswith("F0")] == [], text
+
+
+def test_examples_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for arguments in commands(EXAMPLES):
+        assert main(arguments) == 0, arguments
+    for text in blocks(EXAMPLES, "python"):
+        exec(compile(text, "examples", "exec"), {})
+
+
+def test_the_counterexample_in_the_documentation_is_what_is_printed(
+    readme_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = ROOT / "docs" / "verifying.md"
+    verdict, shown = blocks(page, "text")
+    exec(compile(blocks(page, "python")[1], "verifying", "exec"), {})
+    assert capsys.readouterr().out == shown
+    assert main(commands(page)[0]) == 0
+    assert capsys.readouterr().out.startswith(verdict)
+
+
+def test_what_identifying_prints_is_as_documented(
+    readme_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = ROOT / "docs" / "identifiability.md"
+    good, bad, table, _ = blocks(page, "text")
+    assert main(commands(page)[0]) == 0
+    assert capsys.readouterr().out.startswith(good)
+    exec(compile(blocks(page, "python")[0], "identifiability", "exec"), {})
+    assert bad in capsys.readouterr().out
+    sweep = next(line for line in commands(page) if "--sweep" in line)
+    assert main(sweep) == 0
+    assert capsys.readouterr().out.startswith(table)

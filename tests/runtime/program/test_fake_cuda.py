@@ -1,0 +1,113 @@
+"""Programs on a device that is not here: fake CUDA tensors catch strays and synchronisation.
+
+Under FakeTensorMode an operation that mixes devices raises, and so does one that asks for the
+value of a tensor; so a program that runs here neither makes a stray tensor on the CPU nor waits
+for the device in a loop.
+"""
+
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
+
+from fgg.grammar.domains import domain_size, size_values
+from fgg.plan import Potential
+from fgg.plan.sizes import environment, extents
+from fgg.runtime.program.program import Program
+from tests.helpers.compiled import compiled, programs
+
+CUDA = torch.device("cuda")
+
+
+class WithoutGuards(TorchFunctionMode):
+    """Carries out indexing and copying, which torch built without CUDA refuses even when fake."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.copy_:
+            target, source = args
+            assert target.device == source.device
+            source.expand(target.shape)
+            return target
+        if func is torch.Tensor.__getitem__:
+            return indexed(*args)
+        if func is torch.Tensor.__invert__:
+            return torch.logical_not(*args)
+        if func is torch.Tensor.contiguous:
+            return args[0].clone(memory_format=torch.contiguous_format)
+        return func(*args, **(kwargs or {}))
+
+
+def indexed(tensor: torch.Tensor, index: Any) -> torch.Tensor:
+    """`tensor[index]` by operations that need no device."""
+    parts = index if isinstance(index, tuple) else (index,)
+    tensors: list[torch.Tensor | None] = []
+    axis = 0
+    for part in parts:
+        if isinstance(part, int):
+            tensor = tensor.select(axis, part)
+        elif part is None:
+            tensor = tensor.unsqueeze(axis)
+            axis += 1
+        elif isinstance(part, torch.Tensor):
+            assert part.device == tensor.device
+            tensors += [None] * (axis - len(tensors)) + [part]
+            axis += 1
+        else:
+            assert part == slice(None)
+            axis += 1
+    return torch.ops.aten.index(tensor, tensors) if tensors else tensor
+
+
+def inputs_of(program: Program, lengths: dict[str, list[int]]) -> dict[str, torch.Tensor]:
+    """Empty inputs of the right shapes on the device."""
+    grammar = program.grammar
+    longest = {name: max(values) for name, values in lengths.items()}
+    size = len(next(iter(lengths.values())))
+    found = {}
+    for item in grammar.observed:
+        extent = [e.evaluate({**size_values(grammar), **longest}) or 0 for e in item.shape]
+        found[item.name] = torch.zeros((size, *extent), dtype=torch.long, device=CUDA)
+    for step in program.plan.preparations:
+        if isinstance(step, Potential):
+            table, name = program.plan.table[step.name], step.source
+            factor = grammar.input_factor[name]
+            states = [domain_size(grammar, d) for d in factor.domains]
+            shape = (size, *extents(table, environment(lengths)), *states)
+            found[name] = torch.zeros(shape, device=CUDA)
+    return found
+
+
+@pytest.mark.parametrize("lengths", [[4, 4], [2, 4]], ids=["even", "mixed"])
+@pytest.mark.parametrize("name", programs())
+@torch.no_grad()
+def test_program_stays_on_the_device(name: str, lengths: list[int]) -> None:
+    program = compiled(name)
+    missing = lengths[0] != lengths[1]
+    by_name = {length: lengths for length in program.plan.lengths}
+    module = program.module
+    with FakeTensorMode(allow_non_fake_inputs=False), WithoutGuards():
+        weights = {n: torch.ones(program.shape(n), device=CUDA) for n in program.plan.parameters}
+        inputs = inputs_of(program, by_name)
+        tables = {t.name: inputs[t.name] for t in program.grammar.tables}
+        batch = module.Batch(len(lengths), by_name, tables, torch.float32, CUDA)
+        leaves, scales = module.prepare(weights, inputs, batch, missing)
+        # The autograd engine has no thread for a device that torch was built without, so the
+        # outside program is called as the engine would call it.
+        values, charts = module.inside(leaves, scales, batch)
+        log_z = module.result(charts, batch)
+        found, cells = module.outside(leaves, scales, values, charts, batch, torch.ones_like(log_z))
+        tensors = [log_z, *values.values(), *charts.values(), *found.values(), *cells.values()]
+        assert {tensor.device.type for tensor in tensors} == {"cuda"}
+        for leaf, gradient in found.items():
+            assert gradient.shape == leaves[leaf].shape
+
+
+def test_a_stray_is_found() -> None:
+    with FakeTensorMode(), WithoutGuards():
+        here, there = torch.ones(2), torch.ones(2, device=CUDA)
+        with pytest.raises(RuntimeError, match="device"):
+            here + there
+        with pytest.raises(RuntimeError):  # what asks for a value: there is none
+            there.sum().item()

@@ -1,0 +1,387 @@
+"""Programs and models as users hold them: questions, gradients, errors, the reference engine."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import fgg
+from fgg.runtime.program.program import Program
+from fgg.runtime.program.reference import ReferenceProgram
+
+SENTENCES = [[1, 2, 3], [0, 3, 1, 2, 2]]
+
+
+@pytest.fixture(scope="module")
+def pcfg() -> Program:
+    return fgg.compile(fgg.load("pcfg_dense", sizes={"nt": 2, "pt": 3, "words": 4}))
+
+
+@pytest.fixture(scope="module")
+def hmm() -> Program:
+    return fgg.compile(fgg.load("hmm", sizes={"k": 3, "d": 4}))
+
+
+def test_a_model_trains(pcfg: Program) -> None:
+    model = pcfg.model(seed=0)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    losses = []
+    for _ in range(5):
+        loss = -model(w=SENTENCES).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_distributions_are_normalised() -> None:
+    grammar = fgg.load("pcfg", sizes={"nt": 2, "pt": 3, "words": 4, "r": 2})
+    for space in ("dense", "state", "rank"):
+        model = fgg.compile(grammar, space=space).model(seed=1, dtype=torch.float64)
+        assert list(model.weights()) == ["root", "binary_0", "binary_1", "binary_2", "emit"]
+        for name, given in (("root", 0), ("binary", 1), ("binary_2", 1), ("emit", 1)):
+            total = model.weight(name).flatten(given).sum(-1)
+            torch.testing.assert_close(total, torch.ones_like(total))
+
+
+def test_seeds_and_state() -> None:
+    program = fgg.compile(fgg.load("hmm", sizes={"k": 2, "d": 3}))
+    one, two, other = program.model(seed=3), program.model(seed=3), program.model(seed=4)
+    item = [[0, 1, 2]]
+    assert torch.equal(one(w=item), two(w=item))
+    assert not torch.equal(one(w=item), other(w=item))
+    other.load_state_dict(one.state_dict())
+    assert torch.equal(one(w=item), other(w=item))
+
+
+def test_tied_parameters_are_stationary() -> None:
+    weights = fgg.compile(fgg.load("dep_ies", sizes={"d": 4})).model().weights()
+    torch.testing.assert_close(weights["root"] @ weights["arc"], weights["root"])
+
+
+@pytest.mark.parametrize("name", ["hmm", "pcfg_dense", "semicrf"])
+def test_derivatives_of_both_orders(name: str) -> None:
+    small = {"k": 2, "d": 3, "nt": 2, "pt": 2, "words": 3, "lmax": 2}
+    sizes = {n: v for n, v in small.items() if n in fgg.load(name).size}
+    program = fgg.compile(fgg.load(name, sizes=sizes))
+    weights = program.weights(seed=0, dtype=torch.float64)
+    inputs: dict[str, Tensor] = {}
+    if name == "semicrf":
+        inputs["score"] = torch.randn(1, 3, 4, 2, dtype=torch.float64)
+    else:
+        inputs["w"] = torch.tensor([[0, 2, 1]])
+    names = [*weights, *(n for n in inputs if n == "score")]
+
+    def log_z(*tensors: Tensor) -> Tensor:
+        given = dict(zip(names, tensors, strict=True))
+        own = {n: given[n] for n in weights}
+        return program.log_z(own, {n: given.get(n, x) for n, x in inputs.items()}, {"n": [3]})
+
+    tensors = tuple({**weights, **inputs}[n].clone().requires_grad_() for n in names)
+    assert torch.autograd.gradcheck(log_z, tensors)
+    assert torch.autograd.gradgradcheck(log_z, tensors)
+
+
+def test_counts_follow_from_marginals(hmm: Program) -> None:
+    weights = hmm.weights(seed=2, dtype=torch.float64)
+    states = hmm.marginals(weights, {"w": SENTENCES})["X"]
+    assert states.shape == (2, 5, 3)
+    ends = torch.tensor([[1.0] * 3 + [0.0] * 2, [1.0] * 5], dtype=torch.float64)
+    torch.testing.assert_close(states.sum(-1), ends)
+    counts = hmm.expected_counts(weights, {"w": SENTENCES})
+    torch.testing.assert_close(counts["init"], states[:, 0].sum(0))
+    torch.testing.assert_close(counts["trans"].sum(), torch.tensor(6.0, dtype=torch.float64))
+    pairs = hmm.rule_marginals(weights, {"w": SENTENCES}, rule="step")
+    torch.testing.assert_close(pairs.values.sum((0, 1)).sum(), counts["trans"].sum())
+
+
+def test_questions_agree_with_each_other(pcfg: Program) -> None:
+    model = pcfg.model(seed=5, dtype=torch.float64)
+    weights = model.detached()
+    log_z = model(w=SENTENCES).detach()
+    best = model.decode(w=SENTENCES)
+    top = model.k_best(w=SENTENCES, number=2)
+    for item, (first, second) in enumerate(top):
+        assert first == best[item]
+        assert second.log_weight <= first.log_weight < float(log_z[item])
+    through = pcfg.max_marginals(weights, {"w": SENTENCES})["X"]
+    assert through[0, 0, 3].max() == pytest.approx(best[0].log_weight)
+    assert through[1].max() == pytest.approx(best[1].log_weight)
+    same = pcfg.kl(weights, weights, {"w": SENTENCES})
+    torch.testing.assert_close(same, torch.zeros(2, dtype=torch.float64))
+    assert (pcfg.kl(weights, pcfg.model(seed=6).detached(), {"w": SENTENCES}) > 0).all()
+    assert (model.entropy(w=SENTENCES) > 0).all()
+    assert len(model.sample(w=SENTENCES, number=3, seed=0)[1]) == 3
+    for derivation in model.decode(w=SENTENCES, method="mbr"):
+        assert derivation.brackets().startswith("(root ")
+    charts = pcfg.solve(weights, {"w": SENTENCES}, semiring="boolean")
+    assert charts.z.tolist() == [True, True]
+
+
+def test_moments_are_what_single_strings_weigh(hmm: Program) -> None:
+    weights = hmm.weights(seed=1, dtype=torch.float64)
+    pairs = hmm.moments(weights, {}, {"n": [3]}, keep={"w": [0, 2]})[0]
+    item = hmm.log_z(weights, {"w": [[1, -1, 2]]})
+    torch.testing.assert_close(pairs[1, 2], item.exp()[0])
+    torch.testing.assert_close(pairs.sum(), torch.tensor(1.0, dtype=torch.float64))
+
+
+def test_without_a_schedule_the_reference_engine_answers() -> None:
+    with pytest.warns(UserWarning, match=r"F434.*go round without leaving their level"):
+        program = fgg.compile(fgg.load("branching"))
+    assert isinstance(program, ReferenceProgram)
+    assert program.notes[0].code == "F434"
+    weights = program.weights(dtype=torch.float64)
+    torch.testing.assert_close(
+        program.log_z(weights), torch.tensor([2 / 3], dtype=torch.float64).log()
+    )
+    assert program.decode(weights)[0].brackets() == "(none)"
+    assert len(program.sample(weights, number=4, seed=1)[0]) == 4
+    counts = program.expected_counts(weights)
+    torch.testing.assert_close(counts["none"] - counts["two"], torch.ones((), dtype=torch.float64))
+    torch.testing.assert_close(program.marginals(weights)["S"], 1 + 2 * counts["two"][None])
+    with pytest.raises(fgg.GrammarError, match="F425"):
+        program.entropy(weights)
+    with pytest.raises(fgg.GrammarError, match="F425"):
+        fgg.compile(fgg.load("branching"), fallback=False)
+
+
+def test_an_impossible_item_does_not_disturb_the_others() -> None:
+    program = fgg.compile(fgg.load("dyck"))
+    weights = program.weights(dtype=torch.float64)
+    leaves = {n: w.requires_grad_() for n, w in weights.items()}
+    log_z = program.log_z(leaves, {"w": [["(", ")"], ["(", "]"], ["[", "]", "(", ")"]]})
+    assert torch.isfinite(log_z).tolist() == [True, False, True]
+    torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
+    assert all(torch.isfinite(w.grad).all() for w in leaves.values() if w.grad is not None)
+    with pytest.raises(fgg.GrammarError, match="F421"):
+        program.decode(weights, {"w": [["(", ")"], ["(", "]"]]})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "lengths", "message"),
+    [
+        ({"w": [[0, 9]]}, None, "9 is not a value of `W`"),
+        ({"w": [[0, -3]]}, None, "-3 is not a value"),
+        ({"v": [[0]]}, None, "there is no input `v`"),
+        ({"w": [["x"]]}, None, "`x` is not a value of `W`: .w.0.. of item 0"),
+        ({"w": 3}, None, "a list of items is expected"),
+        ({"w": torch.zeros(2, 3)}, None, "whole numbers"),
+        ({"w": torch.zeros(3, dtype=torch.long)}, None, "the first axis is the batch"),
+        ({"w": [[0, 1]]}, [3], "item 0 has 2 entries, 3 are expected"),
+        ({"w": torch.zeros(1, 2, dtype=torch.long)}, [3], "2 positions; the lengths need 3"),
+        ({"w": [[0], [1]]}, [1], "2 items"),
+        ({"w": []}, None, "at least one item"),
+        ({}, None, "length `n` is not known"),
+        ({}, {"m": [1]}, "there is no length `m`"),
+        ({}, [-1], "whole numbers from 0 up"),
+        ({}, [1.5], "whole numbers"),
+    ],
+)
+def test_bad_inputs_are_reported(
+    hmm: Program, inputs: dict[str, object], lengths: object, message: str
+) -> None:
+    weights = hmm.weights(seed=0)
+    with pytest.raises(fgg.GrammarError, match=message):
+        hmm.log_z(weights, inputs, lengths)  # type: ignore[arg-type]
+
+
+def test_bad_weights_are_reported(hmm: Program) -> None:
+    weights = hmm.weights(seed=0)
+    with pytest.raises(fgg.GrammarError, match="F416"):
+        hmm.log_z({n: w for n, w in weights.items() if n != "trans"}, {"w": [[0]]})
+    with pytest.raises(fgg.GrammarError, match="have shape"):
+        hmm.log_z({**weights, "trans": torch.ones(2, 2)}, {"w": [[0]]})
+    with pytest.raises(fgg.GrammarError, match="which is not a factor"):
+        hmm.log_z({**weights, "tran": torch.ones(2, 2)}, {"w": [[0]]})
+
+
+def test_what_would_not_fit_is_refused(pcfg: Program) -> None:
+    with pytest.raises(fgg.GrammarError, match="F420"):
+        pcfg.log_z(pcfg.weights(seed=0), {}, [10_000_000])
+
+
+def test_an_observed_tree_is_gathered() -> None:
+    grammar = fgg.load("pcfg_la", sizes={"nt": 2, "pt": 2, "h": 2, "words": 3})
+    program = fgg.compile(grammar, "tree", fallback=False)
+    # ((a b) c): node 0 is the root, its children are 1 and 4; 1 has the children 2 and 3.
+    tree = {
+        "left": [1, 2, -1, -1, -1],
+        "right": [4, 3, -1, -1, -1],
+        "phrase": [0, 1, -1, -1, -1],
+        "tag": [-1, -1, 1, 0, 1],
+        "w": [-1, -1, 0, 1, 2],
+    }
+    weights = program.weights(seed=0, dtype=torch.float64)
+    found = program.log_z(weights, {name: [values] for name, values in tree.items()})
+    ground = fgg.ground(program.grammar, inputs=tree)
+    expected = fgg.solve(ground, "log", weights={n: w.numpy() for n, w in weights.items()})
+    assert torch.isfinite(found).all()
+    torch.testing.assert_close(found[0], expected.log_z.detach())
+
+
+def test_numbers_that_are_too_small_are_not_taken_for_zero(hmm: Program) -> None:
+    weights = hmm.weights(seed=0, dtype=torch.float64)
+    # State 1 alone can begin, and what follows it is 1e-50 times what follows state 0.
+    weights["init"] = torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)
+    weights["trans"] = torch.eye(3, dtype=torch.float64)
+    weights["emit"] = torch.tensor([[1.0] * 4, [1e-25] * 4, [1.0] * 4], dtype=torch.float64)
+    item = {"w": [[0, 1]]}
+    assert float(hmm.log_z(weights, item)) == pytest.approx(2 * math.log(1e-25))
+    narrow = hmm.log_z({n: w.float() for n, w in weights.items()}, item)
+    assert float(narrow) == pytest.approx(2 * math.log(1e-25))
+
+
+def test_a_start_symbol_with_a_union_node_has_log_z_but_no_derivations() -> None:
+    text = """
+    domain A = 2  domain B = 3  domain C = A + B
+    factor f(A) = [1, 2]
+    factor g(B) = [3, 4, 5]
+    nonterminal X(C)
+    start X
+    rule one: X(c) -> f(c.A)
+    rule two: X(c) -> g(c.B)
+    """
+    program = fgg.compile(fgg.loads(text), fallback=False)
+    weights = program.weights()
+    torch.testing.assert_close(program.log_z(weights).exp(), torch.tensor([15.0]))
+    with pytest.raises(fgg.GrammarError, match="F425"):
+        program.decode(weights)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: w - 1, "`trans` are negative"),
+        (lambda w: w * float("nan"), "no numbers"),
+        (lambda w: w + float("inf"), "infinite"),
+        (lambda w: w.double(), "all must be float32 or all float64"),
+        (lambda w: w.half(), "float16"),
+    ],
+)
+def test_weights_that_are_no_weights_are_reported(
+    hmm: Program, change: Callable[[Tensor], Tensor], message: str
+) -> None:
+    weights = hmm.weights(seed=0)
+    with pytest.raises(fgg.GrammarError, match=message):
+        hmm.log_z({**weights, "trans": change(weights["trans"])}, {"w": [[0, 1]]})
+
+
+def test_models_are_copied_and_programs_pickled(hmm: Program) -> None:
+    model = hmm.model(seed=1)
+    other = copy.deepcopy(model)
+    assert torch.equal(other(w=[[0, 1]]), model(w=[[0, 1]]))
+    assert next(other.parameters()) is not next(model.parameters())
+    again = pickle.loads(pickle.dumps(hmm))
+    assert torch.equal(again.model(seed=1)(w=[[0, 1]]), model(w=[[0, 1]]))
+    wide = model.to(torch.float64)
+    assert wide(w=[[0, 1]]).dtype == torch.float64
+
+
+def test_what_is_asked_of_charts_is_refused_too_where_it_would_not_fit(pcfg: Program) -> None:
+    model = pcfg.model()
+    for question in (model.decode, model.sample, model.entropy):
+        with pytest.raises(fgg.GrammarError, match="F420"):
+            question(lengths=[10_000_000])
+
+
+def test_labels_of_mbr_trees_are_probable_ones(pcfg: Program) -> None:
+    model = pcfg.model(seed=1, dtype=torch.float64)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(4)
+    item = [[0, 1]]  # one tree only: nothing but its labels can differ
+    (best,) = model.decode(w=item)
+    (found,) = model.decode(w=item, method="mbr")
+    (labelled,) = model.decode(w=item, method="mbr", states=True)
+    assert found.log_weight == pytest.approx(labelled.log_weight)
+    assert found.log_weight > best.log_weight - 3
+
+
+def test_counts_need_no_gradient_mode(hmm: Program) -> None:
+    model = hmm.model(seed=0)
+    expected = model.expected_counts(w=SENTENCES)["init"]
+    with torch.no_grad():
+        torch.testing.assert_close(model.expected_counts(w=SENTENCES)["init"], expected)
+    with torch.inference_mode():
+        torch.testing.assert_close(model.expected_counts(w=SENTENCES)["init"], expected)
+
+
+def test_a_model_can_be_asked_what_a_program_can(hmm: Program) -> None:
+    model, other = hmm.model(seed=0), hmm.model(seed=1)
+    assert (model.kl(other, w=SENTENCES) > 0).all()
+    assert model.moments(keep={"w": [0]}, lengths=[2]).shape == (1, 4)
+    assert model.max_marginals(w=SENTENCES)["X"].shape == (2, 5, 3)
+    assert model.solve(w=SENTENCES, semiring="counting").z.tolist() == [3**3, 3**5]
+    assert model.rule_marginals(w=SENTENCES, rule="step").values.shape[0] == 2
+
+
+def test_models_on_the_reference_engine_train() -> None:
+    text = """
+    domain T = 2
+    factor grow(-> T)
+    factor stay(T) = [0.2, 0.3]
+    nonterminal S()
+    start S
+    rule more: S -> grow(t) stay(t) S
+    rule stop: S -> grow(t)
+    """
+    with pytest.warns(UserWarning, match="F434"):
+        model = fgg.compile(fgg.loads(text)).model(seed=0)
+    (log_z,) = model()
+    log_z.backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for p in model.parameters())
+
+
+def test_arrays_and_odd_names(hmm: Program) -> None:
+    weights = {n: w.numpy() for n, w in hmm.weights(seed=0).items()}
+    tensors = hmm.weights(seed=0)
+    item = {"w": [[0, 1]]}
+    assert torch.equal(hmm.log_z(weights, item), hmm.log_z(tensors, item))  # type: ignore[arg-type]
+    named = fgg.compile(
+        fgg.loads("domain T = 2 factor `a.b`(-> T) nonterminal S() start S\nrule s: S -> `a.b`(t)")
+    )
+    torch.testing.assert_close(named.model()(), torch.zeros(1))
+
+
+def test_mistakes_in_compiling_are_named() -> None:
+    with pytest.raises(TypeError, match="a grammar is expected"):
+        fgg.compile("hmm")  # type: ignore[arg-type]
+    grammar = fgg.load("hmm")
+    for sizes in ({"zz": 2}, {"k": 0}):
+        with pytest.raises(fgg.GrammarError, match="F410"):
+            fgg.compile(grammar, sizes=sizes)
+
+
+def test_the_gradient_can_be_asked_for_twice() -> None:
+    program = fgg.compile(fgg.load("pcfg_dense", sizes={"nt": 2, "pt": 3, "words": 4}))
+    weights = {n: w.requires_grad_() for n, w in program.weights(seed=1).items()}
+    log_z = program.log_z(weights, {"w": [[0, 1, 2, 3], [3, 2]]}).sum()
+    once = torch.autograd.grad(log_z, list(weights.values()), retain_graph=True)
+    twice = torch.autograd.grad(log_z, list(weights.values()))
+    for one, two in zip(once, twice, strict=True):
+        torch.testing.assert_close(one, two)
+
+
+COUNTED = """
+domain W = 2
+input w: W[n]
+nonterminal S()
+nonterminal X[i]() for 0 <= i <= n
+start S
+rule S -> X[0]()
+rule X[i]() -> o = w[i] X[i+1]() for i < n
+rule X[n]() ->
+"""
+
+
+def test_a_program_without_parameters_has_no_expected_counts() -> None:
+    program = fgg.compile(fgg.loads(COUNTED))
+    assert program.expected_counts({}, {"w": [[0, 1]]}) == {}

@@ -1,0 +1,205 @@
+"""Programs in dense, state and rank space: the same answers from the same parameters."""
+
+from __future__ import annotations
+
+import pickle
+from copy import deepcopy
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor
+
+import fgg
+from fgg.diagnostics import GrammarError
+from fgg.runtime.program.program import Program
+
+SIZES = {
+    "pcfg": {"nt": 5, "pt": 6, "words": 7, "r": 3},
+    "hmm_rank": {"k": 6, "d": 5, "r": 2},
+}
+SPACES = ("dense", "state", "rank", "auto")
+WORDS = {"w": [[3, 1, 4, 1, 0], [2, 1, 3], [4, 4]]}
+
+
+@cache
+def program(name: str, space: str) -> Program:
+    return fgg.compile(fgg.load(name, sizes=SIZES[name]), space=space)
+
+
+def weights_of(name: str, space: str = "rank", seed: int = 1) -> dict[str, Tensor]:
+    return program(name, space).weights(seed=seed, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_parameters_are_pieces_in_every_space(name: str) -> None:
+    first = weights_of(name)
+    for space in SPACES:
+        found = weights_of(name, space)
+        assert list(found) == list(first) == list(program(name, space).parameter_names)
+        assert all(torch.equal(found[n], first[n]) for n in first)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_answers_are_the_same_in_every_space(name: str) -> None:
+    weights = weights_of(name)
+    dense = program(name, "dense")
+    want = dense.log_z(weights, WORDS)
+    counts = dense.expected_counts(weights, WORDS)
+    cells = dense.marginals(weights, WORDS)
+    entropy = dense.entropy(weights, WORDS)
+    for space in SPACES[1:]:
+        found = program(name, space)
+        torch.testing.assert_close(found.log_z(weights, WORDS), want, rtol=1e-12, atol=0)
+        own = found.expected_counts(weights, WORDS)
+        assert own.keys() == counts.keys()
+        for factor in own:
+            torch.testing.assert_close(own[factor], counts[factor], rtol=1e-9, atol=1e-12)
+        for family, values in found.marginals(weights, WORDS).items():
+            torch.testing.assert_close(values, cells[family], rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(found.entropy(weights, WORDS), entropy, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("states", [True, False])
+def test_mbr_needs_no_whole_factors(name: str, states: bool) -> None:
+    for seed in range(4):
+        weights = weights_of(name, seed=seed)
+        want = program(name, "dense").decode(weights, WORDS, method="mbr", states=states)
+        for space in ("state", "rank"):
+            found = program(name, space).decode(weights, WORDS, method="mbr", states=states)
+            assert [d.brackets() for d in found] == [d.brackets() for d in want]
+            assert [d.cell_values() for d in found] == [d.cell_values() for d in want]
+            for one, two in zip(found, want, strict=True):
+                assert one.log_weight == pytest.approx(two.log_weight, rel=1e-9)
+                assert one.spans() == two.spans()
+
+
+def test_mbr_of_large_models() -> None:
+    sizes = {"nt": 700, "pt": 900, "words": 10, "r": 4}  # whole, `binary` has 1.8e9 entries
+    model = fgg.compile(fgg.load("pcfg", sizes=sizes), space="rank").model(seed=0)
+    (tree,) = model.decode(w=[[1, 2, 3]], method="mbr")
+    assert tree.brackets().count("(word)") == 3
+    chosen = fgg.compile(fgg.load("pcfg", sizes=sizes))
+    assert chosen.space == "rank"
+    with pytest.raises(GrammarError) as error:
+        chosen.model(seed=0).decode(w=[[1, 2, 3]])
+    assert [d.code for d in error.value.diagnostics] == ["F420"]
+
+
+def test_there_is_no_best_derivation_in_rank_space() -> None:
+    weights, found = weights_of("pcfg"), program("pcfg", "rank")
+    for ask in (
+        lambda: found.decode(weights, WORDS),
+        lambda: found.k_best(weights, WORDS, number=2),
+        lambda: found.max_marginals(weights, WORDS),
+        lambda: found.solve(weights, WORDS, semiring="max"),
+    ):
+        with pytest.raises(GrammarError) as error:
+            ask()
+        (problem,) = error.value.diagnostics
+        assert problem.code == "F426" and "mbr" in problem.help
+    # Where the space was chosen and not asked for, other spaces answer.
+    chosen = program("pcfg", "auto")
+    assert chosen.space == "rank"
+    want = program("pcfg", "dense").decode(weights, WORDS)
+    assert chosen.decode(weights, WORDS) == want
+    assert program("pcfg", "state").decode(weights, WORDS) == want
+
+
+def test_whole_factors_can_be_given_in_dense_space_only() -> None:
+    pieces = weights_of("hmm_rank")
+    whole = torch.einsum("aq,qb,qo->abo", *(pieces[f"step_{i}"] for i in range(3)))
+    given = {"init": pieces["init"], "step": whole}
+    dense = program("hmm_rank", "dense")
+    want = dense.log_z(pieces, WORDS)
+    torch.testing.assert_close(dense.log_z(given, WORDS), want)
+    bound = dense.weights(given, dtype=torch.float64)
+    assert list(bound) == ["init", "step"] and bound["step"] is whole
+    model = dense.model(dtype=torch.float64, weights=given)
+    torch.testing.assert_close(model(**WORDS), want)
+    with pytest.raises(GrammarError) as error:
+        program("hmm_rank", "rank").log_z(given, WORDS)
+    (problem,) = error.value.diagnostics
+    assert problem.code == "F417" and "`step_0`, `step_1`, `step_2`" in problem.help
+
+
+def test_models_move_between_spaces() -> None:
+    models = {s: program("pcfg", s).model(seed=3, dtype=torch.float64) for s in SPACES}
+    state = models["rank"].state_dict()
+    for model in models.values():
+        model.load_state_dict(state)
+        torch.testing.assert_close(model(**WORDS), models["dense"](**WORDS))
+
+
+def test_programs_in_rank_space_are_copied_and_pickled() -> None:
+    weights, found = weights_of("pcfg"), program("pcfg", "rank")
+    for other in (deepcopy(found), pickle.loads(pickle.dumps(found))):
+        assert other.space == "rank"
+        assert torch.equal(other.log_z(weights, WORDS), found.log_z(weights, WORDS))
+        assert torch.equal(
+            other.marginals(weights, WORDS)["X"], found.marginals(weights, WORDS)["X"]
+        )
+
+
+def test_products_of_parameters_are_those_of_the_paper() -> None:
+    """H = V Uᵀ, I = W Uᵀ, J = V Eᵀ, K = W Eᵀ, L = (U s)ᵀ [RS §4.2]."""
+    text = fgg.compile(fgg.load("pcfg"), space="rank").source
+    for line in (
+        "p_binary_1_R_binary_N_binary_0 = p_binary_1_R_binary_N @ p_binary_0",
+        "p_binary_2_R_binary_N_binary_0 = p_binary_2_R_binary_N @ p_binary_0",
+        "t_emit_w_binary_1_R_binary_P = times(t_emit_w, p_binary_1_R_binary_P.mT)",
+        "t_emit_w_binary_2_R_binary_P = times(t_emit_w, p_binary_2_R_binary_P.mT)",
+        "p_root_binary_0 = p_root @ p_binary_0",
+    ):
+        assert f"    {line}\n" in text
+    inside = text[text.index("def inside") :]
+    assert "p_binary_0 " not in inside and "p_emit" not in inside  # no states in the loops
+
+
+def test_short_sentences() -> None:
+    """Two words are one binary rule; one word has no derivation."""
+    pieces = weights_of("pcfg")
+    log_z = program("pcfg", "rank").log_z(pieces, {"w": [[3, 1], [2]]})
+    whole = torch.einsum("aq,qb,qc->abc", *(pieces[f"binary_{i}"] for i in range(3)))
+    nt = SIZES["pcfg"]["nt"]
+    emit = pieces["emit"]
+    want = torch.einsum(
+        "a,abc,b,c->", pieces["root"], whole[:, nt:, nt:], emit[:, 3], emit[:, 1]
+    ).log()
+    torch.testing.assert_close(log_z[0], want)
+    assert log_z[1] == -float("inf")
+
+
+def test_float32_holds_with_peaked_parameters_at_80_words() -> None:
+    sizes = {"nt": 20, "pt": 30, "words": 40, "r": 16}
+    found = fgg.compile(fgg.load("pcfg", sizes=sizes), space="rank")
+    chance = torch.Generator().manual_seed(0)
+    weights = {
+        name: (8.0 * torch.randn(found.shape(name), generator=chance)).softmax(-1)
+        for name in found.parameter_names
+    }
+    words = {"w": torch.randint(40, (2, 80), generator=chance)}
+    wide = {name: w.double() for name, w in weights.items()}
+    error = (found.log_z(weights, words).double() - found.log_z(wide, words)).abs().max()
+    assert error < 1e-4
+
+
+def test_gradients_can_be_asked_for_twice() -> None:
+    """An adjoint lives in the empty half of its chart the first time, then on its own."""
+    found = program("pcfg", "rank")
+    assert any(chart.half for chart in found.plan.charts)
+    leaves = {n: w.requires_grad_() for n, w in weights_of("pcfg").items()}
+    log_z = found.log_z(leaves, WORDS)
+    finite = log_z[torch.isfinite(log_z)].sum()
+    first = torch.autograd.grad(finite, list(leaves.values()), retain_graph=True)
+    second = torch.autograd.grad(finite, list(leaves.values()))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_spaces_that_are_none() -> None:
+    with pytest.raises(GrammarError, match="no space"):
+        fgg.compile(fgg.load("hmm"), space="ranks")
+    with pytest.raises(GrammarError, match="cannot go to rank space"):
+        fgg.compile(fgg.load("hmm"), space="rank")
+    assert fgg.compile(fgg.load("hmm")).space == "state"
