@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import Diagnostic, GrammarError, refuse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -106,7 +106,7 @@ def check_writable(path: str | Path | None) -> None:
         reason = "permission denied"
     if reason:
         message = f"`{path}` cannot be written: {reason}"
-        raise GrammarError([Diagnostic(code="F413", message=message)])
+        refuse("F413", message)
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -135,6 +135,4 @@ def write_whole(path: Path, data: bytes) -> None:
             raise
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise GrammarError(
-            [Diagnostic(code="F413", message=f"`{path}` cannot be written: {reason}")]
-        ) from None
+        refuse("F413", f"`{path}` cannot be written: {reason}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.grammar.units import in_units
 
 
@@ -35,12 +35,8 @@ def require(needed: int, device: torch.device, what: str) -> None:
         return
     free = available_bytes(device)
     if free is not None and needed > free:
-        raise GrammarError(
-            [
-                Diagnostic(
-                    code="F420",
-                    message=f"{what} needs about {in_units(needed)}; {in_units(free)} are free",
-                    help="use smaller batches, shorter inputs or smaller sizes",
-                )
-            ]
+        refuse(
+            "F420",
+            f"{what} needs about {in_units(needed)}; {in_units(free)} are free",
+            "use smaller batches, shorter inputs or smaller sizes",
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fgg.compiler.resolve.front import load_text
 from fgg.compiler.syntax.parse import MAX_CHARACTERS
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.files import read_limited, unreadable
 from fgg.grammar import Grammar
 from fgg.grammar.spans import Source
@@ -49,7 +49,7 @@ def loads(text: str, *, name: str = "<text>", sizes: Mapping[str, int] | None = 
 def load_file(name: str, *, sizes: Mapping[str, int] | None = None) -> Loaded:
     """A path, or else the bare name of a library grammar. Raises GrammarError if unreadable."""
     if not name:
-        raise GrammarError([Diagnostic(code="F401", message="the file's name is empty")])
+        refuse("F401", "the file's name is empty")
     path = Path(name)
     if "/" not in name and "." not in name and not os.path.lexists(name):
         if name not in library_names():
@@ -93,10 +93,10 @@ def decode(data: bytes, name: str) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         problem = f"`{name}` is not UTF-8 text (byte {error.start})"
-        raise GrammarError([Diagnostic(code="F402", message=problem)]) from None
+        refuse("F402", problem)
     if "\0" in text[:MAX_CHARACTERS]:
         problem = f"`{name}` is a binary file, not text"
-        raise GrammarError([Diagnostic(code="F402", message=problem)])
+        refuse("F402", problem)
     return text
 
 

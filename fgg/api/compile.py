@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, render_all
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse, render_all
 from fgg.grammar import Grammar
 from fgg.grammar.domains import with_domain_size, with_sizes
 from fgg.rewrite.conjoin import conjoin
@@ -52,7 +52,7 @@ def compile(
     if space not in ("auto", "dense", "state", "rank"):
         message = f"there is no space `{space}`"
         help = "spaces are `auto`, `dense`, `state` and `rank`"
-        raise GrammarError([Diagnostic(code="F415", message=message, help=help)])
+        refuse("F415", message, help)
     check_sizes(grammar, sizes or {})
     from fgg.runtime.program.program import Asked
 
@@ -258,19 +258,15 @@ def compilable(name: str) -> Iterator[None]:
     except NotRankSpace as error:
         message = f"`{name}` cannot go to rank space: {error}"
         help = "`--space state` takes it as it is, `--space auto` what can be and is cheapest"
-        raise GrammarError([Diagnostic(code="F425", message=message, help=help)]) from None
+        refuse("F425", message, help)
     except (CannotCompile, SplitImpossible) as error:
         rule = error.rule if isinstance(error, CannotCompile) else None
-        raise GrammarError(
-            [
-                Diagnostic(
-                    code="F425",
-                    message=f"`{name}` cannot be compiled: {error}",
-                    span=None if rule is None else rule.span,
-                    help="`fgg.solve(fgg.ground(…))` and `fggc run` use the reference engine",
-                )
-            ]
-        ) from None
+        refuse(
+            "F425",
+            f"`{name}` cannot be compiled: {error}",
+            "`fgg.solve(fgg.ground(…))` and `fggc run` use the reference engine",
+            span=None if rule is None else rule.span,
+        )
 
 
 def selected(grammar: Grammar, query: str | None) -> Grammar:
@@ -279,7 +275,7 @@ def selected(grammar: Grammar, query: str | None) -> Grammar:
         if len(grammar.queries) > 1:
             names = ", ".join(f"`{q}`" for q in grammar.query)
             message = f"`{grammar.name}` has several queries: say which"
-            raise GrammarError([Diagnostic(code="F409", message=message, help=f"it has {names}")])
+            refuse("F409", message, f"it has {names}")
         if not grammar.queries:
             return grammar
         query = grammar.queries[0].name
@@ -287,5 +283,5 @@ def selected(grammar: Grammar, query: str | None) -> Grammar:
         known = ", ".join(f"`{q}`" for q in grammar.query)
         message = f"`{grammar.name}` has no query `{query}`"
         help = did_you_mean(query, grammar.query) or f"it has {known or 'none'}"
-        raise GrammarError([Diagnostic(code="F409", message=message, help=help)])
+        refuse("F409", message, help)
     return conjoin(grammar, grammar.query[query])

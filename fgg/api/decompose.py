@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import Diagnostic, refuse
 from fgg.factors.definitions import asked_factors, needed_factors, sources
 from fgg.factors.pieces import given_pieces
 from fgg.factors.product_factors import joint_of
@@ -63,7 +63,7 @@ class Decomposed:
         try:
             return write_pieces(self.grammar, self.weights, names)
         except CpdImpossible as error:
-            raise _refused(str(error), error.help) from None
+            refuse("F440", str(error), error.help)
 
 
 def decompose(
@@ -201,17 +201,17 @@ def _wanted(
     try:
         declared(free, {name: ranks.get(name, 1) for name in names})
     except CpdImpossible as error:
-        raise _refused(str(error), error.help) from None
+        refuse("F440", str(error), error.help)
     used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
     for name in sorted(names - used - asked_factors(grammar)):
         wholes = [f.name for f in grammar.factors if name in sources(f) and f.name in used]
         help = f"it is part of `{wholes[0]}`" if wholes else ""
-        raise _refused(f"no rule uses factor `{name}`", help)
+        refuse("F440", f"no rule uses factor `{name}`", help)
     for name in sorted(names - {*ranks}):
         if tolerance is None:
-            raise _refused(f"factor `{name}` is given neither a rank nor a tolerance")
+            refuse("F440", f"factor `{name}` is given neither a rank nor a tolerance")
     if not names and tolerance is None:
-        raise _refused("nothing to decompose", "name a rank, `trans=4`, or a tolerance")
+        refuse("F440", "nothing to decompose", "name a rank, `trans=4`, or a tolerance")
     if not names:
         low = {f.name for f in free.factors if len(f.domains) > 1 and is_free(unjoined(f))}
         known = {f.name for f in grammar.factors if f.name in weights or f.value is not None}
@@ -255,7 +255,3 @@ def _declared(grammar: Grammar, ranks: Mapping[str, int]) -> Grammar:
     found = declared(replace(grammar, factors=tuple(factors)), ranks)
     unused = parts - needed_factors(found)
     return replace(found, factors=tuple(f for f in found.factors if f.name not in unused))
-
-
-def _refused(message: str, help: str = "") -> GrammarError:
-    return GrammarError([Diagnostic(code="F440", message=message, help=help)])

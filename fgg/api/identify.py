@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from fgg.api.compile import check_sizes, compilable, selected
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size, with_sizes
 from fgg.rewrite.conjoin import lengths as length_names
@@ -111,7 +111,7 @@ def check_inputs(grammar: Grammar) -> None:
         help = "moments are those of strings: choose another query"
         if len(grammar.queries) or not grammar.inputs:
             help = "a query with an input like `w: W[n]` is needed"
-        raise GrammarError([Diagnostic(code="F453", message=problem, help=help)])
+        refuse("F453", problem, help)
 
 
 def unnormalised(grammar: Grammar, name: str) -> Diagnostic:
@@ -178,7 +178,7 @@ class Model:
         if positions is not None:
             chosen = tuple(_place(case, position) for position in positions)
             if len(set(chosen)) != len(chosen) or not chosen:
-                raise _refused("positions are different ones, at least one")
+                refuse("F456", "positions are different ones, at least one")
             name = ",".join(map(_written, positions))
             observed[name] = (Kept(chosen),)
         if all(parts is None for parts in observed.values()):
@@ -192,18 +192,18 @@ class Model:
             if name not in names:
                 help = did_you_mean(name, names)
                 message = f"there is no length `{name}`"
-                raise GrammarError([Diagnostic(code="F411", message=message, help=help)])
+                refuse("F411", message, help)
         for name in names:
             value = found.get(name)
             if value is None:
                 message = f"length `{name}` is not given"
-                raise GrammarError([Diagnostic(code="F301", message=message)])
+                refuse("F301", message)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 message = f"length `{name}` must be a whole number from 1 up"
-                raise GrammarError([Diagnostic(code="F411", message=message)])
+                refuse("F411", message)
             if value > MAX_LENGTH:
                 message = f"length `{name}` is {value:,}; {MAX_LENGTH:,} is the greatest"
-                raise GrammarError([Diagnostic(code="F411", message=message)])
+                refuse("F411", message)
         return found
 
 
@@ -214,18 +214,18 @@ def check_direction(grammar: Grammar, given: Sequence[Number] | int | None) -> l
         number = 1 if given is None else given
         for domain, size in domains.items():
             if not 1 <= number <= size:
-                raise _refused(f"`{domain}` has values 1 to {size}, not {number}")
+                refuse("F456", f"`{domain}` has values 1 to {size}, not {number}")
         return number - 1
     direction = list(given)
     for domain, size in domains.items():
         if len(direction) != size:
-            raise _refused(
-                f"the direction has {len(direction)} weights; `{domain}` has {size} values"
+            refuse(
+                "F456", f"the direction has {len(direction)} weights; `{domain}` has {size} values"
             )
     if not all(-MAX_WEIGHT <= weight <= MAX_WEIGHT for weight in direction):
-        raise _refused(f"the weights of a direction are numbers up to {MAX_WEIGHT:.0e}")
+        refuse("F456", f"the weights of a direction are numbers up to {MAX_WEIGHT:.0e}")
     if not any(float(weight) for weight in direction):
-        raise _refused("the direction is zero")
+        refuse("F456", "the direction is zero")
     return direction
 
 
@@ -238,7 +238,7 @@ def check_moments(moments: Sequence[str]) -> None:
             known = ", ".join(f"`{n}`" for n in NAMES)
             help = f"there are {known}; `--positions 1,3` keeps any positions"
             message = f"there is no observation function `{name}`"
-            raise GrammarError([Diagnostic(code="F452", message=message, help=help)])
+            refuse("F452", message, help)
 
 
 def too_short(found: Identification) -> Diagnostic:
@@ -259,20 +259,16 @@ def _place(case: Case, position: Position) -> int:
         name, number = position
         if name not in case.grammar.input:
             help = did_you_mean(name, case.grammar.input)
-            raise _refused(f"there is no input `{name}`", help)
+            refuse("F456", f"there is no input `{name}`", help)
         places = [i for i, token in enumerate(case.tokens) if token.input == name]
     else:
         name, number = "", position
         places = list(range(len(case.tokens)))
     if not 1 <= number <= len(places):
         of = f" of `{name}`" if name else ""
-        raise _refused(f"there is no position {number}{of}: positions are 1 to {len(places)}")
+        refuse("F456", f"there is no position {number}{of}: positions are 1 to {len(places)}")
     return places[number - 1]
 
 
 def _written(position: Position) -> str:
     return str(position) if isinstance(position, int) else f"{position[0]}:{position[1]}"
-
-
-def _refused(message: str, help: str = "") -> GrammarError:
-    return GrammarError([Diagnostic(code="F456", message=message, help=help)])

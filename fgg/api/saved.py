@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from fgg.diagnostics import refuse
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -30,7 +32,6 @@ def load_model(
 
     from fgg.api.compile import compile
     from fgg.compiler.resolve.load import loads
-    from fgg.diagnostics import Diagnostic, GrammarError
     from fgg.runtime.model.saving import read, take
 
     saved = read(path)
@@ -38,7 +39,7 @@ def load_model(
     if absent:
         message = f"`{saved.path}` was saved with a network of your own for `{absent[0]}`"
         help = f'give it: `fgg.load_model(…, nets={{"{absent[0]}": module}})`'
-        raise GrammarError([Diagnostic(code="F470", message=message, help=help)])
+        refuse("F470", message, help)
     grammar = loads(saved.text, name=f"{saved.name}.fgg")
     program = compile(grammar, query=query or saved.query, space=space or saved.space, jit=jit)
     dtype = torch.float64 if saved.dtype == "float64" else torch.float32

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import Diagnostic, GrammarError, refuse
 
 MAX_POINTS = 1_000_000
 MAX_DIGITS = 6
@@ -47,9 +47,9 @@ def read_ranges(words: Sequence[str]) -> tuple[Range, ...]:
         name, equals, text = word.partition("=")
         names = [item.name for item in found]
         if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
-            raise refused(f"`{word[:60]}` is no range", "ranges are like `d=2..8`, `k=2..d`")
+            refuse("F457", f"`{word[:60]}` is no range", "ranges are like `d=2..8`, `k=2..d`")
         if name in names:
-            raise refused(f"`{name}` has two ranges")
+            refuse("F457", f"`{name}` has two ranges")
         spans = []
         for part in text.split(","):
             low, dots, high = part.partition("..")
@@ -62,17 +62,17 @@ def read_ranges(words: Sequence[str]) -> tuple[Range, ...]:
 def _end(word: str, text: str, names: Sequence[str]) -> End:
     match = _END.fullmatch(text.strip())
     if match is None or not text.strip() or len(text) > 60:
-        raise refused(f"`{word[:60]}` is no range", "ends are numbers or earlier names, `2..d-1`")
+        refuse("F457", f"`{word[:60]}` is no range", "ends are numbers or earlier names, `2..d-1`")
     name, digits = match.groups()
     number = (digits or "0").replace(" ", "")
     if name is None and not number.isdigit():
-        raise refused(f"`{word[:60]}`: numbers are from 0 up")
+        refuse("F457", f"`{word[:60]}`: numbers are from 0 up")
     if len(number.lstrip("+-")) > MAX_DIGITS:
-        raise refused(f"`{word[:60]}`: a number is too large")
+        refuse("F457", f"`{word[:60]}`: a number is too large")
     if name is not None and digits is not None and number.isdigit():
-        raise refused(f"`{word[:60]}` is no range", "ends are numbers or earlier names, `2..d-1`")
+        refuse("F457", f"`{word[:60]}` is no range", "ends are numbers or earlier names, `2..d-1`")
     if name is not None and name not in names:
-        raise refused(f"`{word[:60]}`: `{name}` has no earlier range")
+        refuse("F457", f"`{word[:60]}`: `{name}` has no earlier range")
     return End(name, int(number))
 
 
@@ -82,7 +82,7 @@ def points(ranges: Sequence[Range]) -> Iterator[dict[str, int]]:
     for point in _points(ranges, {}):
         count += 1
         if count > MAX_POINTS:
-            raise refused(f"the ranges have more than {MAX_POINTS:,} points")
+            refuse("F457", f"the ranges have more than {MAX_POINTS:,} points")
         yield point
 
 

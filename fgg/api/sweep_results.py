@@ -11,7 +11,7 @@ from typing import Any
 
 from fgg.api.sweep_ranges import refused
 from fgg.api.sweep_table import Entry
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.files import read_limited, unreadable
 
 BEGIN = '{"mark": "'
@@ -84,7 +84,7 @@ def appending(path: Path | None) -> Iterator[Callable[[Sequence[str]], None]]:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         message = f"`{path}` cannot be written: {reason}"
-        raise GrammarError([Diagnostic(code="F413", message=message)]) from None
+        refuse("F413", message)
     try:
         # An entry that an earlier run left unfinished goes; reading has seen that it is one.
         text = path.read_bytes()

@@ -14,7 +14,7 @@ from fgg.api.compile import compile, selected
 from fgg.api.saved import load_model
 from fgg.compiler.resolve.load import loads
 from fgg.data import Batches, load_vocabulary, read
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.files import read_limited, unreadable, write_whole
 from fgg.grammar.domains import with_sizes
 from fgg.runtime.train.feeding import Feed, changed, feed_of, fields_of, sizes_for
@@ -66,7 +66,7 @@ def start(
         feed = feed_of(asked, fields, corpus, settings.changes)
         if next(iter(corpus), None) is None:
             shown = ", ".join(f"`{path}`" for path in settings.data)
-            raise _refused(f"there are no items in {shown} to learn from", "F478", LEFT_OUT)
+            refuse("F478", f"there are no items in {shown} to learn from", LEFT_OUT)
     sizes = sizes_for(grammar, feed, settings.changes.get("sizes", {}))
     program = compile(
         with_sizes(grammar, sizes),
@@ -87,7 +87,7 @@ def start(
         held = _corpus(settings, settings.valid)
         if next(iter(held), None) is None:
             shown = ", ".join(f"`{path}`" for path in settings.valid)
-            raise _refused(f"there are no held-out items in {shown}", "F478", LEFT_OUT)
+            refuse("F478", f"there are no held-out items in {shown}", LEFT_OUT)
         valid = Batches(
             corpus=held,
             tokens=settings.budget or 4096,
@@ -125,7 +125,7 @@ def _settled(folder: Path, settings: Settings | None, resume: bool, epochs: int 
     there = (folder / NAME).exists()
     if there and not resume:
         help = "`--resume` goes on with it; a new run wants another folder"
-        raise _refused(f"`{folder}` holds a run already", help=help)
+        refuse("F479", f"`{folder}` holds a run already", help)
     if settings is None or there:
         kept = load_settings(folder)
         if settings is None:
@@ -133,7 +133,7 @@ def _settled(folder: Path, settings: Settings | None, resume: bool, epochs: int 
         different = settings.differences(kept)
         if different:
             help = "give the options that it was begun with, or `--resume --out DIR` alone"
-            raise _refused(f"the run in `{folder}` has another `{different[0]}`", help=help)
+            refuse("F479", f"the run in `{folder}` has another `{different[0]}`", help)
     return settings
 
 
@@ -151,7 +151,7 @@ def _method(model: Model, settings: Settings, processes: Processes) -> Method:
     options = dict(settings.options)
     for name, value in options.items():
         if name not in known or name in IN_PYTHON:
-            raise _refused(f"`{settings.method}` has no option `{name}`", "F476")
+            refuse("F476", f"`{settings.method}` has no option `{name}`")
         options[name] = _option(name, value, known[name])
     if "seed" in known:
         options.setdefault("seed", settings.seed)
@@ -168,7 +168,7 @@ def _option(name: str, value: Any, default: Any) -> Any:
         names = {"float32": torch.float32, "float64": torch.float64}
         if value in names:
             return names[value]
-        raise _refused(f"`{name}` is not `{value}`", "F476", "it is float32 or float64")
+        refuse("F476", f"`{name}` is not `{value}`", "it is float32 or float64")
     if isinstance(default, bool):
         wanted, good = "yes or no", isinstance(value, bool)
     elif isinstance(default, int):
@@ -181,7 +181,7 @@ def _option(name: str, value: Any, default: Any) -> Any:
     else:
         return value  # the method itself says what it takes
     if not good:
-        raise _refused(f"`{name}` is not `{value}`", "F476", f"it is {wanted}")
+        refuse("F476", f"`{name}` is not `{value}`", f"it is {wanted}")
     return value
 
 
@@ -204,11 +204,7 @@ def _make(folder: Path) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         message = f"`{folder}` cannot be made: {reason}"
-        raise GrammarError([Diagnostic(code="F413", message=message)]) from None
-
-
-def _refused(message: str, code: str = "F479", help: str = "") -> GrammarError:
-    return GrammarError([Diagnostic(code=code, message=message, help=help)])
+        refuse("F413", message)
 
 
 def save_feed(folder: Path, feed: Feed) -> None:
@@ -228,7 +224,7 @@ def load_feed(folder: Path) -> Feed:
         found = {domain: load_vocabulary(folder / name) for domain, name in names.items()}
         return Feed(data["fields"], data["domains"], found)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _refused(f"`{folder}` holds no training run: {FEED}: {error}") from None
+        refuse("F479", f"`{folder}` holds no training run: {FEED}: {error}")
 
 
 def load_run(
@@ -259,7 +255,7 @@ def run_inputs(
     changes = {name: value for name, value in settings.changes.items() if name not in lengths}
     examples = list(changed(read(path, format=format or settings.format), changes))
     if not examples:
-        raise _refused(f"`{path}` has no items", "F478")
+        refuse("F478", f"`{path}` has no items")
     return {name: [feed.ids(name, example) for example in examples] for name in feed.fields}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import GrammarError, refuse
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ def unmix(
         raise TypeError("either sentences or weights are expected")
     if not 2 <= max_length <= MAX_LENGTH:
         message = f"the greatest length is {max_length}; 2 to {MAX_LENGTH} can be unmixed"
-        raise GrammarError([Diagnostic(code="F415", message=message)])
+        refuse("F415", message)
     program = compile(grammar, query, sizes=sizes)
     shape = shape_of(program.grammar)
     if isinstance(shape, States) and shape.words < shape.states:
         message = f"there are {shape.words} words for {shape.states} states"
         help = "from moments of three words, as many states as words can be told apart"
-        raise GrammarError([Diagnostic(code="F461", message=message, help=help)])
+        refuse("F461", message, help)
     moments: Moments
     if sentences is None:
         lengths = tuple(range(2, max_length + 1))
@@ -92,7 +92,7 @@ def checked(program: Program, weights: Mapping[str, Any]) -> dict[str, Any]:
         sums = found[factor.name].sum(dim=axes)
         if given is None or float((sums - 1).abs().max()) > 1e-6:
             message = f"weights for `{factor.name}` are not distributions"
-            raise GrammarError([Diagnostic(code="F417", message=message)])
+            refuse("F417", message)
     return found
 
 

@@ -14,7 +14,7 @@ from fgg.cli.passes import AUTO, add_jit, add_space, jit_of
 from fgg.cli.target import add_inputs, add_weights, assignments, only_query, read_inputs
 from fgg.cli.trained import is_run, run_query, run_weights
 from fgg.compiler.resolve.load import read_text
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.grammar import Grammar, Input
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def check_lengths(lengths: Mapping[str, int]) -> None:
     for name, value in lengths.items():
         if value > MAX_LENGTH:
             message = f"length `{name}` is {value:,}; at most {MAX_LENGTH:,} is possible here"
-            raise GrammarError([Diagnostic(code="F420", message=message)])
+            refuse("F420", message)
 
 
 def read_items(grammar: Grammar, arguments: argparse.Namespace) -> Items:
@@ -126,17 +126,17 @@ def columns(grammar: Grammar, path: str) -> dict[str, list[Any]]:
     for number, line in enumerate(text.rstrip().splitlines(), 1):
         if not line.strip():
             message = f"{path}:{number}: an empty line is no item"
-            raise GrammarError([Diagnostic(code="F411", message=message)])
+            refuse("F411", message)
         columns = line.split("\t") if len(wanted) > 1 else [line]
         if len(columns) != len(wanted):
             names = ", ".join(f"`{item.name}`" for item in wanted)
             message = f"{path}:{number}: {len(columns)} columns; {len(wanted)} are expected"
             help = f"one for each of {names}, apart by tabs"
-            raise GrammarError([Diagnostic(code="F411", message=message, help=help)])
+            refuse("F411", message, help)
         for item, column in zip(wanted, columns, strict=True):
             found[item.name].append(_tokens(grammar, item, column.split(), f"{path}:{number}"))
     if not all(found.values()):
-        raise GrammarError([Diagnostic(code="F411", message=f"`{path}` has no items")])
+        refuse("F411", f"`{path}` has no items")
     return found
 
 
@@ -154,7 +154,7 @@ def _tokens(grammar: Grammar, item: Input, words: Sequence[str], place: str) -> 
             tokens.append(index[UNKNOWN])
         else:
             message = f"{place}: `{word}` is not a value of `{item.domain}`"
-            raise GrammarError([Diagnostic(code="F411", message=message)])
+            refuse("F411", message)
     return tokens
 
 

@@ -13,7 +13,7 @@ from fgg.cli import Usage
 from fgg.cli.output import print_diagnostics
 from fgg.cli.trained import is_run, load_run_grammar
 from fgg.compiler.resolve.load import MAX_BYTES, Loaded, decode, load_content, load_file
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import GrammarError, did_you_mean, refuse
 from fgg.files import read_stream
 from fgg.grammar import Grammar
 from fgg.inputs.given import Nest
@@ -110,7 +110,7 @@ def _standard_input() -> str:
             return decode(read_stream(sys.stdin.buffer, MAX_BYTES), "standard input")
         except (OSError, ValueError) as error:
             problem = f"standard input cannot be read: {error}"
-    raise GrammarError([Diagnostic(code="F401", message=problem)])
+    refuse("F401", problem)
 
 
 def need_grammar(loaded: Loaded, *, quiet: bool = False) -> Grammar:
@@ -132,14 +132,10 @@ def select(grammar: Grammar, arguments: argparse.Namespace, *, whole: bool = Fal
     query: str | None = arguments.query
     if query is not None and query not in grammar.query:
         known = ", ".join(f"`{q}`" for q in grammar.query)
-        raise GrammarError(
-            [
-                Diagnostic(
-                    code="F409",
-                    message=f"`{grammar.name}` has no query `{query}`",
-                    help=did_you_mean(query, grammar.query) or f"it has {known or 'none'}",
-                )
-            ]
+        refuse(
+            "F409",
+            f"`{grammar.name}` has no query `{query}`",
+            did_you_mean(query, grammar.query) or f"it has {known or 'none'}",
         )
     if (
         arguments.ground

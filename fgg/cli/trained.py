@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fgg.compiler.resolve.load import Loaded, load_content
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.grammar import Enumerated, Grammar, Sized
 
 MODEL = "model.safetensors"
@@ -24,7 +24,7 @@ def load_run_grammar(folder: str, sizes: dict[str, int]) -> Loaded:
 
     if sizes:
         message = "the sizes of a trained model are fixed"
-        raise GrammarError([Diagnostic(code="F410", message=message)])
+        refuse("F410", message)
     saved = read(Path(folder) / MODEL)
     loaded = load_content(saved.text, f"{saved.name}.fgg", sizes={})
     if loaded.grammar is None:

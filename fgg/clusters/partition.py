@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fgg.clusters.counts import Bigrams, count_bigrams
 from fgg.clusters.greedy import Progress, greedy
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.files import read_limited, unreadable, write_whole
 
 MAX_TABLES = 1 << 31  # bytes that the tables of Brown clustering may take
@@ -70,7 +70,7 @@ def brown(
     size = min(clusters, len(bigrams.words)) + 1
     if (needed := size * size * 8 * 8) > MAX_TABLES:
         message = f"{clusters:,} clusters would need {needed / 2**30:.1f} GiB for the merge losses"
-        raise GrammarError([Diagnostic(code="F489", message=message)])
+        refuse("F489", message)
     blocks, paths = greedy(bigrams, clusters, progress)
     return _clustering(bigrams, blocks, paths)
 
@@ -105,10 +105,10 @@ def by_frequency(text: Text, clusters: int) -> Clustering:
 def _counted(text: Text, clusters: int, across: bool) -> Bigrams:
     if clusters < 1:
         message = f"{clusters} clusters are asked for; at least 1 is needed"
-        raise GrammarError([Diagnostic(code="F489", message=message)])
+        refuse("F489", message)
     bigrams = text if isinstance(text, Bigrams) else count_bigrams(text, across=across)
     if not bigrams.words:
-        raise GrammarError([Diagnostic(code="F489", message="there are no words to cluster")])
+        refuse("F489", "there are no words to cluster")
     return bigrams
 
 
@@ -153,6 +153,6 @@ def read_blocks(path: str | Path) -> dict[str, int]:
         if not word or not block.isdecimal() or word in found:
             why = f"`{word}` has a block already" if word in found else "no `word<TAB>block`"
             message = f"{path}:{number}: {why}"
-            raise GrammarError([Diagnostic(code="F488", message=message)])
+            refuse("F488", message)
         found[word] = int(block)
     return found

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from fgg.data.example import Example
 from fgg.data.plain import segments_of
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 
 Change = Callable[[Example], Example | None]
 T = TypeVar("T")
@@ -149,5 +149,5 @@ def as_tags(example: Example) -> Example:
     """The example with its tags in place of its words. Raises GrammarError if it has none."""
     if example.tags is None:
         message = f"{example.place}: there are no tags"
-        raise GrammarError([Diagnostic(code="F485", message=message)])
+        refuse("F485", message)
     return replace(example, words=example.tags)

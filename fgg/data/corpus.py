@@ -12,7 +12,7 @@ from fgg.data.lines import Line, Report, plain_suffix, read_lines
 from fgg.data.plain import read_ids, read_morphs, read_structures, read_tagged, read_words
 from fgg.data.tables import KNOWN, read_columns, read_conllu
 from fgg.data.trees import read_trees
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 
 Reader = Callable[[Iterator[Line], Report], Iterator[Example]]
 Change = Callable[[Example], Example | None]
@@ -142,13 +142,13 @@ def read(
     if name not in FORMATS:
         known = ", ".join(f"`{each}`" for each in FORMATS)
         help = did_you_mean(name, FORMATS) or f"formats are {known}"
-        raise _unknown(f"there is no format `{name}`", help)
+        refuse("F486", f"there is no format `{name}`", help)
     reader = FORMATS[name]
     if columns is not None:
         if name != "columns" or "word" not in columns or not set(columns) <= set(KNOWN):
             message = f"columns {', '.join(columns)} of format `{name}`"
             known = ", ".join(f"`{each}`" for each in KNOWN if each)
-            raise _unknown(message, f"format `columns` has {known}, and `word` among them")
+            refuse("F486", message, f"format `columns` has {known}, and `word` among them")
         reader = partial(read_columns, columns=tuple(columns))
     return Corpus(files, reader, skip=skip, blank=blank)
 
@@ -159,8 +159,4 @@ def _guess(paths: Iterable[Path]) -> str:
         return name
     shown = ", ".join(f"`{path}`" for path in paths)
     known = ", ".join(f"`{name}`" for name in FORMATS)
-    raise _unknown(f"the name of {shown} does not tell its format", f"say which of {known}")
-
-
-def _unknown(message: str, help: str) -> GrammarError:
-    return GrammarError([Diagnostic(code="F486", message=message, help=help)])
+    refuse("F486", f"the name of {shown} does not tell its format", f"say which of {known}")

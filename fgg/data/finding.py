@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 
 VARIABLE = "FGG_DATA"
 
@@ -21,5 +21,5 @@ def find(name: str) -> Path:
     if not path.exists():
         message = f"there is no `{name}` in `{folder}`"
         help = f"set `{VARIABLE}` to the folder that holds it"
-        raise GrammarError([Diagnostic(code="F401", message=message, help=help)])
+        refuse("F401", message, help)
     return path

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.files import open_regular, unreadable, why_unreadable
 
 MAX_LINE = 1 << 26  # bytes: a longer line is no text, or would not fit
@@ -54,7 +54,7 @@ def read_lines(path: Path, report: Report) -> Iterator[Line]:
             while data := file.readline(MAX_LINE):
                 number += 1
                 if len(data) == MAX_LINE and not data.endswith(b"\n"):
-                    raise _error("F481", f"{path}:{number}: more than {MAX_LINE:,} bytes in a line")
+                    refuse("F481", f"{path}:{number}: more than {MAX_LINE:,} bytes in a line")
                 if number == 1:
                     data = data.removeprefix(b"\xef\xbb\xbf")
                 try:
@@ -66,11 +66,11 @@ def read_lines(path: Path, report: Report) -> Iterator[Line]:
                 yield Line(number, text.removesuffix("\n").removesuffix("\r"))
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         reason = str(error).lower().rstrip(".")
-        raise _error("F480", f"`{path}` cannot be unpacked: {reason}") from None
+        refuse("F480", f"`{path}` cannot be unpacked: {reason}")
     except OSError as error:
         if error.errno is None:  # bzip2 has no error of its own
             reason = why_unreadable(error)
-            raise _error("F480", f"`{path}` cannot be unpacked: {reason}") from None
+            refuse("F480", f"`{path}` cannot be unpacked: {reason}")
         raise unreadable(path, error) from None
 
 
@@ -89,7 +89,3 @@ def _opened(path: Path) -> IO[bytes]:
         file.close()
         raise
     return file
-
-
-def _error(code: str, message: str) -> GrammarError:
-    return GrammarError([Diagnostic(code=code, message=message)])

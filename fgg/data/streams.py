@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgg.data.example import Example
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 
 CHUNK = 1 << 20
 
@@ -98,7 +98,7 @@ class _Sink:
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             message = f"`{self.path}` cannot be written: {reason}"
-            raise GrammarError([Diagnostic(code="F413", message=message)]) from None
+            refuse("F413", message)
 
     def ids(self) -> NDArray[np.int32]:
         """All tokens, once they are all there."""

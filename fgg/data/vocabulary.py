@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fgg.data.example import Example
 from fgg.data.shapes import shape
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import GrammarError, refuse
 from fgg.files import read_limited, unreadable, write_whole
 
 UNKNOWN = "<unk>"
@@ -50,7 +50,7 @@ class Vocabulary:
             return word
         if self.unknown is None:
             message = f"`{word}` is not in the vocabulary, which has no word for unknown ones"
-            raise GrammarError([Diagnostic(code="F488", message=message)])
+            refuse("F488", message)
         if self.shapes and (group := unknown_class(self.unknown, word)) in self.index:
             return group
         return self.unknown
@@ -151,7 +151,7 @@ def load(path: str | Path) -> Vocabulary:
     try:
         text = read_limited(source).decode()
     except UnicodeDecodeError:
-        raise _bad(f"`{path}` is not in the encoding UTF-8") from None
+        refuse("F488", f"`{path}` is not in the encoding UTF-8")
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
     if source.suffix == ".json":
@@ -160,9 +160,9 @@ def load(path: str | Path) -> Vocabulary:
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         word = line.removesuffix("\r")
         if not word:
-            raise _bad(f"{path}:{number}: an empty line is no word")
+            refuse("F488", f"{path}:{number}: an empty line is no word")
         if word in values:
-            raise _bad(f"{path}:{number}: `{word}` is in line {values[word]} already")
+            refuse("F488", f"{path}:{number}: `{word}` is in line {values[word]} already")
         values[word] = number
     return Vocabulary(
         values=tuple(values),
@@ -184,9 +184,5 @@ def _from_json(text: str, path: Path) -> Vocabulary:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         right = False
     if not right:
-        raise _bad(f"`{path}` does not hold a vocabulary")
+        refuse("F488", f"`{path}` does not hold a vocabulary")
     return Vocabulary(values=values, counts=counts, unknown=unknown, shapes=shapes)
-
-
-def _bad(message: str) -> GrammarError:
-    return GrammarError([Diagnostic(code="F488", message=message)])

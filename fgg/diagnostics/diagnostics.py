@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import NoReturn
 
 from fgg.diagnostics.codes import CODES
 from fgg.grammar.spans import Source, Span
@@ -54,7 +55,26 @@ class GrammarError(Exception):
 
 
 class InternalError(Exception):
-    """A bug of ours, not a mistake of the user's."""
+    """A bug of fgg, not a mistake of the user's."""
+
+
+def refuse(
+    code: str,
+    message: str,
+    help: str = "",
+    *,
+    span: Span | None = None,
+    label: str = "",
+    labels: Sequence[Label] = (),
+) -> NoReturn:
+    """Raise a GrammarError with one diagnostic.
+
+    The exception that is being handled, if any, is not shown: the diagnostic says it all.
+    """
+    diagnostic = Diagnostic(
+        code=code, message=message, span=span, label=label, labels=tuple(labels), help=help
+    )
+    raise GrammarError([diagnostic]) from None
 
 
 @dataclass

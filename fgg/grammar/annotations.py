@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import did_you_mean, refuse
 from fgg.grammar import Grammar, Rule
 
 
@@ -59,9 +59,9 @@ def read_links(texts: Iterable[str], grammar: Grammar) -> tuple[Link, ...]:
         name, equals, rest = text.partition("=")
         first, colon, second = rest.partition(":")
         if not equals or not colon:
-            raise _wrong(f"`{text}` is no link", "write a rule and two positions, `arc=i:j-1`")
+            refuse("F478", f"`{text}` is no link", "write a rule and two positions, `arc=i:j-1`")
         if name not in names:
-            raise _wrong(f"there is no rule `{name}`", did_you_mean(name, names))
+            refuse("F478", f"there is no rule `{name}`", did_you_mean(name, names))
         found.append(Link(name, _position(first, text), _position(second, text)))
     return tuple(found)
 
@@ -77,12 +77,8 @@ def _position(text: str, whole: str) -> dict[str, int] | None:
         elif name.isidentifier():
             found[name] = found.get(name, 0) + sign
         elif name:
-            raise _wrong(f"`{whole}`: `{term}` is no index", "write sums such as `j-1`")
+            refuse("F478", f"`{whole}`: `{term}` is no index", "write sums such as `j-1`")
     return found
-
-
-def _wrong(message: str, help: str) -> GrammarError:
-    return GrammarError([Diagnostic(code="F478", message=message, help=help)])
 
 
 def span_cells(derivation: Derived, families: Iterable[str] = ()) -> set[tuple[int, int]]:
@@ -181,5 +177,5 @@ def _at(position: Mapping[str, int] | None, values: Mapping[str, int], link: Lin
     for name in position:
         if name and name not in values:
             help = did_you_mean(name, values) or f"it has {', '.join(values) or 'none'}"
-            raise _wrong(f"rule `{link.rule}` has no index `{name}`", help)
+            refuse("F478", f"rule `{link.rule}` has no index `{name}`", help)
     return sum(times * (values[name] if name else 1) for name, times in position.items())

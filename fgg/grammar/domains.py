@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import overload
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.grammar import Domain, Enumerated, FromFile, Grammar, Product, Sized, Union
 from fgg.grammar.index import Expr
 from fgg.grammar.memo import per_grammar
@@ -93,7 +93,7 @@ def domain_values(grammar: Grammar, name: str) -> Sequence[str]:
         return Numbers(domain_size(grammar, name))
     if domain_size(grammar, name) > MAX_NAMED_VALUES:
         problem = f"domain `{name}` has more than {MAX_NAMED_VALUES:,} values: too many to name"
-        raise GrammarError([Diagnostic(code="F302", message=problem)])
+        refuse("F302", problem)
     parts = [domain_values(grammar, part) for part in shape.parts]
     if isinstance(shape, Product):
         joined = tuple("*".join(names) for names in product(*parts))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.factors.maps import is_map, map_values
 from fgg.grammar import Domain, Factor, Grammar, Rule, Sized, Union
 from fgg.grammar.domains import domain_size, size_values
@@ -25,9 +25,7 @@ def grammar_json(grammar: Grammar) -> Json:
     """The JSON object of a grammar without indices. Raises GrammarError."""
     if grammar.is_indexed:
         message = f"grammar `{grammar.name}` has indices or inputs, which the format lacks"
-        raise GrammarError(
-            [Diagnostic(code="F303", message=message, help="give lengths to ground it first")]
-        )
+        refuse("F303", message, "give lengths to ground it first")
     simple, selections = plain_with_parts(replace(grammar, queries=()))
     factors: Json = {}
     for factor in simple.factors:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from math import exp, inf, prod
 
 from fgg.check.values import load_array
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.factors.maps import map_values
 from fgg.grammar import Factor, Grammar, Union
 from fgg.grammar.domains import domain_size
@@ -98,7 +98,7 @@ def _exponentials(factor: Factor, entries: Nested) -> object:
     if abs(log) > MAX_LOG and log != -inf:
         message = f"factor `{factor.name}` has the weight exp({log:g})"
         help = "JSON holds weights between about 1e-304 and 1e304"
-        raise GrammarError([Diagnostic(code="F407", message=message, help=help)])
+        refuse("F407", message, help)
     return exp(log)
 
 
@@ -114,22 +114,18 @@ def _loaded(factor: Factor, value: Load) -> object:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         message = f"factor `{factor.name}`: `{value.path}` cannot be used: {reason.lower()}"
-        raise GrammarError([Diagnostic(code="F404", message=message)]) from None
+        refuse("F404", message)
     _guard(factor, array.size)
     return array.astype("float64").tolist()
 
 
 def _guard(factor: Factor, entries: int) -> None:
     if entries > MAX_ENTRIES:
-        raise GrammarError(
-            [
-                Diagnostic(
-                    code="F302",
-                    message=f"factor `{factor.name}` has {entries:,} weights to write out, "
-                    f"more than {MAX_ENTRIES:,}",
-                    help="leave out its value: a factor without weights is supplied later",
-                )
-            ]
+        refuse(
+            "F302",
+            f"factor `{factor.name}` has {entries:,} weights to write out, "
+            f"more than {MAX_ENTRIES:,}",
+            "leave out its value: a factor without weights is supplied later",
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import Diagnostic, GrammarError, refuse
 from fgg.grammar import (
     Edge,
     Fragment,
@@ -177,9 +177,7 @@ def conjunction(left: Grammar, right: Grammar, *, by_name: bool = False) -> Gram
     """
     for grammar in (left, right):
         if grammar.is_indexed:
-            raise GrammarError(
-                [Diagnostic(code="F303", message=f"grammar `{grammar.name}` has indices or inputs")]
-            )
+            refuse("F303", f"grammar `{grammar.name}` has indices or inputs")
     merged = merge_declarations(left, right)
     start = (left.start.label, right.start.label)
     names: dict[tuple[str, str], str] = {}

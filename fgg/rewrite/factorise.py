@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Nonterminal, Rule
 from fgg.grammar.names import fresh
 
@@ -44,9 +44,7 @@ def factorise(grammar: Grammar) -> Factorised:
     the cutting; a grammar whose fragments are bags already comes back as it is.
     """
     if grammar.is_indexed:
-        raise GrammarError(
-            [Diagnostic(code="F303", message=f"grammar `{grammar.name}` has indices or inputs")]
-        )
+        refuse("F303", f"grammar `{grammar.name}` has indices or inputs")
     cutter = _Cutter(grammar)
     for rule in grammar.rules:
         cutter.cut(rule)

@@ -13,7 +13,7 @@ from math import exp, inf
 from typing import Any, NoReturn
 
 from fgg.check.indices import check_indices, rule_variables
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.grammar import (
     Attribute,
     Clamp,
@@ -331,7 +331,7 @@ class _Grounder:
                 problem = (
                     f"`{name}{list(indices)}` is needed, but no log-potentials are given for it"
                 )
-                raise GrammarError([Diagnostic(code="F411", message=problem)])
+                refuse("F411", problem)
             nest = nest[index]
         depth = len(self.grammar.input_factor[name].domains)
         entries = nested(nest, depth, float)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.runtime.derive.derivation import Derivation, Step
 from fgg.runtime.derive.ground_choices import Cell, Expander
 from fgg.runtime.reference.system import Term
@@ -39,14 +39,10 @@ def build(
         item = agenda.pop()
         number = len(parts)
         if number >= max_steps:
-            raise GrammarError(
-                [
-                    Diagnostic(
-                        code="F422",
-                        message=f"a derivation has more than {max_steps:,} steps",
-                        help="raise the limit, or change the weights so that derivations end",
-                    )
-                ]
+            refuse(
+                "F422",
+                f"a derivation has more than {max_steps:,} steps",
+                "raise the limit, or change the weights so that derivations end",
             )
         if item.parent is not None:
             children[item.parent].append(number)

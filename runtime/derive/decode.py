@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.plan import Plan
 from fgg.progress import steps
 from fgg.runtime.derive.choices import Cell, Choice, Choices, Floats
@@ -50,7 +50,7 @@ def start_of(cells: Cells) -> Cell:
     best = max(cells.start, key=cells.inside)
     if cells.inside(best) == -np.inf:
         message = f"item {cells.item} has no derivation of weight other than 0"
-        raise GrammarError([Diagnostic(code="F421", message=message)])
+        refuse("F421", message)
     return best
 
 

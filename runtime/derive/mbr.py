@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import did_you_mean, refuse
 from fgg.plan import Plan
 from fgg.plan.sizes import environment
 from fgg.runtime.derive.choices import Choices
@@ -172,7 +172,7 @@ def wanted_families(source: Source, families: Sequence[str] | None) -> set[str]:
         if name not in known:
             message = f"there is no nonterminal `{name}`"
             help = did_you_mean(name, known)
-            raise GrammarError([Diagnostic(code="F415", message=message, help=help)])
+            refuse("F415", message, help)
     return set(families)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.grammar import Grammar
 from fgg.progress import steps
 from fgg.runtime.derive.assemble import build
@@ -44,7 +44,7 @@ def sample(
         reason = (
             "the sum over derivations diverges" if np.isposinf(values).any() else "the sum is 0"
         )
-        raise GrammarError([Diagnostic(code="F424", message=f"nothing can be drawn: {reason}")])
+        refuse("F424", f"nothing can be drawn: {reason}")
     cumulative: dict[Cell, NDArray[np.float64]] = {}
 
     def choose(cell: Cell) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.grammar import Grammar
 from fgg.runtime.derive.assemble import build, finish
 from fgg.runtime.derive.derivation import Derivation
@@ -27,14 +27,10 @@ def best_solution(grammar: Grammar, weights: Mapping[str, Any]) -> Solution:
     solution = solve(grammar, "max", weights=weights)
     value = np.asarray(solution.value, dtype=float)
     if np.isposinf(value).any():
-        raise _none("a cycle of rules has a weight of more than 1, so no derivation is the best")
+        refuse("F421", "a cycle of rules has a weight of more than 1, so no derivation is the best")
     if not np.isfinite(value).any():
-        raise _none("there is no derivation of weight other than 0")
+        refuse("F421", "there is no derivation of weight other than 0")
     return solution
-
-
-def _none(message: str) -> GrammarError:
-    return GrammarError([Diagnostic(code="F421", message=message)])
 
 
 def viterbi(
@@ -67,7 +63,7 @@ def _best_choice(expander: Expander, cell: Cell) -> int:
         children = expander.children(term, values)
         if all(_round(expander, child, name) < own for child in children):
             return int(position)
-    raise _none("the best derivation does not end")
+    refuse("F421", "the best derivation does not end")
 
 
 def _round(expander: Expander, cell: Cell, above: str) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import did_you_mean, refuse
 from fgg.files import check_regular, unreadable
 from fgg.inputs.given import IMPOSSIBLE, MISSING
 
@@ -35,7 +35,7 @@ def load_exported(path: Path) -> Exported:
             run = torch._inductor.aoti_load_package(str(path))
             described = json.loads(run.get_metadata()["fgg"])
         except (RuntimeError, KeyError, ValueError):
-            raise _error("F401", f"`{path}` is not an exported program") from None
+            refuse("F401", f"`{path}` is not an exported program")
     return Exported(run, described)
 
 
@@ -59,14 +59,14 @@ class Exported:
         for name, length in high.items():
             if length > self.signature["max_length"]:
                 limit = self.signature["max_length"]
-                raise _error("F411", f"length `{name}` is {length}; at most {limit} was compiled")
+                refuse("F411", f"length `{name}` is {length}; at most {limit} was compiled")
         if not 1 <= batch <= self.signature["max_batch"]:
             limit = self.signature["max_batch"]
-            raise _error("F411", f"a batch of {batch} items; 1 to {limit} was compiled")
+            refuse("F411", f"a batch of {batch} items; 1 to {limit} was compiled")
         known = {argument["name"] for argument in self.signature["arguments"]}
         for name in (*given, *weights):
             if name not in known:
-                raise _error("F411", f"there is no input `{name}`", did_you_mean(name, known))
+                refuse("F411", f"there is no input `{name}`", did_you_mean(name, known))
         values = {**high, "batch": batch}
         longest = {**{n: int(v.max()) for n, v in own.items()}, "batch": batch}
         arguments = []
@@ -96,17 +96,17 @@ class Exported:
         names = self.signature["lengths"]
         if lengths is not None and not isinstance(lengths, Mapping):
             if len(names) != 1:
-                raise _error("F411", "lengths must be given by name")
+                refuse("F411", "lengths must be given by name")
             lengths = {names[0]: lengths}
         found = {n: torch.as_tensor(v, dtype=torch.int64) for n, v in (lengths or {}).items()}
         for name in found:
             if name not in names:
                 message = f"there is no length `{name}`"
-                raise _error("F411", message, did_you_mean(name, names))
+                refuse("F411", message, did_you_mean(name, names))
         sizes = [len(v) for v in found.values()] + [v.shape[0] for v in inputs.values() if v.dim()]
         batch = sizes[0] if sizes else 1
         if any(size != batch for size in sizes):
-            raise _error("F411", f"inputs and lengths have different numbers of items: {sizes}")
+            refuse("F411", f"inputs and lengths have different numbers of items: {sizes}")
         for argument in self.signature["arguments"]:
             for axis, extent in enumerate(argument["shape"]):
                 value = inputs.get(argument["name"])
@@ -119,20 +119,18 @@ class Exported:
                         found.setdefault(name, torch.full((batch,), length))
         for name in names:
             if name not in found:
-                raise _error(
-                    "F301", f"length `{name}` is not known", "give it, or an input with it"
-                )
+                refuse("F301", f"length `{name}` is not known", "give it, or an input with it")
             if bool((found[name] < 0).any()):
-                raise _error("F411", f"length `{name}` must be whole numbers from 0 up")
+                refuse("F411", f"length `{name}` must be whole numbers from 0 up")
         return found, batch
 
     def weight(self, name: str, weights: Mapping[str, Tensor], shape: Sequence[int]) -> Tensor:
         """The weights of a factor."""
         if name not in weights:
-            raise _error("F416", f"no weights for `{name}`")
+            refuse("F416", f"no weights for `{name}`")
         if list(weights[name].shape) != list(shape):
             have = tuple(weights[name].shape)
-            raise _error("F417", f"weights for `{name}` have shape {have}, not {tuple(shape)}")
+            refuse("F417", f"weights for `{name}` have shape {have}, not {tuple(shape)}")
         return weights[name].detach().contiguous()
 
     def fitted(
@@ -146,18 +144,18 @@ class Exported:
         name, kind = argument["name"], argument["kind"]
         if name not in inputs:
             if kind != "tokens":
-                raise _error("F411", f"`{name}` is not given")
+                refuse("F411", f"`{name}` is not given")
             return torch.full(tuple(shape), MISSING)
         value = inputs[name].detach()
         if value.dim() != len(shape):
-            raise _error("F411", f"`{name}` has {value.dim()} axes; {len(shape)} are expected")
+            refuse("F411", f"`{name}` has {value.dim()} axes; {len(shape)} are expected")
         if (kind == "potentials") != value.is_floating_point():
             expected = "log-potentials" if kind == "potentials" else "whole numbers"
-            raise _error("F411", f"`{name}`: {expected} are expected")
+            refuse("F411", f"`{name}`: {expected} are expected")
         for axis, extent in enumerate(argument["shape"]):
             have, least, wanted = value.shape[axis], needed[axis], shape[axis]
             if have < least or (isinstance(extent, int) and have != extent):
-                raise _error("F411", f"`{name}` has extent {have} on axis {axis}, not {least}")
+                refuse("F411", f"`{name}` has extent {have} on axis {axis}, not {least}")
             if have > wanted:
                 value = value.narrow(axis, 0, wanted)
             elif have < wanted:
@@ -172,7 +170,3 @@ def extent_of(extent: int | Mapping[str, Any], values: Mapping[str, int]) -> int
     if isinstance(extent, int):
         return extent
     return int(extent["more"] + sum(c * values[name] for name, c in extent["of"].items()))
-
-
-def _error(code: str, message: str, help: str = "") -> GrammarError:
-    return GrammarError([Diagnostic(code=code, message=message, help=help)])

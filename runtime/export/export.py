@@ -28,7 +28,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError, InternalError
+from fgg.diagnostics import InternalError, refuse
 from fgg.runtime.export.module import PlanModule
 from fgg.runtime.export.signature import Signature, signature
 from fgg.runtime.program.program import Program
@@ -55,11 +55,11 @@ def export_program(
     """
     path = Path(path)
     if path.suffix != SUFFIX:
-        raise _error("F415", f"`{path}` does not end in `{SUFFIX}`", "torch loads no other name")
+        refuse("F415", f"`{path}` does not end in `{SUFFIX}`", "torch loads no other name")
     if path.is_dir():
-        raise _error("F413", f"`{path}` cannot be written: it is a folder")
+        refuse("F413", f"`{path}` cannot be written: it is a folder")
     if not path.resolve().parent.is_dir():
-        raise _error("F413", f"`{path}` cannot be written: there is no folder `{path.parent}`")
+        refuse("F413", f"`{path}` cannot be written: there is no folder `{path.parent}`")
     known = program_signature(program, dtype, max_length)
     exported = exported_program(program, dtype=dtype, max_length=max_length, max_batch=max_batch)
     described = {
@@ -77,7 +77,7 @@ def export_program(
             os.replace(made, target)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise _error("F413", f"`{path}` cannot be written: {reason}") from None
+        refuse("F413", f"`{path}` cannot be written: {reason}")
 
 
 def exported_program(
@@ -90,7 +90,7 @@ def exported_program(
     """A program as one graph for all lengths and batches; its loops over levels are loops."""
     known = program_signature(program, dtype, max_length)
     if max_batch < 2:
-        raise _error("F415", f"batches of at most {max_batch} cannot be exported: take 2 or more")
+        refuse("F415", f"batches of at most {max_batch} cannot be exported: take 2 or more")
     # Extents that differ from each other, so that none is taken for another.
     high = {name: known.least + 3 + 2 * i for i, name in enumerate(known.lengths)}
     high = {name: min(length, max_length) for name, length in high.items()}
@@ -106,16 +106,16 @@ def program_signature(program: Program, dtype: torch.dtype, max_length: int) -> 
     """The arguments of an exported program. Raises GrammarError for what cannot be exported."""
     if dtype not in TOLERANCE:
         name = str(dtype).removeprefix("torch.")
-        raise _error("F415", f"a program cannot be exported in {name}", "take float32 or float64")
+        refuse("F415", f"a program cannot be exported in {name}", "take float32 or float64")
     known = signature(program, dtype)
     if known is None:
-        raise _error(
+        refuse(
             "F425",
             f"`{program.grammar.name}` cannot be exported: its ranges depend on lengths in ways "
             "that one shape cannot hold",
         )
     if max_length < known.least + 2:
-        raise _error(
+        refuse(
             "F415",
             f"a greatest length of {max_length} is too short: take {known.least + 2} or more",
         )
@@ -135,12 +135,12 @@ def _compile(exported: torch.export.ExportedProgram, path: Path, described: str)
         if not isinstance(reason, InvalidCxxCompiler | CppCompileError):
             raise InternalError(f"the program cannot be compiled: {reason}") from error
         missing = isinstance(reason, InvalidCxxCompiler)
-        raise _error(
+        refuse(
             "F413",
             f"`{path.name}` cannot be written: "
             + ("no C++ compiler works here" if missing else "the C++ compiler failed"),
             "install g++ or clang++; the variable CXX names the one to take",
-        ) from None
+        )
 
 
 def _check(program: Program, known: Signature, path: Path) -> None:
@@ -182,7 +182,3 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-
-
-def _error(code: str, message: str, help: str = "") -> GrammarError:
-    return GrammarError([Diagnostic(code=code, message=message, help=help)])

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
 from fgg.plan import Contract, Cut, Gather, Plan
@@ -162,13 +162,13 @@ class Case:
         if int(z[-1]) == 0:
             lengths = ", ".join(f"{name} = {value}" for name, value in self.lengths.items())
             message = f"`{self.name}` has no strings of length {lengths}"
-            raise GrammarError([Diagnostic(code="F455", message=message)])
+            refuse("F455", message)
         wrong = torch.nonzero(field.reduce(z[:-1] - field.multiply(factor, z[-1])))
         if len(wrong):
             token = self.tokens[int(wrong[0])]
             message = f"`{token}` is not read exactly once by every derivation"
             help = "moments sum positions out, so each must be read once"
-            raise GrammarError([Diagnostic(code="F454", message=message, help=help)])
+            refuse("F454", message, help)
 
     @cached_property
     def degree(self) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.factors.pieces import given_pieces, signatures
 from fgg.factors.product_factors import joint_of
 from fgg.grammar import Factor, Grammar
@@ -127,7 +127,7 @@ class Parameters:
                     solved[name] = field.inverse(_system(field, arrays[source.source]))
                 except ZeroDivisionError:
                     message = f"`{source.source}` has several stationary distributions"
-                    raise GrammarError([Diagnostic(code="F417", message=message)]) from None
+                    refuse("F417", message)
                 arrays[name] = solved[name][:, -1].clone()
         return Place(self, field, arrays, solved)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import did_you_mean, refuse
 from fgg.grammar.domains import domain_size
 from fgg.grammar.index import Expr
 from fgg.plan import Chart, Plan, PlanStage, Step
@@ -54,12 +54,10 @@ class Charts:
         known = self.plan.grammar.nonterminal
         if family not in known:
             message = f"there is no nonterminal `{family}`"
-            raise GrammarError(
-                [Diagnostic(code="F415", message=message, help=did_you_mean(family, known))]
-            )
+            refuse("F415", message, did_you_mean(family, known))
         if len(indices) != len(known[family].indices):
             message = f"`{family}` has {len(known[family].indices)} indices, not {len(indices)}"
-            raise GrammarError([Diagnostic(code="F415", message=message)])
+            refuse("F415", message)
         if family not in self.plan.chart:
             return self.at(family, [])
         chart = self.plan.chart[family]

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import did_you_mean, refuse
 from fgg.plan import Plan
 from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.charts import Charts, empty_charts, points
@@ -49,7 +49,7 @@ def semiring_of(semiring: str | Semiring, weights: Mapping[str, Any]) -> Semirin
     if semiring not in SEMIRINGS:
         message = f"there is no semiring `{semiring}`"
         help = did_you_mean(semiring, SEMIRINGS)
-        raise GrammarError([Diagnostic(code="F415", message=message, help=help)])
+        refuse("F415", message, help)
     found = SEMIRINGS[semiring]()
     for weight in weights.values():
         if isinstance(weight, Tensor) and hasattr(found, "device"):

@@ -8,7 +8,7 @@ from math import isfinite
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.runtime.learn.items import tokens
 from fgg.runtime.learn.method import Batch, Method, Reduce, alone
 from fgg.runtime.learn.progress import Progress
@@ -50,7 +50,7 @@ class Adam(Method):
         self.named = {n: p for n, p in model.named_parameters() if p.requires_grad}
         if not self.named:
             message = f"there is nothing to learn in `{model.program.grammar.name}`"
-            raise GrammarError([Diagnostic(code="F473", message=message)])
+            refuse("F473", message)
         for name, good, wanted in (
             ("rate", 0 < rate < 1e6, "a number above 0"),
             ("betas", all(0 <= b < 1 for b in betas), "two numbers from 0 up, less than 1"),
@@ -62,7 +62,7 @@ class Adam(Method):
         ):
             if not good:
                 message = f"`{name}` is {wanted}"
-                raise GrammarError([Diagnostic(code="F476", message=message)])
+                refuse("F476", message)
         self.optimizer = torch.optim.AdamW(
             self.named.values(), lr=rate, betas=betas, weight_decay=decay
         )
@@ -71,7 +71,7 @@ class Adam(Method):
         if state_dropout:
             if not isinstance(state_dropout, Mapping) or len(state_dropout) != 1:
                 message = '`state_dropout` names one domain and a share, `{"K": 0.5}`'
-                raise GrammarError([Diagnostic(code="F476", message=message)])
+                refuse("F476", message)
             ((domain, share),) = state_dropout.items()
             self.dropout = StateDropout(model, domain, share)
         self.skip = skip
@@ -106,7 +106,7 @@ class Adam(Method):
         if not isfinite(self.norm):
             message = "the gradient is no number"
             help = "use float64, or less extreme parameters"
-            raise GrammarError([Diagnostic(code="F423", message=message, help=help)])
+            refuse("F423", message, help)
         self.optimizer.step()
         self.total += log_z
         self.items += int(count)
@@ -145,7 +145,7 @@ class Adam(Method):
             what = "item {} has" if len(ids) == 1 else "items {} have"
             message = f"{what.format(some)} no derivation of weight other than 0"
             help = "leave them out, or `skip=True`; for `fggc train`, `--option skip=yes`"
-            raise GrammarError([Diagnostic(code="F474", message=message, help=help)])
+            refuse("F474", message, help)
 
     def end(self) -> Progress:
         """What the sweep found: the log-likelihood of each batch before its step."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.runtime.learn.groups import log_beta, log_mean
 from fgg.runtime.learn.method import CountingMethod
 from fgg.runtime.learn.store import Layout, Store
@@ -33,7 +33,7 @@ class Collapsed(CountingMethod):
         self.least = float(positive.min()) if positive.numel() else 1.0
         if self.least < LEAST_PRIOR:
             message = f"a prior of {self.least} is too small"
-            raise GrammarError([Diagnostic(code="F476", message=message)])
+            refuse("F476", message)
         # The frozen factors are what they are.
         self.constant = {n: x.exp() for n, x in self.logs.items() if n not in self.groups}
 

@@ -14,7 +14,7 @@ from math import exp
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.runtime.learn.items import Ready
 from fgg.runtime.prelude.charts import NEGATIVE
 from fgg.runtime.program.certified import Certified, Weights
@@ -68,7 +68,7 @@ class Counter:
         if missing:
             message = f"this query needs `{missing[0]}`, which the model's own does not"
             help = "make the model from a query that needs all factors"
-            raise GrammarError([Diagnostic(code="F476", message=message, help=help)])
+            refuse("F476", message, help)
         return found
 
     def set(self, logs: Mapping[str, Tensor]) -> None:

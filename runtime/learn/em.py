@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.runtime.learn.groups import log_ratio
 from fgg.runtime.learn.method import Batch, CountingMethod
 from fgg.runtime.learn.progress import Progress, never_down
@@ -78,7 +78,7 @@ class EM(Accumulating):
         super().__init__(model, **options)
         if not 0 <= pseudo < torch.inf:
             message = "`pseudo` is a number from 0 up"
-            raise GrammarError([Diagnostic(code="F476", message=message)])
+            refuse("F476", message)
         self.pseudo = pseudo
         self.ties = Ties(model, self.groups)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import did_you_mean, refuse
 from fgg.runtime.learn.adam import Adam
 from fgg.runtime.learn.cvb import CVB
 from fgg.runtime.learn.em import EM
@@ -66,7 +66,7 @@ def learn(
         dtype = torch.float32 if kind is Adam else torch.float64
         model = model.model(seed=seed, dtype=dtype)
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
-        raise _refused("`epochs` is a whole number from 0 up")
+        refuse("F476", "`epochs` is a whole number from 0 up")
     if "seed" in signature(kind.__init__).parameters:
         options = {"seed": seed, **options}
     batches = batched(model, data, method, budget, others)
@@ -102,7 +102,7 @@ def batched(
     if budget is None and method in ONE_BY_ONE:
         return found
     if budget is not None and (isinstance(budget, bool) or budget < 1):
-        raise _refused("`budget` is a whole number from 1 up")
+        refuse("F476", "`budget` is a whole number from 1 up")
     return bucketed(model.program, found, budget or BUDGET)
 
 
@@ -130,13 +130,13 @@ def perplexity(model: Model, data: Any, *, budget: int = BUDGET) -> float:
 def _method(method: str, options: Mapping[str, Any]) -> type[Method]:
     if method not in METHODS:
         help = did_you_mean(method, METHODS) or "there are " + ", ".join(f"`{m}`" for m in METHODS)
-        raise _refused(f"there is no method `{method}`", help)
+        refuse("F476", f"there is no method `{method}`", help)
     kind = METHODS[method]
     known = _options(kind)
     for name in options:
         if name not in known:
             help = did_you_mean(name, known) or "it has " + ", ".join(f"`{k}`" for k in known)
-            raise _refused(f"`{method}` has no option `{name}`", help)
+            refuse("F476", f"`{method}` has no option `{name}`", help)
     return kind
 
 
@@ -157,10 +157,6 @@ def _settled(history: Sequence[Progress], tolerance: float) -> bool:
         return False
     now, before = history[-1].objective, history[-2].objective
     return abs(now - before) < tolerance * (1 + abs(now))
-
-
-def _refused(message: str, help: str = "") -> GrammarError:
-    return GrammarError([Diagnostic(code="F476", message=message, help=help)])
 
 
 __all__ = ["METHODS", "Learned", "Ready", "learn", "log_likelihood", "perplexity"]

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.factors.maps import groups as blocks_of_values
 from fgg.grammar.options import prior_of
 from fgg.runtime.model.model import Model
@@ -118,7 +118,7 @@ def _given(model: Model, prior: Prior) -> dict[str, Any]:
         if name not in model.learnable:
             help = did_you_mean(name, model.learnable)
             message = f"a prior is given for `{name}`, which is not a parameter"
-            raise GrammarError([Diagnostic(code="F476", message=message, help=help)])
+            refuse("F476", message, help)
     return dict(prior)
 
 
@@ -128,13 +128,13 @@ def _with_prior(group: Group, alpha: Any) -> Group:
         full = torch.broadcast_to(given, group.shape).reshape(group.rows, group.entries).clone()
     except (TypeError, ValueError, RuntimeError):
         message = f"the prior of `{group.name}` is no number, nor of its shape {group.shape}"
-        raise GrammarError([Diagnostic(code="F476", message=message)]) from None
+        refuse("F476", message)
     good = bool(((full >= 0) & torch.isfinite(full)).all()) and bool((group.sums(full) > 0).all())
     if not good:
         message = (
             f"the prior of `{group.name}` is negative somewhere, or 0 for a whole distribution"
         )
-        raise GrammarError([Diagnostic(code="F476", message=message)])
+        refuse("F476", message)
     return replace(group, alpha=full)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.runtime.learn.collapsed import Collapsed
 from fgg.runtime.learn.draws import Drawer
 from fgg.runtime.learn.items import Items, Ready, ready
@@ -39,7 +39,7 @@ class Hastings(Collapsed):
         super().__init__(model, **options)
         if self.reduce is not alone:
             message = "`hastings` goes item by item: it cannot be shared out among processes"
-            raise GrammarError([Diagnostic(code="F476", message=message)])
+            refuse("F476", message)
         self.generator = torch.Generator().manual_seed(seed)
         self.burn_in = burn_in
         self.accepted = 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.runtime.program.inputs import Collated, check_potentials, collate
 from fgg.runtime.program.program import Program
 from fgg.runtime.program.reference import ReferenceProgram
@@ -56,7 +56,7 @@ def ready(program: Program, items: Items | Ready, device: torch.device | None = 
     ids = items.ids or tuple(range(collated.size))
     if len(ids) != collated.size:
         message = f"a batch has {collated.size} items, and numbers for {len(ids)}"
-        raise GrammarError([Diagnostic(code="F476", message=message)])
+        refuse("F476", message)
     return Ready(own, collated, ids)
 
 
@@ -79,11 +79,11 @@ def in_memory(program: Program, data: Any, query: str | None = None) -> list[Ite
             listed = ", ".join(f"`{name}`" for name in names)
             message = f"`{own.grammar.name}` has several inputs: {listed}"
             help = "give data by their names: a list of items for each"
-            raise GrammarError([Diagnostic(code="F476", message=message, help=help)])
+            refuse("F476", message, help)
     counts = {len(values) for values in data.values()}
     if len(counts) != 1 or not min(counts):
         message = "there are no data, or not as many items of each input"
-        raise GrammarError([Diagnostic(code="F476", message=message)])
+        refuse("F476", message)
     return [
         Items({name: [values[i]] for name, values in data.items()}, None, (i,), query)
         for i in range(counts.pop())

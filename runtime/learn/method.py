@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.factors.maps import groups
 from fgg.runtime.learn.counting import Counted, Counter
 from fgg.runtime.learn.groups import Group, Prior, block_numbers, groups_of, log_normalised
@@ -94,7 +94,7 @@ class Method:
         wrong = [n for n in wanted if n not in state]
         if wrong:
             message = f"this is no state of `{self.name}` for this model: it has no `{wrong[0]}`"
-            raise GrammarError([Diagnostic(code="F477", message=message)])
+            refuse("F477", message)
         self.sweeps = int(state["sweeps"])
         self.items = int(state["items"])
         self.total = float(state["total"])
@@ -166,7 +166,7 @@ class CountingMethod(Method):
             what = "item {} has" if len(ids) == 1 else "items {} have"
             message = f"{what.format(some)} no derivation of weight other than 0"
             help = "leave them out, or `skip=True`; for `fggc train`, `--option skip=yes`"
-            raise GrammarError([Diagnostic(code="F474", message=message, help=help)])
+            refuse("F474", message, help)
 
     def tables(self, counts: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Counts of the factors that are learned, `[rows, entries]`; those not counted are 0."""
@@ -204,7 +204,7 @@ class CountingMethod(Method):
             if given.shape != own.shape:
                 found, wanted = tuple(given.shape), tuple(own.shape)
                 message = f"the state of `{name}` has shape {found}, not {wanted}"
-                raise GrammarError([Diagnostic(code="F477", message=message)])
+                refuse("F477", message)
             self.logs[name] = given.to(torch.float64).clone()
         for counter in self._counters.values():
             counter.set(self.logs)

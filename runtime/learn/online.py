@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.runtime.learn.groups import log_ratio
 from fgg.runtime.learn.method import Batch, CountingMethod
 from fgg.runtime.learn.progress import Progress
@@ -35,7 +35,7 @@ class OnlineEM(CountingMethod):
         refuse_ties(model, self.name)
         if not 0.5 < power <= 1 or not 0 <= pseudo < torch.inf:
             message = "`power` is a number above 0.5 and up to 1, `pseudo` one from 0 up"
-            raise GrammarError([Diagnostic(code="F476", message=message)])
+            refuse("F476", message)
         self.power, self.pseudo = power, pseudo
         self.steps = 0
         self.means = self.empty()

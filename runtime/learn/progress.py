@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5}
 """How far an objective may fall, relative to 1 + its size, before it is an error: rounding."""
@@ -38,4 +38,4 @@ def never_down(method: str, before: float, now: float, dtype: torch.dtype) -> No
     if not now >= before - TOLERANCE[dtype] * (1 + abs(before)):
         message = f"the objective of `{method}` fell from {before:.12g} to {now:.12g}"
         help = "are the data the same in every sweep? if so, this is a bug: please report it"
-        raise GrammarError([Diagnostic(code="F475", message=message, help=help)])
+        refuse("F475", message, help)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.runtime.learn.groups import Group
 from fgg.runtime.memory import require
 
@@ -96,7 +96,7 @@ class Store:
                 if item in self.owner:
                     message = f"item {item} comes in another batch than before"
                     help = "give the same batches in every sweep, or items one by one"
-                    raise GrammarError([Diagnostic(code="F476", message=message, help=help)])
+                    refuse("F476", message, help)
                 self.owner[item] = unit
         self.bytes += found.bytes - (0 if old is None else old.bytes)
         self.units[unit] = found
@@ -131,7 +131,7 @@ class Store:
         """Go on from a state. Raises GrammarError (F477) if it is of another model."""
         if state["store.total"].numel() != self.layout.size:
             message = "the counts of this state belong to another model"
-            raise GrammarError([Diagnostic(code="F477", message=message)])
+            refuse("F477", message)
         self.total = state["store.total"].clone()
         self.units, self.owner, self.bytes = {}, {}, 0
         items = iter(state["store.items"].tolist())

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.runtime.learn.groups import Group
 from fgg.runtime.learn.method import Reduce
 from fgg.runtime.model.materialise import whole
@@ -29,7 +29,7 @@ def refuse_ties(model: Model, method: str) -> None:
         if source is not None and model.program.weighted.factor[source].value is None:
             message = f"`{method}` cannot learn `{source}`, to which `{factor.name}` is tied"
             help = "use `em` or `adam`"
-            raise GrammarError([Diagnostic(code="F473", message=message, help=help)])
+            refuse("F473", message, help)
 
 
 class Ties:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import Diagnostic, refuse
 from fgg.runtime.memory import require
 from fgg.runtime.model.cpd_direct import lossless, truncated_svd
 from fgg.runtime.model.cpd_fit import Fit, fit
@@ -102,7 +102,7 @@ def smallest_rank(
     than the weights) the search ends: the best is returned, with a note (F442).
     """
     if not isfinite(tolerance) or tolerance <= 0:
-        raise _refused("F440", f"a tolerance of {tolerance:g} for `{name}` is not positive")
+        refuse("F440", f"a tolerance of {tolerance:g} for `{name}` is not positive")
     work = _Decomposer(weights, given, nonnegative, restarts, seed, sweeps, name)
     return work.search(tolerance, limit)
 
@@ -128,7 +128,7 @@ class _Decomposer:
         self.weights = _checked(weights, nonnegative, name)
         shape = self.weights.shape
         if len(shape) < 2:
-            raise _refused("F440", f"factor `{name}` has fewer than two nodes, so it has no rank")
+            refuse("F440", f"factor `{name}` has fewer than two nodes, so it has no rank")
         assert self.given < len(shape)
         left = (prod(shape[: self.given]),) if self.given else ()
         self.array = self.weights.reshape(*left, *shape[self.given :])
@@ -153,12 +153,12 @@ class _Decomposer:
     def check_rank(self, rank: int) -> None:
         """Raise GrammarError for a rank that makes no sense, or would need too much memory."""
         if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
-            raise _refused("F440", f"rank {rank} of factor `{self.name}` is not a positive number")
+            refuse("F440", f"rank {rank} of factor `{self.name}` is not a positive number")
         shape = self.array.shape
         entries = rank * sum(shape)
         if rank > MAX_RANK or entries > MAX_ENTRIES:
             message = f"the pieces of `{self.name}` at rank {rank:,} have {entries:,} entries"
-            raise _refused("F420", message)
+            refuse("F420", message)
         # The array along each axis, its residual, products of all axes but one, Gram matrices.
         needed = (len(shape) + 2) * self.array.size + 2 * rank * self.array.size // min(shape)
         needed = 8 * (needed + 2 * entries + 3 * rank * rank)
@@ -263,21 +263,17 @@ def _checked(weights: Any, nonnegative: bool, name: str) -> Array:
         weights = weights.detach().cpu().numpy()
     entries = getattr(weights, "size", 0)
     if isinstance(entries, int) and entries > MAX_ENTRIES:
-        raise _refused("F420", f"factor `{name}` has {entries:,} entries")
+        refuse("F420", f"factor `{name}` has {entries:,} entries")
     try:
         array = np.array(weights, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise _refused("F417", f"weights for `{name}` are not an array of numbers") from None
+        refuse("F417", f"weights for `{name}` are not an array of numbers")
     if not array.size or not bool(np.isfinite(array).all()):
-        raise _refused("F417", f"weights for `{name}` are not all finite")
+        refuse("F417", f"weights for `{name}` are not all finite")
     if nonnegative and bool((array < 0).any()):
-        raise _refused(
+        refuse(
             "F417",
             f"weights for `{name}` are negative in places",
             "signed pieces can be had, but no program runs with them",
         )
     return array
-
-
-def _refused(code: str, message: str, help: str = "") -> GrammarError:
-    return GrammarError([Diagnostic(code=code, message=message, help=help)])

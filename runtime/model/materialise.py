@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.factors.pieces import given_pieces, signatures
 from fgg.grammar import Factor, Grammar
 from fgg.grammar.domains import domain_size, size_values
@@ -39,11 +39,9 @@ def materialised(grammar: Grammar, weights: Mapping[str, Any]) -> dict[str, Any]
         factor = grammar.factor[name]
         missing = [f"`{label}`" for label in labels if label not in weights]
         if missing:
-            raise _refused(
-                "F416", f"no weights for {', '.join(missing)}: `{name}` needs all pieces"
-            )
+            refuse("F416", f"no weights for {', '.join(missing)}: `{name}` needs all pieces")
         if name in weights:
-            raise _refused("F417", f"weights are given for `{name}`, and for its pieces")
+            refuse("F417", f"weights are given for `{name}`, and for its pieces")
         own = _checked(grammar, factor, labels, [found.pop(label) for label in labels])
         found[name] = whole(own, factor.given or 0)
     return found
@@ -101,22 +99,14 @@ def _checked(
         shape = tuple(domain_size(grammar, d) if d else rank for d in signature.domains)
         if tuple(piece.shape) != shape:
             message = f"weights for `{label}` have shape {tuple(piece.shape)}, not {shape}"
-            raise _refused("F417", message)
+            refuse("F417", message)
     sizes = [domain_size(grammar, domain) for domain in factor.domains]
     entries = prod(sizes)
     if entries > MAX_ENTRIES:
-        raise _refused(
-            "F420",
-            f"factor `{factor.name}` has {entries:,} entries",
-            "leave it in rank space",
-        )
+        refuse("F420", f"factor `{factor.name}` has {entries:,} entries", "leave it in rank space")
     first = pieces[0]
     device = first.device if isinstance(first, Tensor) else torch.device("cpu")
     # The last product before the sum has all axes but one, and the rank.
     needed = 8 * (entries + rank * entries // max(sizes))
     require(needed, device, f"factor `{factor.name}` with {entries:,} entries")
     return pieces
-
-
-def _refused(code: str, message: str, help: str = "") -> GrammarError:
-    return GrammarError([Diagnostic(code=code, message=message, help=help)])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.factors.maps import groups
 from fgg.grammar import Factor
 from fgg.grammar.options import init_of, is_frozen, net_of
@@ -128,7 +128,7 @@ class Model(ModelQuestions):
         if not isinstance(found, Tensor) or tuple(found.shape) != shape:
             what = tuple(found.shape) if isinstance(found, Tensor) else "no tensor"
             message = f"the network of `{name}` gives {what}, not logits of shape {shape}"
-            raise GrammarError([Diagnostic(code="F470", message=message)])
+            refuse("F470", message)
 
     @property
     def learnable(self) -> tuple[str, ...]:

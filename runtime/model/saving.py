@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from fgg.check.values import load_array
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import Diagnostic, GrammarError, refuse
 from fgg.files import check_regular, unreadable
 from fgg.grammar import Domain, Enumerated, Factor, FromFile, Grammar
 from fgg.grammar.domains import size_values
@@ -98,7 +98,7 @@ def write(
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         message = f"`{target}` cannot be written: {reason}"
-        raise GrammarError([Diagnostic(code="F413", message=message)]) from None
+        refuse("F413", message)
 
 
 def ordered(data: bytes) -> bytes:
@@ -126,7 +126,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str
         raise unreadable(name, error) from None
     except SafetensorError:
         message = f"`{name}` is not a safetensors file, or is cut short"
-        raise GrammarError([Diagnostic(code="F471", message=message)]) from None
+        refuse("F471", message)
 
 
 def read(path: str | os.PathLike[str]) -> Saved:
@@ -136,10 +136,10 @@ def read(path: str | os.PathLike[str]) -> Saved:
     if found.get("format") != FORMAT or "grammar" not in found:
         help = "`model.save` writes one; weights alone are for `--params`"
         message = f"`{name}` does not say which grammar its numbers belong to"
-        raise GrammarError([Diagnostic(code="F471", message=message, help=help)])
+        refuse("F471", message, help)
     if found.get("version") != VERSION:
         message = f"`{name}` was written by another version of this package"
-        raise GrammarError([Diagnostic(code="F471", message=message)])
+        refuse("F471", message)
     return Saved(
         path=name,
         name=found["name"],
@@ -202,7 +202,7 @@ def _factor(factor: Factor) -> Factor:
     if array.size > MAX_ENTRIES:
         message = f"`{factor.name}` is an array of {array.size:,} entries, too large to be saved"
         help = "leave out its value, freeze it (`frozen = yes`), and give it as weights"
-        raise GrammarError([Diagnostic(code="F471", message=message, help=help)])
+        refuse("F471", message, help)
     entries: Any = array.astype(float).tolist()
     return replace(factor, value=Table(_tuples(entries)))
 

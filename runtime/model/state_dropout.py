@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.factors.maps import blocks_of, groups, map_values
 from fgg.grammar import Factor, Grammar, Product
 from fgg.grammar.domains import domain_size
@@ -86,7 +86,7 @@ class StateDropout:
         grammar = model.program.weighted
         self.domain = domain
         if domain not in grammar.domain or not 0 <= rate < 1:
-            raise _refused(f"there is no domain `{domain}`, or {rate} is no share of it")
+            refuse("F476", f"there is no domain `{domain}`, or {rate} is no share of it")
         size = domain_size(grammar, domain)
         self.kept = size - int(rate * size)
         self.blocks = _blocks(grammar, domain)
@@ -94,7 +94,7 @@ class StateDropout:
             _check(grammar, factor, domain, self.blocks)
         asked = model.program.asked
         if asked is None or asked.resized is None:
-            raise _refused("this program cannot be compiled for other sizes")
+            refuse("F476", "this program cannot be compiled for other sizes")
         same = self.kept == size
         self.program: Program = model.program if same else asked.resized(domain, self.kept)
 
@@ -131,12 +131,12 @@ def _blocks(grammar: Grammar, domain: str) -> str:
         parts = getattr(own.shape, "parts", ())
         if domain in parts:
             if not isinstance(own.shape, Product) or len(parts) != 2 or len(set(parts)) != 2:
-                raise _refused(
-                    f"`{own.name}` is not a product of two domains, blocks and `{domain}`"
+                refuse(
+                    "F476", f"`{own.name}` is not a product of two domains, blocks and `{domain}`"
                 )
             found.update(set(parts) - {domain})
     if len(found) != 1:
-        raise _refused(f"`{domain}` is not a component of one kind of states, `T = M * {domain}`")
+        refuse("F476", f"`{domain}` is not a component of one kind of states, `T = M * {domain}`")
     return found.pop()
 
 
@@ -145,18 +145,14 @@ def _check(grammar: Grammar, factor: Factor, domain: str, blocks: str) -> None:
     shapes = [grammar.domain[d].shape for d in factor.domains]
     touched = any(domain in getattr(shape, "parts", ()) for shape in shapes)
     if (touched or domain in factor.domains) and factor.value is not None:
-        raise _refused(f"`{factor.name}` has a value, of which no states can be left out")
+        refuse("F476", f"`{factor.name}` has a value, of which no states can be left out")
     if factor.attribute("tied") is not None and (touched or domain in factor.domains):
-        raise _refused(f"`{factor.name}` is tied, and would not be so with fewer states")
+        refuse("F476", f"`{factor.name}` is tied, and would not be so with fewer states")
     if domain in factor.domains:
         name = blocks_of(factor)
         own = None if name is None else grammar.factor[name].domains[1]
         if own != blocks or factor.domains.count(domain) > 1 or name is None:
-            raise _refused(
-                f"`{factor.name}` is over `{domain}`, but not within the blocks `{blocks}`"
+            refuse(
+                "F476", f"`{factor.name}` is over `{domain}`, but not within the blocks `{blocks}`"
             )
         map_values(grammar, name)
-
-
-def _refused(message: str) -> GrammarError:
-    return GrammarError([Diagnostic(code="F476", message=message)])

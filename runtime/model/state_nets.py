@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.factors.maps import blocks_of, map_values
 from fgg.grammar import Factor, Grammar, Product
 from fgg.grammar.domains import domain_size
@@ -102,7 +102,7 @@ class StateNet(nn.Module):
         left, right = factor.domains[:given], factor.domains[given:]
         if factor.given is None or len(left) > 1 or len(right) != 1:
             message = f"`net = states` needs one node on each side, and `{factor.name}` has others"
-            raise GrammarError([Diagnostic(code="F470", message=message)])
+            refuse("F470", message)
         self.blocks = blocks_of(factor)
         source = left[0] if left else None
         if self.blocks is not None and source is not None:
@@ -148,7 +148,7 @@ def _whole(grammar: Grammar, blocks: str, places: str) -> str:
         if isinstance(shape, Product) and sorted(shape.parts) == sorted((blocks, places)):
             return domain.name
     message = f"`net = states` needs a domain `T = {blocks} * {places}`"
-    raise GrammarError([Diagnostic(code="F470", message=message)])
+    refuse("F470", message)
 
 
 def _is_state(grammar: Grammar, domain: str) -> bool:

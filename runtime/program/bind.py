@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgg.check.values import load_array
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.factors.maps import groups, map_values
 from fgg.factors.pieces import given_pieces, piece_of, pieces, signatures
 from fgg.factors.product_factors import joint_of, multiplied
@@ -92,7 +92,7 @@ def value_of(grammar: Grammar, name: str, *, exactly: bool = False) -> Array:
     shape = binder.shape(factor)
     if prod(shape) > MAX_ENTRIES:
         message = f"factor `{name}` has {prod(shape):,} entries"
-        raise GrammarError([Diagnostic(code="F420", message=message)])
+        refuse("F420", message)
     found = binder.value(factor, shape)
     real = binder.real(name, found) if isinstance(found, Logs) else found
     binder.raise_problems()

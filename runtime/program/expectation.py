@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.plan import Plan
 from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.interpret import inside
@@ -214,8 +214,8 @@ def _leaf(value: Tensor) -> Tensor:
 
 def _check(z: Tensor) -> None:
     if z.dim() != 1:
-        raise GrammarError([Diagnostic(code="F415", message="the start symbol has external nodes")])
+        refuse("F415", "the start symbol has external nodes")
     if not bool(torch.isfinite(z).all()):
         item = int(torch.nonzero(~torch.isfinite(z))[0])
         message = f"item {item} has no derivation of weight other than 0"
-        raise GrammarError([Diagnostic(code="F421", message=message)])
+        refuse("F421", message)

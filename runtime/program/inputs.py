@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.grammar import Grammar, Input, InputFactor, InputTable
 from fgg.grammar.domains import domain_size, size_values, value_index
 from fgg.grammar.index import Expr
@@ -57,7 +57,7 @@ def collate(
     """The inputs checked and padded, the lengths found. Raises GrammarError."""
     if not isinstance(inputs, Mapping):
         message = "inputs are given by name: `{'w': [[0, 1]]}`"
-        raise GrammarError([Diagnostic(code="F411", message=message)])
+        refuse("F411", message)
     return _Collator(grammar, dict(inputs), lengths, dtype, device).run()
 
 
@@ -372,7 +372,7 @@ def check_potentials(plan: Plan, found: Collated) -> None:
             have = tuple(found.inputs[step.source].shape[1 : 1 + len(wanted)])
             if any(h < w for h, w in zip(have, wanted, strict=True)):
                 message = f"`{step.source}` has {have} positions; the lengths need {wanted}"
-                raise GrammarError([Diagnostic(code="F411", message=message)])
+                refuse("F411", message)
 
 
 def _padded(rows: Sequence[Tensor]) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import did_you_mean, refuse
 from fgg.grammar.domains import domain_size
 from fgg.plan import Plan
 from fgg.runtime.interpret.batch import Batch, Ints, batch_of
@@ -46,7 +46,7 @@ def moments(
     count = prod(sizes)
     if count * batch.size > MAX_ENTRIES:
         message = f"the kept positions have {count:,} joint values"
-        raise GrammarError([Diagnostic(code="F420", message=message, help="keep fewer positions")])
+        refuse("F420", message, "keep fewer positions")
     real = checked_weights(plan, weights)
     own = semiring_of("log" if semiring == "real" else semiring, real)
     pieces = []
@@ -68,7 +68,7 @@ def _positions(plan: Plan, batch: Batch, keep: Keep) -> list[tuple[str, tuple[in
         if name not in plan.grammar.input:
             help = did_you_mean(name, plan.grammar.input)
             message = f"there is no input `{name}`"
-            raise GrammarError([Diagnostic(code="F411", message=message, help=help)])
+            refuse("F411", message, help)
         shape = batch.tokens[name].shape[1:]
         for position in positions if isinstance(positions, Sequence) else [positions]:
             place = tuple(position) if isinstance(position, Sequence) else (position,)
@@ -78,11 +78,11 @@ def _positions(plan: Plan, batch: Batch, keep: Keep) -> list[tuple[str, tuple[in
             )
             if not is_there:
                 message = f"`{name}` has no position {', '.join(map(str, place))}"
-                raise GrammarError([Diagnostic(code="F411", message=message)])
+                refuse("F411", message)
             if (name, place) in found:
                 shown = ", ".join(map(str, place))
                 message = f"position {shown} of `{name}` is kept twice"
-                raise GrammarError([Diagnostic(code="F411", message=message)])
+                refuse("F411", message)
             found.append((name, place))
     return found
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.factors.maps import is_map
 from fgg.factors.pieces import pieces
 from fgg.grammar import Factor, Grammar
@@ -169,7 +169,7 @@ def as_weight(name: str, value: Any) -> Tensor:
         return found.to(torch.get_default_dtype())
     except (TypeError, ValueError, RuntimeError):
         message = f"weights for `{name}` are not an array of numbers"
-        raise GrammarError([Diagnostic(code="F417", message=message)]) from None
+        refuse("F417", message)
 
 
 def check_numbers(weights: Mapping[str, Tensor]) -> dict[str, Ends]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import Diagnostic, refuse
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
 from fgg.grammar.slices import SplitRule
@@ -216,7 +216,7 @@ class Program(Weighted, Questions):
         if rule is not None:
             message = f"factor `{large}` is too large to be multiplied out"
             help = f"rule `{rule}` has states that go together, which marginals alone do not tell"
-            raise GrammarError([Diagnostic(code="F420", message=message, help=help)])
+            refuse("F420", message, help)
 
         marginals = self.marginals(weights, inputs, lengths)
         return mbr_on_outline(
@@ -259,7 +259,7 @@ class Program(Weighted, Questions):
                 'minimum Bayes risk does not need one (`method="mbr"`); `space="state"` or '
                 '`"dense"` has Viterbi'
             )
-            raise GrammarError([Diagnostic(code="F426", message=message, help=help)])
+            refuse("F426", message, help)
 
     # computing
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.runtime.derive.trees import Source
 from fgg.runtime.program.inputs import Lengths
 
@@ -49,7 +49,7 @@ class Questions:
                 f"`{self.grammar.name}`: derivations of this start symbol cannot be told apart"
             )
             help = "its node is a union or a product: begin with a symbol that has no nodes"
-            raise GrammarError([Diagnostic(code="F425", message=message, help=help)])
+            refuse("F425", message, help)
         return found
 
     def _weights(self, weights: Weights) -> Weights:
@@ -102,7 +102,7 @@ class Questions:
         if method not in METHODS:
             message = f"there is no way to decode called `{method}`"
             help = "there are " + ", ".join(f"`{m}`" for m in METHODS)
-            raise GrammarError([Diagnostic(code="F415", message=message, help=help)])
+            refuse("F415", message, help)
         if method == "viterbi":
             from fgg.runtime.derive.decode import viterbi
 
@@ -285,7 +285,7 @@ class Questions:
 def _check_number(number: int) -> None:
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         message = f"`number` is a whole number from 1 up, not {number!r}"
-        raise GrammarError([Diagnostic(code="F411", message=message)])
+        refuse("F411", message)
 
 
 def _plain(weights: Weights) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import Diagnostic, refuse
 from fgg.factors.product_factors import joint_of
 from fgg.grammar import Grammar, Nonterminal
 from fgg.grammar.domains import domain_size, size_values
@@ -71,14 +71,10 @@ class ReferenceProgram(Program):
 
     def __getattr__(self, name: str) -> Any:
         if name in ("plan", "tree_plan", "origins", "source", "module"):
-            raise GrammarError(
-                [
-                    Diagnostic(
-                        code="F425",
-                        message=f"this needs a compiled program; `{self.grammar.name}` has none",
-                        help="; ".join(note.message for note in self.notes),
-                    )
-                ]
+            refuse(
+                "F425",
+                f"this needs a compiled program; `{self.grammar.name}` has none",
+                "; ".join(note.message for note in self.notes),
             )
         raise AttributeError(name)
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import did_you_mean, refuse
 from fgg.grammar import Rule
 from fgg.grammar.domains import domain_size
 from fgg.grammar.index import Expr
@@ -49,7 +49,7 @@ class RuleMarginals:
         """The marginals at one point, `[batch, *values of nodes]`; 0 where the rule is not used."""
         if set(variables) != set(self.variables):
             message = f"rule `{self.rule}` has the index variables {', '.join(self.variables)}"
-            raise GrammarError([Diagnostic(code="F415", message=message)])
+            refuse("F415", message)
         wanted = torch.tensor([variables[name] for name in self.variables], dtype=torch.long)
         here = (self.points == wanted).all(-1)
         return self.values[:, here].sum(1)
@@ -74,7 +74,7 @@ def rule_marginals(
     if rule not in source.rule:
         help = did_you_mean(rule, source.rule)
         message = f"there is no rule `{rule}`"
-        raise GrammarError([Diagnostic(code="F415", message=message, help=help)])
+        refuse("F415", message, help)
     own = source.rule[rule]
     clamped = {clamp.attachment.node for clamp in own.rhs.clamps}
     if nodes is None:
@@ -83,7 +83,7 @@ def rule_marginals(
         if name not in own.rhs.by_name:
             help = did_you_mean(name, own.rhs.by_name)
             message = f"rule `{rule}` has no node `{name}`"
-            raise GrammarError([Diagnostic(code="F415", message=message, help=help)])
+            refuse("F415", message, help)
     with torch.no_grad():
         real = checked_weights(plan, weights)
         charts = inside(plan, real, batch_of(plan, inputs, lengths), "log")
@@ -212,7 +212,7 @@ class _Uses:
         if entries > MAX_ENTRIES:
             message = f"the marginals of rule `{self.rule.name}` would be {entries:,} numbers"
             help = "name fewer nodes to tell apart"
-            raise GrammarError([Diagnostic(code="F420", message=message, help=help)])
+            refuse("F420", message, help)
         result: Tensor = contract(
             algebra.semiring,
             [(x.array, algebra.letters(x.dims)) for x in operands],

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.runtime.interpret.semirings import Letters, Semiring
 
 MAX_INTERMEDIATE = 2**29
@@ -91,15 +91,10 @@ def _path(
     method = "dp" if len(operands) <= 12 else "auto"
     path, info = opt_einsum.contract_path(equation, *shapes, shapes=True, optimize=method)
     if info.largest_intermediate > MAX_INTERMEDIATE:
-        raise GrammarError(
-            [
-                Diagnostic(
-                    code="F420",
-                    message="a contraction would need an array of "
-                    f"{float(info.largest_intermediate):.2g} entries",
-                    help="choose smaller sizes, or split the rule's fragment",
-                )
-            ]
+        refuse(
+            "F420",
+            f"a contraction would need an array of {float(info.largest_intermediate):.2g} entries",
+            "choose smaller sizes, or split the rule's fragment",
         )
     pairs: list[tuple[int, int | None]] = []
     count = len(operands)

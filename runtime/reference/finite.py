@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.runtime.interpret.semirings.boolean import Boolean
 from fgg.runtime.interpret.semirings.max_plus import MaxPlus
 from fgg.runtime.interpret.semirings.modular import Modular
@@ -91,15 +91,11 @@ def _cycle(problem: Problem, block: Block, x: Any, result: Exactly) -> bool:
         return False
     if not problem.component.linear:
         names = ", ".join(f"`{name}`" for name in problem.names[:4])
-        raise GrammarError(
-            [
-                Diagnostic(
-                    code="F419",
-                    message=f"the recursion through {names} is not linear, so it has no exact "
-                    f"solution in the semiring `{semiring.name}`",
-                    help="use `real` or `log`",
-                )
-            ]
+        refuse(
+            "F419",
+            f"the recursion through {names} is not linear, so it has no exact "
+            f"solution in the semiring `{semiring.name}`",
+            "use `real` or `log`",
         )
     cells = block.cells
     inverse = {int(cell): i for i, cell in enumerate(cells)}
@@ -126,7 +122,5 @@ def _cycle(problem: Problem, block: Block, x: Any, result: Exactly) -> bool:
         return True
     except Singular:
         if isinstance(semiring, Modular):
-            raise GrammarError(
-                [Diagnostic(code="F419", message="the linear system is singular in this field")]
-            ) from None
+            refuse("F419", "the linear system is singular in this field")
         return False

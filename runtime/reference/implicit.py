@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.runtime.model.count_gradients import Handles
 from fgg.runtime.program.bind import Logs
 from fgg.runtime.reference.blocks import Structure
@@ -46,14 +46,7 @@ def differentiable(
     if not len(finite) or not any(isinstance(w, Tensor) and w.requires_grad for w in needs):
         return x
     if outcome.critical:
-        raise GrammarError(
-            [
-                Diagnostic(
-                    code="F423",
-                    message="the recursion is critical, so the gradient is infinite",
-                )
-            ]
-        )
+        refuse("F423", "the recursion is critical, so the gradient is infinite")
     inverse = np.full(problem.size, -1, dtype=np.intp)
     inverse[finite] = np.arange(len(finite))
     index = torch.as_tensor(finite)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg import progress
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import Diagnostic, refuse
 from fgg.factors.product_factors import joint_of, multiplied
 from fgg.grammar import Grammar
 from fgg.grammar.slices import slice_of, steps, take
@@ -171,14 +171,10 @@ class _Solver:
         problem = Problem(solution.system, component, solution.weights, solution.chart)
         if problem.size > MAX_CELLS and not isinstance(self.semiring, Boolean):
             names = ", ".join(f"`{name}`" for name in component.nonterminals[:4])
-            raise GrammarError(
-                [
-                    Diagnostic(
-                        code="F420",
-                        message=f"the recursion through {names} has {problem.size:,} cells",
-                        help=f"at most {MAX_CELLS:,} can be solved together",
-                    )
-                ]
+            refuse(
+                "F420",
+                f"the recursion through {names} has {problem.size:,} cells",
+                f"at most {MAX_CELLS:,} can be solved together",
             )
         shape = structure(problem)
         from_outside = infinite_from_below(solution, problem)
@@ -302,9 +298,7 @@ class _Solver:
                 outcome = least_solution(made(scale), shape, precisely)
         except NoConvergence:
             names = ", ".join(f"`{name}`" for name in problem.names[:4])
-            raise GrammarError(
-                [Diagnostic(code="F418", message=f"the recursion through {names} did not converge")]
-            ) from None
+            refuse("F418", f"the recursion through {names} did not converge")
         return made(scale), outcome
 
     def note(self, problem: Problem, outcome: Outcome) -> None:

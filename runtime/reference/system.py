@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.grammar import Grammar, Rule
 from fgg.grammar.domains import domain_size
 from fgg.grammar.memo import per_grammar
@@ -96,14 +96,10 @@ class System:
 
     def __init__(self, grammar: Grammar) -> None:
         if grammar.is_indexed:
-            raise GrammarError(
-                [
-                    Diagnostic(
-                        code="F303",
-                        message=f"`{grammar.name}` has indices or inputs",
-                        help="choose a query and give its inputs or lengths",
-                    )
-                ]
+            refuse(
+                "F303",
+                f"`{grammar.name}` has indices or inputs",
+                "choose a query and give its inputs or lengths",
             )
         self.grammar = grammar
         self.terms_of: dict[str, list[Term]] = {x.name: [] for x in grammar.nonterminals}

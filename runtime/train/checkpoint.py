@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fgg.data import Position
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.files import check_regular, read_limited, write_whole
 from fgg.runtime.train.processes import Processes
 
@@ -66,7 +66,7 @@ def save(
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         message = f"`{place}` cannot be written: {reason}"
-        raise GrammarError([Diagnostic(code="F413", message=message)]) from None
+        refuse("F413", message)
     processes.wait()
     if processes.first:
         text = json.dumps(checkpoint.as_json(), indent=1)
@@ -100,7 +100,7 @@ def load(
         found = Checkpoint(**{**data, "position": Position(**data["position"])})
         if found.world != processes.world:
             message = f"the run in `{folder}` has {found.world} processes, not {processes.world}"
-            raise GrammarError([Diagnostic(code="F479", message=message)])
+            refuse("F479", message)
         place = folder / f"checkpoint-{found.number}"
         files = (place / "model.safetensors", place / f"method-{processes.rank}.safetensors")
         for file in files:
@@ -108,7 +108,7 @@ def load(
         model, method = map(load_file, files)
     except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
         message = f"the checkpoint in `{folder}` cannot be read: {error}"
-        raise GrammarError([Diagnostic(code="F479", message=message)]) from None
+        refuse("F479", message)
     return found, model, method
 
 

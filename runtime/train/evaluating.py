@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from fgg.data import Batches, Example
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.grammar.annotations import Link, heads, pairs, segments, span_cells, tags
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.model.model import Model
@@ -91,13 +91,13 @@ def _check(example: Example, asked: Asked) -> None:
     for name in asked.scores:
         if name in NEEDS and getattr(example, NEEDS[name]) is None:
             message = f"{example.place}: there are no {NEEDS[name]} to score against"
-            raise GrammarError([Diagnostic(code="F478", message=message)])
+            refuse("F478", message)
 
 
 def _likelihood(log_z: Sequence[float], examples: Sequence[Example]) -> dict[str, float]:
     total, tokens = float(sum(log_z)), sum(map(len, examples))
     if not tokens:
-        raise GrammarError([Diagnostic(code="F478", message="there are no data to evaluate on")])
+        refuse("F478", "there are no data to evaluate on")
     return {
         "log_likelihood": total,
         "items": len(examples),
@@ -138,7 +138,7 @@ def _heads(
     if not asked.links:
         message = "no rule says which word is the head of which"
         help = "say so: `--links left_some=j-1:k right_some=i:k root=:r`"
-        raise GrammarError([Diagnostic(code="F478", message=message, help=help)])
+        refuse("F478", message, help)
     gold = [example.heads or () for example in examples]
     guess = [heads(d, len(e), asked.links) for d, e in zip(found, examples, strict=True)]
     score = head_score(gold, guess)

@@ -17,7 +17,7 @@ from fgg.data import (
     of_length,
     without_punctuation,
 )
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import did_you_mean, refuse
 from fgg.grammar import Domain, Grammar, Sized
 from fgg.grammar.domains import domain_values
 from fgg.runtime.learn import Items
@@ -55,7 +55,7 @@ class Feed:
         for name, domain in domains.items():
             if domain not in self.vocabularies:
                 help = f"it was trained with {', '.join(map(repr, self.fields))}".replace("'", "`")
-                raise _wrong(f"the run has no vocabulary for input `{name}`", help)
+                refuse("F478", f"the run has no vocabulary for input `{name}`", help)
         return Feed(fields, domains, self.vocabularies)
 
     def ids(self, name: str, example: Example) -> list[int] | list[list[int]]:
@@ -66,7 +66,7 @@ class Feed:
         values: Sequence[str] | None = getattr(example, self.fields[name])
         if values is None:
             message = f"{example.place}: there are no {self.fields[name]} for input `{name}`"
-            raise GrammarError([Diagnostic(code="F478", message=message)])
+            refuse("F478", message)
         if self.fields[name] != "words" and UNTAGGED not in vocabulary.index:
             return [MISSING if v == UNTAGGED else vocabulary.encode([v])[0] for v in values]
         return vocabulary.encode(values)
@@ -101,22 +101,22 @@ def fields_of(grammar: Grammar, given: Mapping[str, str]) -> dict[str, str]:
     names = [item.name for item in grammar.observed]
     for name, value in given.items():
         if name not in names:
-            raise _wrong(f"there is no input `{name}`", did_you_mean(name, names))
+            refuse("F478", f"there is no input `{name}`", did_you_mean(name, names))
         if value not in FIELDS:
-            raise _wrong(f"an example has no `{value}`", f"it has {', '.join(FIELDS)}")
+            refuse("F478", f"an example has no `{value}`", f"it has {', '.join(FIELDS)}")
     more = [factor.name for factor in grammar.input_factors] + [t.name for t in grammar.tables]
     if more:
-        raise _wrong(f"`{more[0]}` is no sequence of words", "train such a model from Python")
+        refuse("F478", f"`{more[0]}` is no sequence of words", "train such a model from Python")
     # An input with two axes says what each part of the sequence is.
     shapes = {item.name: len(item.shape) for item in grammar.observed}
     given = {**{name: "parts" for name in names if shapes[name] == 2}, **given}
     for name, value in given.items():
         if shapes[name] != (2 if value == "parts" else 1):
-            raise _wrong(f"input `{name}` has {shapes[name]} axes, so it is not `{value}`")
+            refuse("F478", f"input `{name}` has {shapes[name]} axes, so it is not `{value}`")
     left = [name for name in names if name not in given]
     if len(left) > 1 or (left and "words" in given.values()):
         shown = ", ".join(f"`{name}`" for name in left)
-        raise _wrong(f"what are the inputs {shown}?", "say so: `--field t=tags`")
+        refuse("F478", f"what are the inputs {shown}?", "say so: `--field t=tags`")
     return {**given, **{name: "words" for name in left}}
 
 
@@ -186,7 +186,8 @@ def sizes_for(grammar: Grammar, feed: Feed, given: Mapping[str, int]) -> dict[st
         if size not in given:
             found[size] = len(vocabulary)
         elif given[size] < len(vocabulary):
-            raise _wrong(
+            refuse(
+                "F478",
                 f"the data have {len(vocabulary):,} values of `{domain}`, not {given[size]:,}",
                 "`--max-words N` keeps the most frequent ones",
             )
@@ -199,7 +200,3 @@ def _size_name(domain: Domain) -> str | None:
         return None
     names = list(domain.shape.size.names())
     return names[0] if len(names) == 1 and str(domain.shape.size) == names[0] else None
-
-
-def _wrong(message: str, help: str = "") -> GrammarError:
-    return GrammarError([Diagnostic(code="F478", message=message, help=help)])

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.files import read_limited, write_whole
 
 NAME = "settings.json"
@@ -65,4 +65,4 @@ def load_settings(folder: Path) -> Settings:
     except (OSError, ValueError, TypeError) as error:
         reason = getattr(error, "strerror", None) or error
         message = f"`{folder}` holds no training run: {NAME}: {reason}"
-        raise GrammarError([Diagnostic(code="F479", message=message)]) from None
+        refuse("F479", message)

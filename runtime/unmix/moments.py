@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.grammar.domains import domain_size
 from fgg.runtime.unmix.mixing import Floats, Observed
 from fgg.runtime.unmix.topology import only_input
@@ -136,13 +136,13 @@ def sampled(sentences: Sequence[Sequence[int]] | Mapping[int, Any], words: int) 
     for length, own in found.items():
         if own.ndim != 2 or own.shape[1] != length or not len(own):
             message = f"sentences of {length} words are expected as an array [sentences, {length}]"
-            raise GrammarError([Diagnostic(code="F411", message=message)])
+            refuse("F411", message)
         if own.min() < 0 or own.max() >= words:
             message = f"sentences of {length} words have words that are not 0 to {words - 1}"
             help = "missing words cannot be used for moments" if own.min() < 0 else ""
-            raise GrammarError([Diagnostic(code="F411", message=message, help=help)])
+            refuse("F411", message, help)
     if not found:
-        raise GrammarError([Diagnostic(code="F411", message="there are no sentences")])
+        refuse("F411", "there are no sentences")
     return Sampled(dict(sorted(found.items())), words)
 
 
@@ -155,7 +155,7 @@ def _numbers(length: int, sentences: Any) -> Ints:
     if found.size and found.dtype.kind not in "iub":
         message = f"sentences of {length} words have words that are no whole numbers"
         help = "words are given by their numbers, from 0"
-        raise GrammarError([Diagnostic(code="F411", message=message, help=help)])
+        refuse("F411", message, help)
     return found.astype(np.int64)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import Diagnostic, refuse
 from fgg.runtime.memory import require
 from fgg.runtime.program.bind import stationary
 from fgg.runtime.unmix import spectral
@@ -38,7 +38,7 @@ def solve(
     if not lengths:
         found = ", ".join(map(str, moments.lengths)) or "none"
         message = f"sentences of {order} to {max_length} words are needed; there are {found}"
-        raise GrammarError([Diagnostic(code="F461", message=message)])
+        refuse("F461", message)
     mixed = mixing(program.grammar, lengths, order=order)
     if isinstance(shape, States):
         return _spectral(program, shape, moments, mixed, directions, seed)
@@ -65,7 +65,7 @@ def _spectral(
     if not ways:
         message = "the moments of sentences of these lengths do not determine the parameters"
         help = "sentences of three words do"
-        raise GrammarError([Diagnostic(code="F461", message=message, help=help)])
+        refuse("F461", message, help)
     found = np.zeros((len(tried), shape.words, shape.words))
     for weights, turn in ways:
         for at, weight in weights.items():

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import Diagnostic, GrammarError, refuse
 from fgg.runtime.unmix.mixing import Floats
 from fgg.runtime.unmix.simplex import project
 
@@ -100,7 +100,7 @@ def _check_rank(whole: Floats, states: int) -> None:
             "the matrix of words given the parent's state and that of children must have full "
             "rank, and each state a share of the roots"
         )
-        raise GrammarError([Diagnostic(code="F461", message=message, help=help)])
+        refuse("F461", message, help)
 
 
 def _gap(values: Floats) -> float:

@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.runtime.unmix.mixing import Floats, Mixing, Observed, compound
 from fgg.runtime.unmix.shapes import Arcs
 from fgg.runtime.unmix.spectral import COLLISION, collision
@@ -68,7 +68,7 @@ def polynomial(mixed: Mixing, shape: Arcs) -> Polynomial:
     if not len(reduced):
         message = f"pairs of words in sentences of {_lengths(mixed)} words determine no polynomial"
         help = "sentences of two and three words together do: of `arc`, its square plus itself"
-        raise GrammarError([Diagnostic(code="F461", message=message, help=help)])
+        refuse("F461", message, help)
     row = reduced[-1]  # the leading power is the least possible
     target = {mixed.columns[i]: float(x) for i, x in zip(own, row, strict=True) if x}
     weights = mixed.combination(target)
@@ -120,7 +120,7 @@ def recover(
         missing = int((root <= 0).sum())
         message = f"{missing} of {len(root)} words do not occur"
         help = "leave them out: the size of the vocabulary must be that of the sentences"
-        raise GrammarError([Diagnostic(code="F461", message=message, help=help)])
+        refuse("F461", message, help)
     found = polynomial(mixed, shape)
     value = np.zeros((shape.words, shape.words))
     for at, weight in found.weights.items():

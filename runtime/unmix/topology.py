@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import Diagnostic, GrammarError, refuse
 from fgg.grammar import Grammar, Rule
 from fgg.grammar.values import Word
 from fgg.rewrite.ground import ground
@@ -61,7 +61,7 @@ def only_input(grammar: Grammar) -> tuple[str, str]:
         names = [name for expr in item.shape for name in expr.names()]
         if len(item.shape) == 1 and len(names) == 1 and names[0] not in grammar.size:
             return item.name, names[0]
-    raise refused(f"`{grammar.name}` has no query with one string of words as its input")
+    refuse("F460", f"`{grammar.name}` has no query with one string of words as its input")
 
 
 def topologies(grammar: Grammar, length: int) -> Topologies:
@@ -81,7 +81,7 @@ def topologies(grammar: Grammar, length: int) -> Topologies:
     positions: dict[str, frozenset[int]] = {}
     _cover(grammar, found, start, positions, set())
     if positions.get(start) != frozenset(range(length)):
-        raise refused(f"`{grammar.name}`: sentences of {length} words have no derivations")
+        refuse("F460", f"`{grammar.name}`: sentences of {length} words have no derivations")
     return Topologies(length, start, found, positions)
 
 
@@ -94,7 +94,7 @@ def _evidence(flat: Grammar, name: str, length: int) -> dict[str, int]:
         if note == Word(name) and match is not None and int(match.group(1)) < length:
             found[factor.name] = int(match.group(1))
         elif isinstance(note, Word):
-            raise refused(f"a part of `{name}` is observed, not the whole word")
+            refuse("F460", f"a part of `{name}` is observed, not the whole word")
     return found
 
 
@@ -104,11 +104,11 @@ def _instance(grammar: Grammar, flat: Grammar, rule: Rule, places: Mapping[str, 
     number = {node: i for i, node in enumerate(names)}
     where = f"rule `{rule.origin.rule if rule.origin else rule.name}`"
     if len(externals) < len(rule.rhs.externals):
-        raise refused(f"{where}: two external nodes are the same")
+        refuse("F460", f"{where}: two external nodes are the same")
     arcs, roots, children, cells, observed = [], [], [], [], []
     for edge in rule.rhs.edges:
         if any(a.path for a in edge.attachments):
-            raise refused(f"{where}: `{edge.label}` touches a part of a node")
+            refuse("F460", f"{where}: `{edge.label}` touches a part of a node")
         nodes = tuple(number[a.node] for a in edge.attachments)
         if edge.label in flat.nonterminal:
             cells.append(edge.label)
@@ -122,7 +122,8 @@ def _instance(grammar: Grammar, flat: Grammar, rule: Rule, places: Mapping[str, 
             elif given == 0 and len(nodes) == 1:
                 roots.append((nodes[0], edge.label))
             else:
-                raise refused(
+                refuse(
+                    "F460",
                     f"{where}: `{edge.label}` is not a distribution of one node given one other",
                     "unmixing is for trees of nodes, each drawn given its parent alone: "
                     "`factor child(N -> N)`",
@@ -142,16 +143,16 @@ def _cover(
     if cell in found:
         return found[cell]
     if cell in open:
-        raise refused(f"`{grammar.name}`: a sentence has infinitely many derivations")
+        refuse("F460", f"`{grammar.name}`: a sentence has infinitely many derivations")
     sets = set()
     for instance in instances.get(cell, ()):
         each = [frozenset([position]) for _, position in instance.observed]
         each += [_cover(grammar, instances, c, found, open | {cell}) for c in instance.cells]
         whole: frozenset[int] = frozenset().union(*each)
         if len(whole) < sum(map(len, each)):
-            raise refused(f"`{grammar.name}`: a word is observed twice")
+            refuse("F460", f"`{grammar.name}`: a word is observed twice")
         sets.add(whole)
     if len(sets) > 1:
-        raise refused(f"`{grammar.name}`: derivations of `{cell}` observe different words")
+        refuse("F460", f"`{grammar.name}`: derivations of `{cell}` observe different words")
     found[cell] = sets.pop() if sets else frozenset()
     return found[cell]

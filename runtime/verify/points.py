@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.factors.definitions import sources
 from fgg.factors.pieces import piece_of, pieces, signatures
 from fgg.factors.product_factors import joint_of
@@ -132,7 +132,7 @@ def leaves(*grammars: Grammar) -> Leaves:
             shape = tuple(domain_size(grammar, d) for d in factor.domains)
             if shapes.setdefault(factor.name, shape) != shape:
                 message = f"factor `{factor.name}` has shape {shapes[factor.name]} and {shape}"
-                raise GrammarError([Diagnostic(code="F304", message=message)])
+                refuse("F304", message)
             if factor.name in decomposed and factor.rank is None:
                 continue  # another grammar says what its pieces are
             for leaf in _own(grammar, factor, shape):
@@ -143,7 +143,7 @@ def leaves(*grammars: Grammar) -> Leaves:
     if total > MAX_ENTRIES:
         message = f"the grammar has {total:,} weights; {MAX_ENTRIES:,} can be compared"
         help = "choose smaller sizes"
-        raise GrammarError([Diagnostic(code="F420", message=message, help=help)])
+        refuse("F420", message, help)
     return Leaves(tuple(found.values()), left)
 
 

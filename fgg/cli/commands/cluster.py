@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fgg.cli import Usage
 from fgg.cli.output import print_diagnostics, print_json, write_whole
 from fgg.cli.target import seed_number
-from fgg.diagnostics import Diagnostic, GrammarError, as_json
+from fgg.diagnostics import Diagnostic, as_json, refuse
 from fgg.progress import stage
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _check_folder(path: str | None) -> None:
     """Raise GrammarError before the work is done, not after it."""
     if path and not Path(path).resolve().parent.is_dir():
         message = f"`{path}` cannot be written: there is no folder `{Path(path).parent}`"
-        raise GrammarError([Diagnostic(code="F413", message=message)])
+        refuse("F413", message)
 
 
 def _count(arguments: argparse.Namespace) -> tuple[Bigrams, list[Diagnostic]]:

@@ -11,7 +11,7 @@ from fgg.cli import Usage
 from fgg.cli.items import add_items, compiled_for, given_weights, read_items, weights_of
 from fgg.cli.output import print_json, write_whole
 from fgg.cli.target import add_file, count, load_target, need_grammar
-from fgg.diagnostics import Diagnostic, GrammarError, as_json
+from fgg.diagnostics import as_json, refuse
 
 if TYPE_CHECKING:
     from fgg.runtime.derive.derivation import Derivation
@@ -97,5 +97,5 @@ def draw(derivation: Derivation, path: str) -> None:
     try:
         text = derivation.to_svg()
     except TooLarge as error:
-        raise GrammarError([Diagnostic(code="F412", message=str(error))]) from None
+        refuse("F412", str(error))
     write_whole(Path(path), text.encode())

@@ -20,7 +20,7 @@ from fgg.cli.target import (
     read_inputs,
     seed_number,
 )
-from fgg.diagnostics import Diagnostic, GrammarError, as_json
+from fgg.diagnostics import as_json, refuse
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _write(done: Decomposed, arguments: argparse.Namespace) -> None:
         folder = None if path in (None, "-") else Path(path).resolve().parent
         if folder is not None and not folder.is_dir():
             message = f"`{path}` cannot be written: there is no folder `{Path(path).parent}`"
-            raise GrammarError([Diagnostic(code="F413", message=message)])
+            refuse("F413", message)
     if arguments.weights_out is not None:
         data = _safetensors(done)
         write_whole(Path(arguments.weights_out), data)
@@ -193,7 +193,7 @@ def _safetensors(done: Decomposed) -> bytes:
         return save({n: np.ascontiguousarray(w) for n, w in done.weights.items()})
     except Exception:
         problem = "the weights cannot be written as a safetensors file"
-        raise GrammarError([Diagnostic(code="F413", message=problem)]) from None
+        refuse("F413", problem)
 
 
 def _print(report: dict[str, Any], arguments: argparse.Namespace) -> None:

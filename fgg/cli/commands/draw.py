@@ -19,7 +19,7 @@ from fgg.cli.target import (
     only_query,
     select,
 )
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import did_you_mean, refuse
 from fgg.draw import Format, MissingExtra, TooLarge, draw_grammar, draw_rule, render
 from fgg.grammar import Grammar
 
@@ -71,15 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             files = _one(grammar, form, arguments)
     except MissingExtra as error:
-        raise GrammarError([Diagnostic(code="F412", message=str(error))]) from None
+        refuse("F412", str(error))
     except TooLarge as error:
-        raise GrammarError(
-            [
-                Diagnostic(
-                    code="F412", message=str(error), help="draw some of the rules: `--rule NAME`"
-                )
-            ]
-        ) from None
+        refuse("F412", str(error), "draw some of the rules: `--rule NAME`")
     if arguments.json:
         print_json({"ok": True, "name": grammar.name, "format": form, "files": files})
     else:
@@ -133,9 +127,7 @@ def _each(grammar: Grammar, form: Format, arguments: argparse.Namespace) -> list
         folder.mkdir(exist_ok=True)
     except OSError as error:
         reason = "it is not a folder" if folder.exists() else (error.strerror or "").lower()
-        raise GrammarError(
-            [Diagnostic(code="F413", message=f"`{folder}` cannot be written to: {reason}")]
-        ) from None
+        refuse("F413", f"`{folder}` cannot be written to: {reason}")
     files = []
     for number, rule in enumerate(grammar.rules, 1):
         picture = draw_rule(grammar, rule, engine=arguments.layout)

@@ -9,7 +9,7 @@ from pathlib import Path
 from fgg.cli import Usage
 from fgg.cli.output import print_json
 from fgg.cli.passes import add_jit, jit_of
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.progress import stage
 
 SCORES = ("likelihood", "spans", "heads", "tags", "segments", "pairs")
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name in arguments.family:
         if name not in known:
             message = f"there is no nonterminal `{name}`"
-            raise GrammarError([Diagnostic(code="F478", message=message)])
+            refuse("F478", message)
     asked = Asked(
         tuple(dict.fromkeys(arguments.score)),
         arguments.method,

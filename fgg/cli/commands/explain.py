@@ -9,7 +9,7 @@ from importlib import resources
 from fgg.check.describe import story
 from fgg.cli.output import print_json
 from fgg.cli.target import add_file, add_selection, load_target, need_grammar, select
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
+from fgg.diagnostics import did_you_mean, refuse
 from fgg.diagnostics.codes import CODES
 
 _CODE = re.compile(r"[Ff]\d+")
@@ -45,14 +45,10 @@ def page(code: str) -> str:
 
 def _page(code: str, wants_json: bool) -> None:
     if code not in CODES:
-        raise GrammarError(
-            [
-                Diagnostic(
-                    code="F414",
-                    message=f"there is no code `{code}`",
-                    help=did_you_mean(code, CODES) or "`fggc explain` lists all codes",
-                )
-            ]
+        refuse(
+            "F414",
+            f"there is no code `{code}`",
+            did_you_mean(code, CODES) or "`fggc explain` lists all codes",
         )
     text = page(code).rstrip("\n")
     if wants_json:

@@ -14,7 +14,7 @@ from fgg.cli.commands.identify_sweep import loaded_grammar, run_sweep
 from fgg.cli.declaring import add_declarations
 from fgg.cli.output import check_picture, placed, print_diagnostics, print_json, write_whole
 from fgg.cli.target import seed_number
-from fgg.diagnostics import Diagnostic, GrammarError, as_json
+from fgg.diagnostics import as_json, refuse
 
 if TYPE_CHECKING:
     from fgg.runtime.identify.result import Identification
@@ -164,7 +164,7 @@ def _plot(path: Path, found: Identification) -> None:
 
     if found.second is None:
         problem = "there are no singular values to draw: the Jacobian is too large for float64"
-        raise GrammarError([Diagnostic(code="F412", message=problem)])
+        refuse("F412", problem)
     title = f"{found.grammar}, {found.observed}"
     own = found.second
     text = singular_svg(title, own.singular_values, found.rank, own.tolerance)

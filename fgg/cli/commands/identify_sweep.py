@@ -14,7 +14,7 @@ from fgg.cli.commands.identify_options import read_direction, read_length
 from fgg.cli.declaring import with_declarations
 from fgg.cli.output import check_writable, placed, print_json, write_whole
 from fgg.cli.target import load_target, need_grammar
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.grammar import Grammar
 from fgg.progress import stage
 
@@ -91,4 +91,4 @@ def _table(path: str, entries: Sequence[Entry]) -> str:
     try:
         return forms[Path(path).suffix](entries)
     except TooLarge as error:
-        raise GrammarError([Diagnostic(code="F412", message=str(error))]) from None
+        refuse("F412", str(error))

@@ -20,7 +20,7 @@ from fgg.cli.target import (
     need_grammar,
     select,
 )
-from fgg.diagnostics import Diagnostic, as_json
+from fgg.diagnostics import Diagnostic, as_json, refuse
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
@@ -124,7 +124,6 @@ def _engine_notes(grammar: Grammar, arguments: argparse.Namespace) -> list[Diagn
 
 def read_params(path: str) -> dict[str, Any]:
     """The weights in a safetensors file. Raises GrammarError."""
-    from fgg.diagnostics import GrammarError
     from fgg.files import check_regular, unreadable
 
     try:
@@ -137,7 +136,7 @@ def read_params(path: str) -> dict[str, Any]:
         return dict(load_file(path))
     except Exception:
         problem = f"`{path}` is not a safetensors file of float32 or float64 numbers"
-    raise GrammarError([Diagnostic(code="F401", message=problem)])
+    refuse("F401", problem)
 
 
 def number(value: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.grammar.values import MAX_LOG, exact
 
 Letters = tuple[int, ...]
@@ -47,7 +47,7 @@ def exponentials(logs: Any) -> NDArray[Any]:
     if bool((np.abs(array[np.isfinite(array)]) > MAX_EXACT_LOG).any()):
         message = f"a logarithm beyond {MAX_EXACT_LOG:g}: its exponential has too many digits"
         help = "use the semiring `log` or `max`"
-        raise GrammarError([Diagnostic(code="F417", message=message, help=help)])
+        refuse("F417", message, help)
     return np.asarray(np.frompyfunc(exponential, 1, 1)(array), dtype=object).reshape(array.shape)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.runtime.interpret.semirings.base import ArraySemiring
 
 PRIME = 2**31 - 1
@@ -32,7 +32,7 @@ class Modular(ArraySemiring):
             top, bottom = weight.numerator % self.prime, weight.denominator % self.prime
             if bottom == 0:
                 problem = f"the weight {weight} has no residue modulo {self.prime}"
-                raise GrammarError([Diagnostic(code="F417", message=problem)])
+                refuse("F417", problem)
             return int(top * pow(bottom, -1, self.prime) % self.prime)
 
         return np.asarray(np.frompyfunc(residue, 1, 1)(weights), dtype=np.int64)
