@@ -25,7 +25,10 @@ from fgg.plan.sizes import environment, extents
 from fgg.rewrite.conjoin import lengths as length_names
 from fgg.runtime.memory import require
 
-Lengths = Mapping[str, Any] | Sequence[int] | Tensor | int | None
+Lengths = Mapping[str, Sequence[int] | Tensor | int] | Sequence[int] | Tensor | int | None
+"""Lengths by name, or those of the only length: one number, or one an item."""
+Inputs = Mapping[str, object] | None
+"""Inputs by name: words or numbers as nested lists, arrays or tensors; log-potentials too."""
 MAX_LENGTH = 2**31 - 1
 NO_ENTRY = -(2**40)
 """Far outside every range, whatever is added to it."""
@@ -48,7 +51,7 @@ class Collated:
 
 def collate(
     grammar: Grammar,
-    inputs: Mapping[str, Any],
+    inputs: Mapping[str, object],
     lengths: Lengths = None,
     *,
     dtype: torch.dtype = torch.float32,
