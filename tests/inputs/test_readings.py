@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from itertools import product
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 import fgg
-from fgg.check.readings import check_readings
 from fgg.compiler import loads
 from fgg.grammar import Grammar, Rule
 from fgg.grammar.semantics import brute_force
 from fgg.inputs.readings import known_inputs
-from fgg.library import library_names
-from tests.generators.missing import write_reading_grammar, written_out
-from tests.oracles.comparing import random_item, random_weights
+from tests.generators.missing import written_out
 
 HEAD = """
 domain A = 2
@@ -42,6 +37,7 @@ input table t[n]
 nonterminal S()
 start S
 """
+
 
 # What rules read, the inputs, and the sum over what can be read of the missing tokens.
 CASES: dict[str, tuple[str, dict[str, list[int]], float]] = {
@@ -258,60 +254,6 @@ def test_a_position_that_is_read_once_needs_no_other_program() -> None:
             assert known_inputs(source) == (), name
 
 
-def agrees(seed: int) -> bool:
-    """Assert that all engines give a random grammar the value of its readings written out."""
-    rng = random.Random(seed)
-    grammar = write_reading_grammar(rng.choice)
-    weights = random_weights(grammar, rng)
-    length = rng.choice([1, 1, 2])
-    items = [random_item(grammar, {"n": length}, rng, missing=0.5) for _ in range(2)]
-    wanted: list[float] = []
-    slopes: dict[str, Any] = {}
-    for item in items:
-        inputs = {name: array.tolist() for name, array in item.inputs.items()}
-        leaves = {n: torch.tensor(w, requires_grad=True) for n, w in weights.items()}
-        flat = written_out(grammar, item.lengths, inputs)
-        for semantics in (flat, fgg.ground(grammar, lengths=item.lengths, inputs=inputs)):
-            value = torch.logsumexp(
-                fgg.solve(semantics, "log", weights=leaves).value.reshape(-1), 0
-            )
-            wanted.append(float(value.detach()))
-        assert wanted[-1] == pytest.approx(wanted[-2])
-        wanted.pop()
-        if np.isfinite(wanted[-1]):
-            grads = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
-            for name, grad in zip(leaves, grads, strict=True):
-                slopes[name] = slopes.get(name, 0) + (0 if grad is None else grad)
-    batch = {
-        name: torch.stack([torch.as_tensor(item.inputs[name]) for item in items])
-        for name in items[0].inputs
-    }
-    program = fgg.compile(grammar, fallback=False)
-    leaves = {n: torch.tensor(weights[n], requires_grad=True) for n in program.parameter_names}
-    log_z = program.log_z(leaves, batch, {"n": [length] * 2})
-    assert log_z.tolist() == pytest.approx(wanted)
-    alive = torch.isfinite(log_z)
-    if bool(alive.any()):
-        torch.autograd.backward(log_z[alive].sum())
-        for name, leaf in leaves.items():
-            slope = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
-            assert torch.allclose(slope, slopes[name] + torch.zeros_like(leaf)), name
-    found = program.solve(weights, batch, {"n": [length] * 2}, semiring="log").z
-    assert found.tolist() == pytest.approx(wanted)
-    return bool(alive.any())
-
-
-def test_random_readings_have_the_values_of_their_readings_written_out() -> None:
-    assert sum(agrees(seed) for seed in range(20)) >= 10
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("block", range(10))
-def test_random_readings_for_very_many(block: int) -> None:
-    for seed in range(1000 + 100 * block, 1100 + 100 * block):
-        agrees(seed)
-
-
 RANKED = """
 size t = 3
 size r = 2
@@ -355,47 +297,6 @@ def test_spaces_agree_on_trees_that_read_words_and_their_blocks(space: str, jit:
         strict=True,
     )
     assert all(torch.allclose(one, two) for one, two in pairs)
-
-
-def test_check_warns_where_a_derivation_may_read_a_position_twice() -> None:
-    warned = {}
-    for name in library_names():
-        found = check_readings(fgg.load(name))
-        assert {d.code for d in found} <= {"F209"}
-        if found:
-            warned[name] = found[0].message
-    assert set(warned) == {"lexpcfg_rank", "pcfg_la", "qcfg"}
-    assert "`s`" in warned["qcfg"] and "`w`" not in warned["qcfg"]
-
-
-@pytest.mark.parametrize(
-    ("rules", "warns"),
-    [
-        ("rule r: S -> fb(w[0]) X[0]() rule x: X[i]() -> fb(w[i])", True),
-        ("rule r: S -> fb(w[0]) X[1]() rule x: X[i]() -> fb(w[i])", False),
-        ("rule r: S -> X[0]() rule q: S -> fb(w[0]) rule x: X[i]() -> fb(w[i])", False),
-        ("rule r: S -> X[0]() X[k]() for 0 <= k < n rule x: X[i]() -> fb(w[i])", True),
-        ("rule r: S -> X[0]() X[k]() for 0 < k < n rule x: X[i]() -> fb(w[i])", False),
-        ("rule r: S -> fa(v) v = l[0].A X[0]() rule x: X[i]() -> fb(u) u = l[i].B", False),
-        ("rule r: S -> fa(v) v = l[0].A X[0]() rule x: X[i]() -> fl(l[i])", True),
-        (
-            "rule r: S -> X[i]() for 0 <= i < n rule x: X[i]() -> fb(w[i]) X[i+1]() for i < n - 1 "
-            "rule y: X[n-1]() ->",
-            False,
-        ),
-        (
-            "rule r: S -> X[i]() for 0 <= i < n rule x: X[i]() -> fb(w[i-1]) X[i+1]() "
-            "for 0 < i < n - 1 rule z: X[i]() -> fb(w[i]) X[i+1]() for i < n - 1 "
-            "rule y: X[n-1]() ->",
-            True,
-        ),
-    ],
-)
-def test_a_position_of_two_rule_applications_is_told_from_the_indices(
-    rules: str, warns: bool
-) -> None:
-    grammar = loads(HEAD + "nonterminal X[i]()\n" + rules.replace(" rule ", "\nrule "))
-    assert bool(check_readings(grammar)) == warns
 
 
 def test_a_position_outside_the_input_stays_outside_when_readings_are_joined() -> None:
