@@ -140,15 +140,13 @@ class _Collator:
         for name, values in given.items():
             if name not in self.wanted:
                 raise self.fail(f"there is no length `{name}`", did_you_mean(name, self.wanted))
-            if hasattr(values, "tolist"):
-                values = values.tolist()
-            if isinstance(values, int) and not isinstance(values, bool):
-                values = [values]
+            plain: Any = values.tolist() if hasattr(values, "tolist") else values
             try:
-                numbers = [int(v) for v in values]
+                listed = [plain] if type(plain) is int else list(plain)
+                numbers = [int(v) for v in listed]
             except (TypeError, ValueError):
                 raise self.fail(f"length `{name}` must be a list of whole numbers") from None
-            if any(not 0 <= v <= MAX_LENGTH for v in numbers) or list(values) != numbers:
+            if any(not 0 <= v <= MAX_LENGTH for v in numbers) or listed != numbers:
                 raise self.fail(f"length `{name}` must be a list of whole numbers from 0 up")
             if not numbers:
                 raise self.fail("a batch has at least one item")

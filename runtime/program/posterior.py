@@ -205,7 +205,9 @@ class CompiledPosterior(Posterior):
 
     @cached_property
     def _passes(self) -> Certified:
-        self._run.batch.spare = any(source.requires_grad for source in self._run.sources)
+        # The outside pass may use the empty halves of charts, unless marginals are read off them.
+        wanted = any(source.requires_grad for source in self._run.sources)
+        self._run.batch.spare = wanted and not self.counting
         return Certified(self._run, keep=self.counting)
 
     @cached_property

@@ -22,6 +22,7 @@ from fgg.grammar import Grammar
 from fgg.grammar.slices import SplitRule
 from fgg.inputs.pins import Pins
 from fgg.plan import Plan
+from fgg.plan.cpp_source import Native
 from fgg.runtime.derive.trees import Source
 from fgg.runtime.program.certified import RangeReport
 from fgg.runtime.program.chart_reader import Modules, covers
@@ -104,7 +105,7 @@ class Program(Parameterised, ABC):
         weights: Weights | None = None,
         nets: Mapping[str, nn.Module] | None = None,
     ) -> Model:
-        """A torch module that holds the program's parameters."""
+        """A torch module that holds the program's parameters: `fgg.runtime.model.model.Model`."""
         from fgg.runtime.model.model import Model
 
         return Model(self, seed=seed, dtype=dtype, weights=weights, nets=nets)
@@ -162,8 +163,13 @@ class CompiledProgram(Program):
         """What carries out the inside and outside passes: the module, or machine code."""
         return self._engine(self.plan, self.module)
 
+    @cached_property
+    def cpp(self) -> Native | None:
+        """The plan as C++, if its passes run as machine code."""
+        return self.compiler.emit_cpp(self.plan)
+
     def _engine(self, plan: Plan, module: ModuleType) -> Engine:
-        native = self.compiler.emit_cpp(plan)
+        native = self.cpp if plan is self.plan else self.compiler.emit_cpp(plan)
         if native is None:
             return module
         from fgg.runtime.native.engine import NativeEngine

@@ -498,7 +498,7 @@ class Peaks:
 
 
 def _what(program: Program) -> str:
-    return "program" if program.compiler.emit_cpp(program.compiled.plan) is None else "machine code"
+    return "program" if program.compiled.cpp is None else "machine code"
 
 
 def _near(one: float, two: float, tolerance: float) -> bool:

@@ -51,7 +51,7 @@ def lossy(program: Program, weights: Mapping[str, Any], inputs: Any, lengths: An
     """log Z of a program without a certificate."""
     first = next(iter(weights.values()))
     ring = Flushing(FLOORS[first.dtype])
-    plan = program._trees
+    plan = program.compiled.trees
     whole = program.whole(weights, plan.parameters)
     return torch.as_tensor(interpret(plan, whole, inputs or {}, lengths, ring).z).to(first.dtype)
 

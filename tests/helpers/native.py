@@ -13,7 +13,7 @@ import fgg
 from fgg.api.compile import compile
 from fgg.runtime.native import build as native_build
 from fgg.runtime.native.engine import NativeEngine
-from fgg.runtime.program.prepared_batch import Run
+from fgg.runtime.program.prepared_batch import Run, start
 from fgg.runtime.program.program import Program
 from tests.oracles.comparing import (
     Item,
@@ -41,7 +41,7 @@ def random_run(program: Program, items: list[Item], dtype: torch.dtype, seed: in
     for weight in weights.values():
         weight.requires_grad_()
     inputs, lengths = collated(items, dtype)
-    run = program.start(weights, inputs, lengths or None)
+    run = start(program.compiled, weights, inputs, lengths or None)
     run.batch.spare = True
     return run
 
@@ -78,3 +78,10 @@ def same(run: Run, tolerance: float = 1e-10) -> Tensor:
         torch.testing.assert_close(one, two, atol=tolerance, rtol=1e-6, msg=name)
     assert isinstance(log_z, Tensor)
     return log_z
+
+
+def cpp_of(program: Program) -> str:
+    """The C++ text of a program whose passes run as machine code."""
+    cpp = program.compiled.cpp
+    assert cpp is not None
+    return cpp.source

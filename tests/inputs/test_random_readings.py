@@ -52,7 +52,7 @@ def agrees(seed: int) -> bool:
         for name, leaf in leaves.items():
             slope = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
             assert torch.allclose(slope, slopes[name] + torch.zeros_like(leaf)), name
-    found = program.solve(weights, batch, {"n": [length] * 2}, semiring="log").z
+    found = program.posterior(weights, batch, {"n": [length] * 2}).charts("log").z
     assert found.tolist() == pytest.approx(wanted)
     return bool(alive.any())
 

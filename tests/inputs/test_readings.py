@@ -132,12 +132,12 @@ def test_a_position_is_one_variable_of_the_rule_that_reads_it(name: str) -> None
     batch = {key: [value] for key, value in inputs.items()}
     program = fgg.compile(grammar)
     weights = program.weights(dtype=torch.float64)
-    for engine in (program, program.summing, fgg.compile(grammar, space="dense")):
+    for engine in (program, program.compiled.summing, fgg.compile(grammar, space="dense")):
         assert engine.log_z(weights, batch).exp().item() == pytest.approx(wanted)
-    assert float(program.solve(weights, batch, semiring="real").z) == pytest.approx(wanted)
+    assert float(program.posterior(weights, batch).charts("real").z) == pytest.approx(wanted)
     if wanted:
         total = sum(
-            float(counts.sum()) for counts in program.expected_counts(weights, batch).values()
+            float(counts.sum()) for counts in program.posterior(weights, batch).counts.values()
         )
         assert total == pytest.approx(uses(grammar, inputs))
 
@@ -192,7 +192,7 @@ def test_kept_positions_sum_to_a_missing_token() -> None:
     program = fgg.compile(grammar)
     weights = program.weights(dtype=torch.float64)
     batch = {key: [value] for key, value in inputs.items()}
-    kept = torch.as_tensor(program.moments(weights, batch, keep={"w": [0]}))
+    kept = torch.as_tensor(program.posterior(weights, batch).moments({"w": [0]}))
     assert kept.tolist() == [pytest.approx([1, 5, 15])]
     assert float(kept.sum()) == pytest.approx(wanted)
 
@@ -207,11 +207,11 @@ def test_derivations_have_the_values_of_all_nodes_that_read_a_token() -> None:
     program = fgg.compile(grammar)
     weights = program.weights(dtype=torch.float64)
     batch = {key: [value] for key, value in inputs.items()}
-    best, *_ = program.k_best(weights, batch, number=9)[0]
+    best, *_ = program.posterior(weights, batch).k_best(9)[0]
     (step,) = best.steps
     values = {name: step.values[name] for name in ("w", "w2")}
     assert (variables_of(step.rule), values) == ({"i": 0, "k": 0}, {"w": 2, "w2": 2})
-    (drawn,) = program.sample(weights, batch, number=40, seed=1)
+    (drawn,) = program.posterior(weights, batch).sample(40, seed=1)
     for derivation in drawn:
         (step,) = derivation.steps
         variables = variables_of(step.rule)
@@ -224,7 +224,7 @@ def test_rule_marginals_count_equal_indices_once() -> None:
     program = fgg.compile(grammar)
     weights = program.weights(dtype=torch.float64)
     batch = {key: [value] for key, value in inputs.items()}
-    found = program.rule_marginals(weights, batch, rule="r", nodes=["w", "w2"])
+    found = program.posterior(weights, batch).rule_marginals("r", ["w", "w2"])
     same = found.at(i=0, k=0)[0]
     assert torch.allclose(same, torch.diag(torch.tensor([1.0, 5, 9]).double()) / wanted)
 
@@ -240,10 +240,13 @@ def test_a_proof_covers_missing_tokens() -> None:
 
 def test_an_emitted_program_refuses_missing_tokens_that_it_would_count_twice() -> None:
     grammar, _, _ = case("in two edges")
-    assert fgg.compile(grammar).module.KNOWN == ()
+    assert fgg.compile(grammar).compiled.module.KNOWN == ()
     grammar, _, _ = case("by a node and an edge")
     program = fgg.compile(grammar)
-    assert program.module.KNOWN == ("w",) and program.summing.module.KNOWN == ()
+    assert (
+        program.compiled.module.KNOWN == ("w",)
+        and program.compiled.summing.compiled.module.KNOWN == ()
+    )
 
 
 def test_a_position_that_is_read_once_needs_no_other_program() -> None:

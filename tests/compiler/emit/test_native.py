@@ -15,7 +15,7 @@ from fgg.diagnostics import GrammarError
 from tests.compiler.test_compiled import COMPILED, SPACES, source
 from tests.generators.indexed import write_grammar
 from tests.helpers.found_grammars import HEAD, STEPPED
-from tests.helpers.native import items_of, jit, needs_compiler, random_run, same
+from tests.helpers.native import cpp_of, items_of, jit, needs_compiler, random_run, same
 from tests.oracles.comparing import (
     compare,
     lengths_of,
@@ -136,7 +136,7 @@ def test_many_random_grammars(block: int) -> None:
 def test_large_states_are_matrix_products(sizes: dict[str, int]) -> None:
     for space in ("state", "rank"):
         program = jit(fgg.load("pcfg", sizes=sizes), space=space)
-        assert "matmul(blas" in program.engine.native.source
+        assert "matmul(blas" in cpp_of(program)
         rng = random.Random(2)
         items = items_of(program.grammar, [6, 9, 2], rng, missing=0.1)
         same(random_run(program, items, torch.float64, seed=1))
@@ -170,7 +170,7 @@ def test_names_do_not_reach_the_text() -> None:
     """
     grammar = loads(text)
     program = jit(grammar)
-    code = [line.partition("//")[0] for line in program.engine.native.source.splitlines()]
+    code = [line.partition("//")[0] for line in cpp_of(program).splitlines()]
     assert not any("system" in line or "main" in line for line in code)
     items = items_of(grammar, [3, 4], random.Random(1))
     same(random_run(program, items, torch.float64, seed=1))

@@ -13,7 +13,7 @@ import fgg
 from fgg.api.compile import compile
 from fgg.grammar.domains import with_sizes
 from fgg.runtime.native import build as native_build
-from tests.helpers.native import items_of, jit, needs_compiler, random_run, same
+from tests.helpers.native import cpp_of, items_of, jit, needs_compiler, random_run, same
 
 
 def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +48,7 @@ def test_a_compiler_that_refuses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 @pytest.mark.parametrize("size", [0, 10, 5000, 12000])
 def test_a_broken_file_is_made_again(size: int) -> None:
     program = jit(with_sizes(fgg.load("hmm"), {"k": 7, "d": 6 + size}))
-    source = f"{program.engine.native.source}// {size}\n"
+    source = f"{cpp_of(program)}// {size}\n"
     path = native_build.path_of(source, torch.float32)
     native_build.build(source, torch.float32, path)
     whole = path.read_bytes()

@@ -36,7 +36,7 @@ def test_single_precision_holds_at_any_length() -> None:
     assert float(wanted.min()) < -1000
     torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=0)
     torch.autograd.backward(found.sum())
-    slopes = program.expected_counts(exact, {"w": words})
+    slopes = program.posterior(exact, {"w": words}).counts
     for name, weight in single.items():
         assert weight.grad is not None
         torch.testing.assert_close(
@@ -64,15 +64,17 @@ def test_all_questions_have_the_same_answers() -> None:
     fast, plain = jit(grammar), compile(grammar)
     weights = plain.weights(seed=2, dtype=torch.float64)
     inputs = {"w": torch.tensor([[0, 3, 1, 2, 2], [1, 1, 0, -1, 3]])}
-    for name, found in fast.marginals(weights, inputs).items():
-        torch.testing.assert_close(found, plain.marginals(weights, inputs)[name])
-    for name, found in fast.expected_counts(weights, inputs).items():
-        torch.testing.assert_close(found, plain.expected_counts(weights, inputs)[name])
-    torch.testing.assert_close(fast.entropy(weights, inputs), plain.entropy(weights, inputs))
-    best = [d.log_weight for d in fast.decode(weights, inputs)]
-    assert best == pytest.approx([d.log_weight for d in plain.decode(weights, inputs)])
-    once = [str(d) for d in fast.sample(weights, inputs, seed=5)]
-    assert once == [str(d) for d in plain.sample(weights, inputs, seed=5)]
+    for name, found in fast.posterior(weights, inputs).marginals.items():
+        torch.testing.assert_close(found, plain.posterior(weights, inputs).marginals[name])
+    for name, found in fast.posterior(weights, inputs).counts.items():
+        torch.testing.assert_close(found, plain.posterior(weights, inputs).counts[name])
+    torch.testing.assert_close(
+        fast.posterior(weights, inputs).entropy(), plain.posterior(weights, inputs).entropy()
+    )
+    best = [d.log_weight for d in fast.posterior(weights, inputs).best()]
+    assert best == pytest.approx([d.log_weight for d in plain.posterior(weights, inputs).best()])
+    once = [str(d) for d in fast.posterior(weights, inputs).sample(seed=5)]
+    assert once == [str(d) for d in plain.posterior(weights, inputs).sample(seed=5)]
     # Derivatives of derivatives are as without it.
     leaf = weights["trans"].clone().requires_grad_()
     log_z = fast.log_z({**weights, "trans": leaf}, inputs).sum()
@@ -87,7 +89,7 @@ def test_programs_can_be_copied() -> None:
     weights, inputs = program.weights(seed=1), {"w": [[0, 1, 2]]}
     wanted = program.log_z(weights, inputs)
     for again in (copy.deepcopy(program), pickle.loads(pickle.dumps(program))):
-        assert isinstance(again.engine, NativeEngine)
+        assert isinstance(again.compiled.engine, NativeEngine)
         torch.testing.assert_close(again.log_z(weights, inputs), wanted)
 
 
@@ -147,9 +149,11 @@ except KeyboardInterrupt:
 @needs_compiler
 def test_other_devices_have_tensor_operations() -> None:
     program = jit(with_sizes(fgg.load("hmm"), {"k": 2, "d": 3}))
-    batch = program.module.Batch(1, {"n": [2]}, {}, torch.float32, torch.device("cpu"))
-    assert program.engine.fits(batch, {"x": torch.zeros(1)})
+    batch = program.compiled.module.Batch(1, {"n": [2]}, {}, torch.float32, torch.device("cpu"))
+    engine = program.compiled.engine
+    assert isinstance(engine, NativeEngine)
+    assert engine.fits(batch, {"x": torch.zeros(1)})
     with FakeTensorMode():
-        assert not program.engine.fits(batch, {"x": torch.zeros(1)})
+        assert not engine.fits(batch, {"x": torch.zeros(1)})
     batch.device = torch.device("meta")
-    assert not program.engine.fits(batch, {"x": torch.zeros(1)})
+    assert not engine.fits(batch, {"x": torch.zeros(1)})

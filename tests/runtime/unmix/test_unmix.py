@@ -214,7 +214,7 @@ def test_counts_of_different_sentences_are_those_of_all() -> None:
     weights = program.weights(seed=0, dtype=torch.float64)
     own = draw(grammar, weights, 3, 60, seed=0)
     _, counts = expected(program, weights, sampled({3: own}, 3))
-    whole = program.expected_counts(weights, {"w": own})
+    whole = program.posterior(weights, {"w": own}).counts
     for name, value in whole.items():
         torch.testing.assert_close(counts[name], value)
 

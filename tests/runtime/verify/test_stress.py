@@ -30,7 +30,7 @@ def test_numbers_that_contradict_the_law_of_two_copies_are_found() -> None:
     grammar = small("hmm")
     program, free = compile(grammar, space="dense"), leaves(grammar)
     rng = np.random.default_rng(0)
-    settings = settings_of(grammar, program.plan, free, (), rng)
+    settings = settings_of(grammar, program.compiled.plan, free, (), rng)
     both = compile(twice(grammar), space="dense")
     assert not [
         v
@@ -54,7 +54,7 @@ def test_refusals_are_counted_and_are_no_differences(monkeypatch: pytest.MonkeyP
 
     grammar = small("pcfg")
     program, free = compile(grammar, space="dense"), leaves(grammar)
-    settings = settings_of(grammar, program.plan, free, (), np.random.default_rng(0))
+    settings = settings_of(grammar, program.compiled.plan, free, (), np.random.default_rng(0))
     best = [best_of(program, s) for s in settings.short]
     assert all(np.isfinite(value) for values in best for value in values)
     monkeypatch.setattr(Program, "log_z", refusing)
@@ -65,7 +65,7 @@ def test_refusals_are_counted_and_are_no_differences(monkeypatch: pytest.MonkeyP
 def test_weights_are_sticky_identities_and_extremes() -> None:
     grammar = small("hmm")
     program, free = compile(grammar, space="dense"), leaves(grammar)
-    settings = settings_of(grammar, program.plan, free, (), np.random.default_rng(0))
+    settings = settings_of(grammar, program.compiled.plan, free, (), np.random.default_rng(0))
     by_name = {s.name: s.point.leaves for s in settings.short}
     sticky = by_name["sticky weights in float64"][("trans", None)]
     assert (np.diag(sticky) > 0.9).all() and sticky[0, 1] < 2 * TINY[torch.float64]
@@ -77,7 +77,11 @@ def test_weights_are_sticky_identities_and_extremes() -> None:
     assert tokens == [[0] * 100 + [2] * 60, [0] * 60 + [2] * 100]
     given = loads(DIALECTS)
     longest = settings_of(
-        given, compile(given, space="dense").plan, leaves(given), (), np.random.default_rng(0)
+        given,
+        compile(given, space="dense").compiled.plan,
+        leaves(given),
+        (),
+        np.random.default_rng(0),
     )
     assert longest.long[0].items[0].lengths == {"n": 1000}
 
@@ -85,7 +89,7 @@ def test_weights_are_sticky_identities_and_extremes() -> None:
 def test_extreme_log_potentials_reach_a_thousand() -> None:
     grammar = small("crf", "tags")
     program, free = compile(grammar, space="dense"), leaves(grammar)
-    settings = settings_of(grammar, program.plan, free, (), np.random.default_rng(0))
+    settings = settings_of(grammar, program.compiled.plan, free, (), np.random.default_rng(0))
     (extreme, *_) = (s for s in settings.short if s.kind == "extreme")
     (logs,) = (x for x in extreme.items[0].inputs.values() if x.dtype.kind == "f")
     assert logs.max() > 900 and logs.min() < -900
@@ -96,7 +100,7 @@ def test_two_copies_have_twice_the_log_z(name: str) -> None:
     grammar = small(name, next(iter(load(name).query)))
     one, two = compile(grammar, space="dense"), compile(twice(grammar), space="dense")
     free = leaves(grammar)
-    settings = settings_of(grammar, one.plan, free, (), np.random.default_rng(0))
+    settings = settings_of(grammar, one.compiled.plan, free, (), np.random.default_rng(0))
     for setting in settings.long:
         single, double = (log_z_of(p, setting, torch.float64) for p in (one, two))
         assert single is not None and double is not None
