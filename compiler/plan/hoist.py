@@ -13,13 +13,13 @@ from fgg.compiler.plan.affine import bounds
 from fgg.compiler.plan.contraction import Tree
 from fgg.compiler.plan.rule_operands import RuleParts
 from fgg.factors.maps import is_map
-from fgg.factors.product_factors import Joint, joint_of
 from fgg.grammar import Clamp, Edge, Grammar, Rule
+from fgg.grammar.definitions import ProductOf, Slice
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.index import Expr
 from fgg.grammar.names import fresh
 from fgg.grammar.ranges import condition_rows, length_rows
-from fgg.grammar.slices import slice_of, steps
+from fgg.grammar.slices import steps
 from fgg.inputs.paths import clamp_domain
 from fgg.plan import (
     Bound,
@@ -147,20 +147,20 @@ class Preparer:
         """Note that a factor is used; one that follows from others is made of them."""
         if label in self.done:
             return
-        cut, joint = slice_of(self.grammar.factor[label]), joint_of(self.grammar.factor[label])
-        if cut is not None:
-            self.factor(cut.source)
-            found = steps(self.grammar, cut.axes)
-            self.done[label] = Cut(name=label, source=cut.source, steps=found)
-        elif joint is not None:
-            self.joined(label, joint)
+        definition = self.grammar.factor[label].definition
+        if isinstance(definition, Slice):
+            self.factor(definition.source)
+            found = steps(self.grammar, definition.axes)
+            self.done[label] = Cut(name=label, source=definition.source, steps=found)
+        elif isinstance(definition, ProductOf):
+            self.joined(label, definition)
         elif is_map(self.grammar.factor[label]):
             blocks = domain_size(self.grammar, self.grammar.factor[label].domains[1])
             self.done[label] = Indicator(name=label, blocks=blocks)
         else:
             self.used[label] = None
 
-    def joined(self, label: str, joint: Joint) -> None:
+    def joined(self, label: str, joint: ProductOf) -> None:
         """The product of the parts of a joint factor, one part after the other."""
         operands = []
         pairs: list[Pair] = []
@@ -308,7 +308,7 @@ class Preparer:
                 _, high = bounds(rows, index, self.lengths)
                 axes.append(Loop(index, Bound(((Expr(), 1),)), high))
             name = self.name(f"{label}_weights")
-            cut = slice_of(factor)
+            cut = factor.definition
             self.done[key] = Potential(
                 name=name,
                 factor=label,

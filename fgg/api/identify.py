@@ -118,7 +118,7 @@ def unnormalised(grammar: Grammar, name: str) -> Diagnostic:
     """The error (F450) that a factor has neither an arrow nor a value."""
     factor = grammar.factor[name]
     domains = ", ".join(factor.domains)
-    if factor.attribute("blocks") is not None:
+    if factor.blocks is not None:
         message = f"factor `{name}({domains})` is normalised within blocks, which is not supported"
         return Diagnostic(
             code="F450",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from fgg.check.bfgg import b_status
 from fgg.check.equations import equations
 from fgg.check.summary import query_signature
-from fgg.factors.maps import blocks_of
 from fgg.grammar import (
     Domain,
     Enumerated,
@@ -16,8 +15,9 @@ from fgg.grammar import (
     Sized,
     Union,
 )
+from fgg.grammar.definitions import InputEvidence, InputPotential
 from fgg.grammar.domains import domain_size
-from fgg.grammar.values import Constant, Exp, Eye, Load, Map, Sparse, Table, Uniform, Word
+from fgg.grammar.values import Constant, Exp, Eye, Load, Map, Sparse, Table, Uniform
 from fgg.rewrite.conjoin import conjoin
 
 
@@ -92,15 +92,13 @@ def _factor(factor: Factor) -> str:
         text += f" given {' and '.join(given)}" if given else ""
     if factor.rank is not None:
         text += f", of rank {factor.rank}"
-    if any(factor.attribute(key) is not None for key in ("tied", "slice", "piece", "product")):
+    if isinstance(factor.definition, InputEvidence | InputPotential):
+        return f"{name}: what the input `{factor.definition.input}` says here"
+    if factor.definition is not None:
         return f"{name}: {text}, which follows from another factor"
-    observed = factor.attribute("observed")
-    if observed is not None:
-        source = observed.name if isinstance(observed, Word) else "factor"
-        return f"{name}: what the input `{source}` says here"
     if isinstance(factor.value, Map):
         return f"{name}: the {factor.domains[1]} of each {factor.domains[0]}, {_value(factor)}"
-    blocks = blocks_of(factor)
+    blocks = factor.blocks
     if blocks is not None:
         text += f" within each block of `{blocks}`"
     return f"{name}: {text}, {_value(factor)}"

@@ -7,7 +7,7 @@ from math import prod
 from fgg.check.bfgg import b_status
 from fgg.grammar import Factor, Grammar, Query
 from fgg.grammar.domains import domain_size, size_values
-from fgg.grammar.values import Word
+from fgg.grammar.options import is_frozen
 
 
 def parameter_count(grammar: Grammar, factor: Factor) -> int:
@@ -25,9 +25,7 @@ def is_learned(factor: Factor) -> bool:
 
     Pieces are counted with the factor that they are the pieces of.
     """
-    derived = ("tied", "observed", "slice", "piece", "product")
-    frozen = factor.attribute("frozen") == Word("yes")
-    return not frozen and not any(a.key in derived for a in factor.attributes)
+    return factor.definition is None and not is_frozen(factor)
 
 
 def free_parameters(grammar: Grammar, factor: Factor) -> int:

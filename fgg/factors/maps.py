@@ -14,7 +14,7 @@ from fgg.files import map_array, read_limited, why_unreadable
 from fgg.grammar import Factor, Grammar, Union
 from fgg.grammar.domains import domain_size, parts, value_index
 from fgg.grammar.memo import per_grammar
-from fgg.grammar.values import Map, Word
+from fgg.grammar.values import Map
 
 PATTERNS = ("cycle", "runs", "part")
 
@@ -24,18 +24,12 @@ def is_map(factor: Factor | None) -> bool:
     return factor is not None and isinstance(factor.value, Map) and len(factor.domains) == 2
 
 
-def blocks_of(factor: Factor) -> str | None:
-    """The name of the map in whose blocks a factor's weights sum to one, or None."""
-    value = factor.attribute("blocks")
-    return value.name if isinstance(value, Word) else None
-
-
 def groups(grammar: Grammar, factor: Factor) -> tuple[int, ...] | None:
     """The block of each value of a factor's last domain, within which its weights sum to one.
 
     None if the factor has no blocks. Raises GrammarError where the map cannot be used.
     """
-    name = blocks_of(factor)
+    name = factor.blocks
     if name is None or factor.given is None or not is_map(grammar.factor.get(name)):
         return None
     return map_values(grammar, name)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from fgg.diagnostics import Diagnostic, did_you_mean
-from fgg.factors.pieces import read_piece
-from fgg.factors.product_factors import read_joint
-from fgg.grammar import Attribute
+from fgg.grammar import Attribute, Factor, InputFactor
+from fgg.grammar.definitions import DEFINITION_KEYS, read_definition
 from fgg.grammar.options import read_init, read_net
-from fgg.grammar.slices import read_slice
 from fgg.grammar.values import Call, Word
 
 KNOWN = {
@@ -45,30 +45,17 @@ def check_attribute(attribute: Attribute) -> Diagnostic | None:
             and isinstance(value.arguments[0], float | Fraction)
             and value.arguments[0] > 0
         )
-    elif key == "tied":
-        right = (
-            isinstance(value, Call)
-            and value.name == "stationary"
-            and len(value.arguments) == 1
-            and isinstance(value.arguments[0], Word)
-        )
-    elif key == "slice":
-        right = read_slice(value) is not None
-    elif key == "piece":
-        right = read_piece(value) is not None
-    elif key == "product":
-        right = read_joint(value) is not None
+    elif key in DEFINITION_KEYS:
+        right = read_definition(key, value) is not None
     elif key == "net":
         right = read_net(value) is not None
     elif key == "init":
         right = read_init(value) is not None
     elif key == "frozen":
         right = isinstance(value, Word) and value.name in ("yes", "no")
-    elif key == "blocks":
-        right = isinstance(value, Word)
     else:
-        assert key == "observed"
-        right = isinstance(value, Word) or (isinstance(value, Call) and value.name == "factor")
+        assert key == "blocks"
+        right = isinstance(value, Word)
     if right:
         return None
     return Diagnostic(
@@ -76,3 +63,38 @@ def check_attribute(attribute: Attribute) -> Diagnostic | None:
         message=f"attribute `{key}` cannot have this value",
         help=f"it is {KNOWN[key]}",
     )
+
+
+def check_definitions(attributes: Sequence[Attribute]) -> Diagnostic | None:
+    """What is wrong with attributes that define a factor in two ways, or None."""
+    defining = [attribute for attribute in attributes if attribute.key in DEFINITION_KEYS]
+    if len(defining) < 2:
+        return None
+    first, second = defining[:2]
+    return Diagnostic(
+        code="F134",
+        message=f"`{first.key}` and `{second.key}` both say what the factor is",
+        span=second.span,
+        help="drop one of them",
+    )
+
+
+def with_attributes(factor: Factor, attributes: Iterable[Attribute]) -> Factor:
+    """The factor with what stands after `with`: a definition, and options."""
+    options = []
+    for attribute in attributes:
+        definition = read_definition(attribute.key, attribute.value, attribute.span)
+        if definition is None:
+            options.append(attribute)
+        else:
+            factor = replace(factor, definition=definition)
+    return replace(factor, attributes=tuple(options))
+
+
+def written_attributes(item: Factor | InputFactor) -> tuple[Attribute, ...]:
+    """What stands after `with`: a factor's options, and then its definition."""
+    options = item.attributes if isinstance(item, Factor) else ()
+    if item.definition is None:
+        return options
+    definition = item.definition
+    return (*options, Attribute(key=definition.key, value=definition.written))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from fgg.factors.pieces import piece_of
 from fgg.grammar import Factor
+from fgg.grammar.definitions import Piece
 from fgg.grammar.values import AttributeValue, Call, Word
 
 MAX_DIM = 2**20
@@ -120,7 +120,7 @@ def read_init(value: AttributeValue) -> Init | None:
 def nets_fit(factor: Factor) -> bool:
     """Whether a factor has as many pieces as `each(…)` names networks."""
     nets = read_net(factor.attribute("net") or Word("none")) or ()
-    if len(nets) < 2 or piece_of(factor) is not None:
+    if len(nets) < 2 or isinstance(factor.definition, Piece):
         return True
     count = 1 + len(factor.domains) - (factor.given or 0)
     return factor.rank is not None and len(nets) == count
@@ -131,8 +131,8 @@ def net_of(factor: Factor) -> Net | None:
     nets = read_net(factor.attribute("net") or Word("none"))
     if not nets:
         return None
-    piece = piece_of(factor)
-    return nets[0 if len(nets) == 1 or piece is None else piece.number]
+    piece = factor.definition
+    return nets[piece.number if len(nets) > 1 and isinstance(piece, Piece) else 0]
 
 
 def init_of(factor: Factor) -> Init:

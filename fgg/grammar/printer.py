@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from fgg.grammar import (
     Attachment,
-    Attribute,
     Clamp,
     Domain,
     Edge,
@@ -25,6 +24,7 @@ from fgg.grammar import (
     Sized,
     Union,
 )
+from fgg.grammar.attributes import written_attributes
 from fgg.grammar.domains import domain_values
 from fgg.grammar.index import Condition, Expr, quote_name
 from fgg.grammar.print_layout import STEP, Group, fill, lay_out
@@ -91,7 +91,7 @@ def print_table(item: InputTable) -> str:
 def print_input_factor(item: InputFactor, indent: int = 0) -> str:
     """An input factor's declaration."""
     start = f"input factor {_family(item.name, item.indices)}({_names(item.domains)})"
-    clauses = [*_conditions(item.conditions), *_attributes(item.attributes)]
+    clauses = [*_conditions(item.conditions), *_attributes(item)]
     return fill([start, *clauses], indent + HANG, indent)
 
 
@@ -110,10 +110,11 @@ def print_factor(grammar: Grammar, factor: Factor) -> str:
         text += " = "
         text += lay_out(value_piece(factor.value, axes), 0, len(text))
     clauses = [f"rank {factor.rank}"] if factor.rank is not None else []
-    return fill([text, *clauses, *_attributes(factor.attributes)], HANG, 0)
+    return fill([text, *clauses, *_attributes(factor)], HANG, 0)
 
 
-def _attributes(attributes: Iterable[Attribute]) -> list[str]:
+def _attributes(item: Factor | InputFactor) -> list[str]:
+    attributes = written_attributes(item)
     shown = [f"{quote_name(a.key)} = {print_attribute(a.value)}" for a in attributes]
     return _listed("with", shown)
 

@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from fgg.factors.maps import map_values
-from fgg.factors.pieces import piece_of
-from fgg.factors.product_factors import Joint, joint_of
 from fgg.grammar import Factor, Grammar, Product, Rule, Sized, Union
+from fgg.grammar.definitions import Piece, ProductOf, Slice, Variant
 from fgg.grammar.domains import size_values
 from fgg.grammar.memo import per_grammar
-from fgg.grammar.slices import Slice, Variant, slice_of
 from fgg.grammar.values import Constant, Exp, Eye, Load, Map, Sparse, Table, Uniform
 
 DomainValue = int | str | tuple["DomainValue", ...]
@@ -179,18 +177,19 @@ def brute_force(
     array over the external nodes of the start symbol.
     """
     arrays = dict(weights)
-    slices = {f.name: found for f in grammar.factors if (found := slice_of(f)) is not None}
-    decomposed = {piece.source for f in grammar.factors if (piece := piece_of(f)) is not None}
-    joints = {f.name: joint for f in grammar.factors if (joint := joint_of(f)) is not None}
+    definitions = {f.name: f.definition for f in grammar.factors}
+    slices = {name: d for name, d in definitions.items() if isinstance(d, Slice)}
+    decomposed = {d.source for d in definitions.values() if isinstance(d, Piece)}
+    products = {name: d for name, d in definitions.items() if isinstance(d, ProductOf)}
     for factor in grammar.factors:
-        if factor.name not in weights and factor.name not in {*slices, *decomposed, *joints}:
+        if factor.name not in weights and factor.name not in {*slices, *decomposed, *products}:
             arrays[factor.name] = _array(grammar, factor)
-    for name, joint in joints.items():
+    for name, definition in products.items():
         if name not in weights:
-            arrays[name] = _joined(grammar, grammar.factor[name], joint, arrays)
-    for name, found in slices.items():
+            arrays[name] = _multiplied(grammar, grammar.factor[name], definition, arrays)
+    for name, cut in slices.items():
         if name not in weights:
-            arrays[name] = _sliced(grammar, found, arrays[found.source])
+            arrays[name] = _sliced(grammar, cut, arrays[cut.source])
     totals: dict[tuple[int, ...], Any] = {}
     for derivation in derivations(grammar, max_depth=max_depth):
         graph = glue(grammar, derivation)
@@ -316,9 +315,9 @@ def _exponentials(entries: Any) -> Any:
     return [_exponentials(e) for e in entries] if isinstance(entries, tuple) else exp(entries)
 
 
-def _sliced(grammar: Grammar, found: Slice, array: Any) -> Any:
+def _sliced(grammar: Grammar, cut: Slice, array: Any) -> Any:
     """The array of a slice: the source's entries at the values that the variants stand for."""
-    domains = [leaf for axis in found.axes for _, leaf in axis.leaves()]
+    domains = [leaf for axis in cut.axes for _, leaf in axis.leaves()]
 
     def whole(variant: Variant, values: Iterator[DomainValue]) -> DomainValue:
         if not variant.inner:
@@ -331,19 +330,21 @@ def _sliced(grammar: Grammar, found: Slice, array: Any) -> Any:
     def entry(index: tuple[int, ...]) -> Any:
         values = iter([_values(grammar, d)[i] for d, i in zip(domains, index, strict=True)])
         result = array
-        for axis in found.axes:
+        for axis in cut.axes:
             result = result[_values(grammar, axis.domain).index(whole(axis, values))]
         return result
 
     return _nested(tuple(len(_values(grammar, domain)) for domain in domains), entry)
 
 
-def _joined(grammar: Grammar, factor: Factor, joint: Joint, arrays: Mapping[str, Any]) -> Any:
-    """The array of a joint factor: the product of its parts' entries."""
+def _multiplied(
+    grammar: Grammar, factor: Factor, definition: ProductOf, arrays: Mapping[str, Any]
+) -> Any:
+    """The array of a product of factors, entry by entry."""
 
     def entry(index: tuple[int, ...]) -> Any:
         total: Any = 1
-        for part in joint.parts:
+        for part in definition.parts:
             weight = arrays[part.source]
             for axis in part.axes:
                 weight = weight[index[axis]]

@@ -9,48 +9,16 @@ slices stay right when sizes are set.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Any
 
-from fgg.grammar import Attribute, Factor, Grammar, InputFactor, Product, Union
+from fgg.grammar import Factor, Grammar, InputFactor, Product, Union
+from fgg.grammar.definitions import Slice, Variant
 from fgg.grammar.domains import domain_size, parts
 from fgg.grammar.memo import per_grammar
-from fgg.grammar.values import AttributeValue, Call, Word
-
-Path = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A domain with its unions decided.
-
-    `inner` is empty for an atomic domain, the variant of the chosen part for a union, and a
-    variant for each component for a product.
-    """
-
-    domain: str
-    inner: tuple[Variant, ...] = ()
-
-    def at(self, path: Sequence[str]) -> Variant | None:
-        """The variant of the part that `path` names, or None where another part is chosen."""
-        found = self
-        for name in path:
-            inner = next((item for item in found.inner if item.domain == name), None)
-            if inner is None:
-                return None
-            found = inner
-        return found
-
-    def leaves(self) -> tuple[tuple[Path, str], ...]:
-        """The atomic domains that a value consists of, with the paths that lead to them."""
-        if not self.inner:
-            return (((), self.domain),)
-        return tuple(
-            ((item.domain, *path), domain) for item in self.inner for path, domain in item.leaves()
-        )
 
 
 @per_grammar
@@ -95,66 +63,19 @@ def is_variant(grammar: Grammar, variant: Variant, domain: str) -> bool:
     return fits and all(is_variant(grammar, item, item.domain) for item in variant.inner)
 
 
-@dataclass(frozen=True)
-class Slice:
-    """What a derived factor is: a variant for each axis of its source."""
-
-    source: str
-    axes: tuple[Variant, ...]
-
-    @property
-    def domains(self) -> tuple[str, ...]:
-        """The domains of the derived factor."""
-        return tuple(domain for axis in self.axes for _, domain in axis.leaves())
-
-    def attribute(self) -> Attribute:
-        """The slice as a factor carries it, `slice = binary(N, C(N), C(P))`."""
-        return Attribute(key="slice", value=Call(self.source, tuple(map(_write, self.axes))))
-
-
-def slice_of(item: Factor | InputFactor) -> Slice | None:
-    """The slice that a factor is, or None if it is no derived factor."""
-    value = next((a.value for a in item.attributes if a.key == "slice"), None)
-    return None if value is None else read_slice(value)
-
-
 def is_slice(grammar: Grammar, item: Factor | InputFactor, source: Factor | InputFactor) -> bool:
-    """Whether what a factor says of itself, that it is a slice of `source`, can be true."""
-    found = slice_of(item)
-    if found is None or len(found.axes) != len(source.domains):
+    """Whether a factor that is defined as a slice of `source` can be one."""
+    cut = item.definition
+    if not isinstance(cut, Slice) or len(cut.axes) != len(source.domains):
         return False
-    axes = zip(found.axes, source.domains, strict=True)
+    axes = zip(cut.axes, source.domains, strict=True)
     if not all(is_variant(grammar, axis, domain) for axis, domain in axes):
         return False
     if isinstance(item, Factor):
-        free = item.value is None and item.attribute("tied") is None
+        free = item.value is None
     else:
         free = isinstance(source, InputFactor) and len(item.indices) == len(source.indices)
-    return free and item.domains == found.domains
-
-
-def read_slice(value: AttributeValue) -> Slice | None:
-    """The slice that an attribute's value stands for, or None if it stands for none."""
-    if not isinstance(value, Call) or not value.arguments or value.keywords:
-        return None
-    axes = tuple(map(_read, value.arguments))
-    found = tuple(axis for axis in axes if axis is not None)
-    return Slice(value.name, found) if len(found) == len(axes) else None
-
-
-def _write(variant: Variant) -> AttributeValue:
-    inner = tuple(map(_write, variant.inner))
-    return Call(variant.domain, inner) if inner else Word(variant.domain)
-
-
-def _read(value: AttributeValue) -> Variant | None:
-    if isinstance(value, Word):
-        return Variant(value.name)
-    if not isinstance(value, Call) or not value.arguments or value.keywords:
-        return None
-    inner = tuple(map(_read, value.arguments))
-    found = tuple(item for item in inner if item is not None)
-    return Variant(value.name, found) if len(found) == len(inner) else None
+    return free and item.domains == cut.domains
 
 
 @dataclass(frozen=True)

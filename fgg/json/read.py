@@ -19,6 +19,7 @@ from fgg.grammar import (
     Rule,
     Sized,
 )
+from fgg.grammar.attributes import with_attributes
 from fgg.grammar.domains import domain_size
 from fgg.grammar.index import Expr
 from fgg.grammar.safe_names import safe_names
@@ -153,13 +154,15 @@ def _build(
     places = safe_names(domains)
     names = safe_names({**terminals, **nonterminals})
     factors = [
-        Factor(
-            name=names[label],
-            domains=tuple(places[x] for x in found.type),
-            given=found.given,
-            rank=None if found.rank is None else Expr.of(found.rank),
-            value=values.get(label),
-            attributes=found.attributes,
+        with_attributes(
+            Factor(
+                name=names[label],
+                domains=tuple(places[x] for x in found.type),
+                given=found.given,
+                rank=None if found.rank is None else Expr.of(found.rank),
+                value=values.get(label),
+            ),
+            found.attributes,
         )
         for label, found in terminals.items()
         if found is not None and all(x in domains for x in found.type)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from fgg.diagnostics import refuse
 from fgg.factors.maps import is_map, map_values
 from fgg.grammar import Domain, Factor, Grammar, Rule, Sized, Union
+from fgg.grammar.attributes import written_attributes
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.index import Condition
 from fgg.json.attributes import attributes_json
@@ -71,8 +72,9 @@ def _terminal(grammar: Grammar, factor: Factor) -> Json:
         found["given"] = factor.given
     if factor.rank is not None:
         found["rank"] = factor.rank.evaluate(size_values(grammar))
-    if factor.attributes:
-        found["with"] = attributes_json(factor.attributes)
+    attributes = written_attributes(factor)
+    if attributes:
+        found["with"] = attributes_json(attributes)
     return found
 
 

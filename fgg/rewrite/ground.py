@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 from fgg.check.indices import check_indices, rule_variables
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.grammar import (
-    Attribute,
     Clamp,
     Edge,
     Factor,
@@ -26,14 +25,14 @@ from fgg.grammar import (
     Reference,
     Rule,
 )
+from fgg.grammar.definitions import Definition, InputEvidence, InputPotential
 from fgg.grammar.domains import size_values, with_sizes
 from fgg.grammar.index import Condition, Expr
 from fgg.grammar.linear import scan, scan_order
 from fgg.grammar.memo import per_grammar
 from fgg.grammar.names import fresh
 from fgg.grammar.ranges import regions, rule_rows
-from fgg.grammar.slices import slice_of
-from fgg.grammar.values import MAX_LOG, Call, Constant, Exp, Sparse, Table, Value, Word
+from fgg.grammar.values import MAX_LOG, Constant, Exp, Sparse, Table, Value
 from fgg.inputs.given import IMPOSSIBLE, MISSING, Nest, Observation, observe
 from fgg.inputs.paths import clamp_domain, path_value
 from fgg.inputs.readings import Ties
@@ -293,20 +292,17 @@ class _Grounder:
         key = (name, indices)
         if key not in self.labels:
             family = self.grammar.input_factor[name]
-            cut = slice_of(family)
-            if cut is not None:
-                cut = replace(cut, source=self.label(cut.source, indices))
+            definition: Definition = InputPotential(name)
+            if family.definition is not None:
+                source = self.label(family.definition.source, indices)
+                definition = replace(family.definition, source=source)
             self.labels[key] = self.new_name(name, indices)
-            domains = family.domains
             value = self.potential(name, indices)
-            note = Attribute(key="observed", value=Call("factor", (Word(name),)))
-            if cut is not None:
-                note = cut.attribute()
             self.factors[self.labels[key]] = Factor(
                 name=self.labels[key],
-                domains=domains,
+                domains=family.domains,
                 value=value,
-                attributes=() if value is not None else (note,),
+                definition=definition if value is None else None,
             )
         return self.labels[key]
 
@@ -362,12 +358,11 @@ class _Grounder:
             self.evidences[key] = label
             domain = clamp_domain(self.grammar, clamp)
             value = self.observed(clamp, position)
-            note = Attribute(key="observed", value=Word(clamp.input))
             self.factors[label] = Factor(
                 name=label,
                 domains=(domain,),
                 value=value,
-                attributes=() if value is not None else (note,),
+                definition=InputEvidence(clamp.input) if value is None else None,
             )
         return self.evidences[key]
 

@@ -24,10 +24,10 @@ from fgg.grammar import (
     Sized,
     Union,
 )
+from fgg.grammar.definitions import Slice
 from fgg.grammar.domains import domain_size, domain_values, parts, path_domain
 from fgg.grammar.index import Expr
 from fgg.grammar.names import fresh
-from fgg.grammar.slices import slice_of
 from fgg.grammar.values import Sparse
 
 MAX_VALUES = 10_000
@@ -115,7 +115,7 @@ class _Plain:
         """Report what speaks of parts of domains in other ways than by nodes."""
         items: list[Factor | InputFactor] = [*self.grammar.factors, *self.grammar.input_factors]
         for item in items:
-            if slice_of(item) is not None:
+            if isinstance(item.definition, Slice):
                 self.problems.append(
                     Diagnostic(
                         code="F303",

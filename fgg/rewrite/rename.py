@@ -28,7 +28,7 @@ from fgg.grammar import (
     Union,
 )
 from fgg.grammar.index import Condition, Expr
-from fgg.grammar.values import AttributeValue, Call, Word
+from fgg.grammar.values import Word
 
 Names = Mapping[str, str]
 
@@ -104,49 +104,23 @@ class Renaming:
         return replace(domain, name=self.domains.get(domain.name, domain.name), shape=shape)
 
     def factor(self, factor: Factor) -> Factor:
-        """A factor with new names, those in its attributes too."""
+        """A factor with new names, those in its definition and attributes too."""
+        definition = factor.definition
         return replace(
             factor,
             name=self.labels.get(factor.name, factor.name),
             domains=self.signature(factor.domains),
             rank=None if factor.rank is None else self.expr(factor.rank),
+            definition=definition and definition.renamed(self.labels, self.domains),
             attributes=tuple(map(self.attribute, factor.attributes)),
         )
 
     def attribute(self, attribute: Attribute) -> Attribute:
-        """An attribute; those of derived factors name other factors, and `slice` domains."""
+        """An attribute; `blocks` names a factor."""
         value = attribute.value
-        if attribute.key == "slice" and isinstance(value, Call):
-            source = self.labels.get(value.name, value.name)
-            axes = tuple(map(self.variant, value.arguments))
-            return replace(attribute, value=replace(value, name=source, arguments=axes))
-        if attribute.key == "piece" and isinstance(value, Call):
-            source = self.labels.get(value.name, value.name)
-            return replace(attribute, value=replace(value, name=source))
-        if attribute.key == "product" and isinstance(value, Call):
-            parts = tuple(
-                replace(item, name=self.labels.get(item.name, item.name))
-                for item in value.arguments
-                if isinstance(item, Call)
-            )
-            return replace(attribute, value=replace(value, arguments=parts))
-        if attribute.key == "blocks" and isinstance(value, Word):
-            return replace(attribute, value=Word(self.labels.get(value.name, value.name)))
-        if attribute.key != "tied" or not isinstance(value, Call):
+        if attribute.key != "blocks" or not isinstance(value, Word):
             return attribute
-        arguments = tuple(
-            Word(self.labels.get(item.name, item.name)) if isinstance(item, Word) else item
-            for item in value.arguments
-        )
-        return replace(attribute, value=replace(value, arguments=arguments))
-
-    def variant(self, value: AttributeValue) -> AttributeValue:
-        """A variant of a domain, as `slice` writes it."""
-        if isinstance(value, Word):
-            return Word(self.domains.get(value.name, value.name))
-        assert isinstance(value, Call)
-        name = self.domains.get(value.name, value.name)
-        return replace(value, name=name, arguments=tuple(map(self.variant, value.arguments)))
+        return replace(attribute, value=Word(self.labels.get(value.name, value.name)))
 
     def family(self, item: Nonterminal) -> Nonterminal:
         """A nonterminal with new names."""
@@ -166,7 +140,7 @@ class Renaming:
             name=self.labels.get(item.name, item.name),
             domains=self.signature(item.domains),
             conditions=self.conditions(item.conditions),
-            attributes=tuple(map(self.attribute, item.attributes)),
+            definition=item.definition and item.definition.renamed(self.labels, self.domains),
         )
 
     def input(self, item: Input) -> Input:

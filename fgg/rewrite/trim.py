@@ -1,4 +1,4 @@
-"""Which nonterminals matter: reachable from the start, able to derive something; and trimming."""
+"""What a grammar needs: useful nonterminals and rules, and the factors that are used."""
 
 from __future__ import annotations
 
@@ -89,3 +89,14 @@ def _trim_query(query: Query, rules: set[str], nonterminals: set[str]) -> Query:
         rules=tuple(rule for rule in query.rules if rule.name in rules),
         families=tuple(family for family in query.families if family.name in nonterminals),
     )
+
+
+def needed_factors(grammar: Grammar) -> set[str]:
+    """The factors that rules and queries use, and those that any factor follows from."""
+    used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
+    return used | query_factors(grammar) | {s for f in grammar.factors for s in f.sources}
+
+
+def query_factors(grammar: Grammar) -> set[str]:
+    """The factors that queries add to rules."""
+    return {edge.label for query in grammar.queries for r in query.rules for edge in r.edges}

@@ -202,7 +202,7 @@ def _others(
         # -1 is what trees have where there is no child.
         found[table.name] = np.where(rng.random(shape) < 0.5, -1, entries)
     for factor in grammar.input_factors:
-        if any(a.key == "slice" for a in factor.attributes):
+        if factor.definition is not None:
             continue
         shape = potential_extents(grammar, factor, lengths)
         shape += [domain_size(grammar, d) for d in factor.domains]

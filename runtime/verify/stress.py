@@ -171,7 +171,7 @@ def _item(
             tokens.reshape(-1, *(1,) * (len(shape) - 1)) if shape else tokens, shape
         ).copy()
     for factor in grammar.input_factors:
-        if any(a.key == "slice" for a in factor.attributes):
+        if factor.definition is not None:
             continue
         where = potential_extents(grammar, factor, lengths)
         sizes = [domain_size(grammar, d) for d in factor.domains]

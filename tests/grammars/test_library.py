@@ -154,7 +154,7 @@ def test_models_of_hsu_kakade_and_liang_have_their_number_of_parameters(
     found = 0
     for factor in library(name, sizes).factors:
         array = parameters(name, sizes)[factor.name]
-        if factor.attribute("tied") is None:
+        if factor.definition is None:
             found += array.size - int(np.prod(array.shape[: factor.given]))
     assert found == number(3, 5)
 

@@ -12,6 +12,7 @@ from fgg.cli.declaring import add_declarations, with_declarations
 from fgg.cli.output import print_json
 from fgg.cli.target import add_file, add_selection, load_target, need_grammar, select
 from fgg.grammar import Factor, Grammar
+from fgg.grammar.definitions import Tied
 from fgg.grammar.domains import domain_size, size_values
 from fgg.library import library_names, library_title
 
@@ -147,7 +148,7 @@ def signature(factor: Factor) -> str:
 def _kind(grammar: Grammar, factor: Factor) -> str:
     if factor.value is not None:
         kind = f"given ({type(factor.value).__name__.lower()})"
-    elif factor.attribute("tied") is not None:
+    elif isinstance(factor.definition, Tied):
         kind = "tied"
     else:
         kind = f"{free_parameters(grammar, factor):,} free parameters"

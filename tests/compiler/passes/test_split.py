@@ -16,10 +16,11 @@ from fgg.compiler.passes.split import SplitImpossible, split, split_with_origin
 from fgg.compiler.passes.whole_unions import whole_unions
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar, Origin, Product, Union
+from fgg.grammar.definitions import Slice
 from fgg.grammar.domains import domain_size, select, size_values, with_sizes
 from fgg.grammar.printer import print_grammar
 from fgg.grammar.semantics import brute_force
-from fgg.grammar.slices import SplitRule, slice_of
+from fgg.grammar.slices import SplitRule
 from fgg.rewrite.conjoin import conjoin, lengths
 from fgg.rewrite.ground import ground
 from fgg.rewrite.plain import plain
@@ -297,7 +298,7 @@ def test_input_factors_are_sliced() -> None:
     result = split(grammar)
     assert is_atomic(result)
     assert loads(print_grammar(result)) == result
-    cut = slice_of(result.input_factor["phi_A_B"])
+    cut = result.input_factor["phi_A_B"].definition
     assert cut is not None and cut.source == "phi"
     rng = np.random.default_rng(0)
     phi, psi = rng.normal(size=(3, 4, 8)).tolist(), rng.normal(size=(3, 2)).tolist()
@@ -492,8 +493,8 @@ def test_names_in_slices_are_renamed() -> None:
     names = {domain.name: f"{domain.name}x" for domain in result.domains}
     renamed = Renaming({}, names, {"f": "ff"}, {}).grammar(result)
     assert loads(print_grammar(renamed)) == renamed
-    cut = slice_of(renamed.factor["f_A"])
-    assert cut is not None and cut.source == "ff" and cut.axes[0].domain == "Ux"
+    cut = renamed.factor["f_A"].definition
+    assert isinstance(cut, Slice) and cut.source == "ff" and cut.axes[0].domain == "Ux"
 
 
 def test_a_split_grammar_has_no_plain_form() -> None:
