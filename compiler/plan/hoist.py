@@ -20,7 +20,7 @@ from fgg.grammar.index import Expr
 from fgg.grammar.names import fresh
 from fgg.grammar.ranges import condition_rows, length_rows
 from fgg.grammar.slices import steps
-from fgg.inputs.paths import clamp_domain
+from fgg.inputs.clamps import clamp_domain
 from fgg.plan import (
     Bound,
     Chart,

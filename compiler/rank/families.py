@@ -13,9 +13,9 @@ from fgg.compiler.rank.nodes import Analysis, Below, Leaf
 from fgg.compiler.rank.uses import Message
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Nonterminal, Origin, Rule
 from fgg.grammar.definitions import Slice
+from fgg.grammar.domains import lengths
 from fgg.grammar.index import Condition, Expr
 from fgg.grammar.names import fresh
-from fgg.rewrite.conjoin import lengths
 
 T = TypeVar("T")
 

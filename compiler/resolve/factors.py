@@ -11,9 +11,9 @@ from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import GrammarError, Label, did_you_mean
 from fgg.factors.maps import PATTERNS
 from fgg.grammar import Attribute, Factor, Grammar, Reference, Sized
-from fgg.grammar.attributes import check_attribute, check_definitions, with_attributes
 from fgg.grammar.domains import value_index
 from fgg.grammar.index import Expr
+from fgg.grammar.options import check_attribute, check_definitions, with_attributes
 from fgg.grammar.values import (
     ZERO,
     AttributeValue,

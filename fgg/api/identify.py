@@ -14,7 +14,7 @@ from fgg.api.compile import check_sizes, compilable, selected
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size, with_sizes
-from fgg.rewrite.conjoin import lengths as length_names
+from fgg.grammar.domains import lengths as length_names
 
 if TYPE_CHECKING:
     from fgg.plan import Plan

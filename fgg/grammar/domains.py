@@ -233,3 +233,15 @@ def path_domain(grammar: Grammar, domain: str, path: Sequence[str]) -> str | Non
             return None
         domain = name
     return domain
+
+
+def lengths(grammar: Grammar) -> set[str]:
+    """The lengths: names in the shapes of inputs and tables, and in ranges of input factors.
+
+    Names of sizes, and the indices of a factor in its own range, are none.
+    """
+    names = {name for item in grammar.observed for expr in item.shape for name in expr.names()}
+    for factor in grammar.input_factors:
+        terms = [term for condition in factor.conditions for term in condition.terms]
+        names |= {name for term in terms for name in term.names()} - set(factor.indices)
+    return names - set(grammar.size)

@@ -24,13 +24,21 @@ from fgg.grammar import (
     Sized,
     Union,
 )
-from fgg.grammar.attributes import written_attributes
 from fgg.grammar.domains import domain_values
 from fgg.grammar.index import Condition, Expr, quote_name
-from fgg.grammar.print_layout import STEP, Group, fill, lay_out
-from fgg.grammar.print_values import print_attribute, print_constant, print_string, value_piece
+from fgg.grammar.options import written_attributes
+from fgg.grammar.print_values import (
+    STEP,
+    Group,
+    fill,
+    lay_out,
+    print_attribute,
+    print_constant,
+    print_string,
+    value_piece,
+)
 from fgg.grammar.values import Sparse
-from fgg.inputs.positions import positions
+from fgg.inputs.clamps import positions
 
 HANG = 4
 MAX_PAD = 24

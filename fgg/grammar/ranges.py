@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fgg.grammar import Edge, Grammar, Rule
-from fgg.grammar.domains import size_values
+from fgg.grammar.domains import lengths, size_values
 from fgg.grammar.index import Condition, Expr
 from fgg.grammar.linear import Row, TooManyRows, is_feasible, project
 from fgg.grammar.memo import per_grammar
-from fgg.rewrite.conjoin import lengths
 
 ROUNDS_BEFORE_WIDENING = 4
 NARROWINGS = 2

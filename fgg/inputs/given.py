@@ -9,9 +9,8 @@ from typing import Any
 
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.grammar import Grammar, Input, InputFactor, InputTable
-from fgg.grammar.domains import domain_size, size_values, value_index
+from fgg.grammar.domains import domain_size, lengths, size_values, value_index
 from fgg.grammar.index import Expr
-from fgg.rewrite.conjoin import lengths
 
 MISSING = -1
 IMPOSSIBLE = -2

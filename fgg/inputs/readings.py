@@ -31,7 +31,7 @@ from fgg.grammar.memo import per_grammar
 from fgg.grammar.names import fresh
 from fgg.grammar.ranges import regions, row, rule_rows
 from fgg.grammar.values import Map
-from fgg.inputs.paths import is_pinned, path_end, path_value, pinned_inputs
+from fgg.inputs.clamps import is_pinned, path_end, path_value, pinned_inputs
 
 Path = tuple[str, ...]
 

@@ -19,10 +19,10 @@ from fgg.grammar import (
     Rule,
     Sized,
 )
-from fgg.grammar.attributes import with_attributes
 from fgg.grammar.domains import domain_size
 from fgg.grammar.index import Expr
-from fgg.grammar.safe_names import safe_names
+from fgg.grammar.names import safe_names
+from fgg.grammar.options import with_attributes
 from fgg.grammar.values import Value
 from fgg.json.places import Document, join
 from fgg.json.read_rules import RuleReader

@@ -12,9 +12,9 @@ from dataclasses import replace
 from fgg.diagnostics import refuse
 from fgg.factors.maps import is_map, map_values
 from fgg.grammar import Domain, Factor, Grammar, Rule, Sized, Union
-from fgg.grammar.attributes import written_attributes
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.index import Condition
+from fgg.grammar.options import written_attributes
 from fgg.json.attributes import attributes_json
 from fgg.json.write_weights import MAX_WRITTEN_OUT, selection_json, weights_json
 from fgg.rewrite.plain import plain_with_parts

@@ -21,6 +21,7 @@ from fgg.grammar import (
     Reference,
     Rule,
 )
+from fgg.grammar.domains import lengths
 from fgg.grammar.index import Condition, Expr
 from fgg.grammar.names import fresh
 
@@ -68,18 +69,6 @@ def conjoin(grammar: Grammar, query: Query) -> Grammar:
         if nonterminal.name in used
     )
     return replace(result, nonterminals=nonterminals)
-
-
-def lengths(grammar: Grammar) -> set[str]:
-    """The lengths: names in the shapes of inputs and tables, and in ranges of input factors.
-
-    Names of sizes, and the indices of a factor in its own range, are none.
-    """
-    names = {name for item in grammar.observed for expr in item.shape for name in expr.names()}
-    for factor in grammar.input_factors:
-        terms = [term for condition in factor.conditions for term in condition.terms]
-        names |= {name for term in terms for name in term.names()} - set(factor.indices)
-    return names - set(grammar.size)
 
 
 def _conjoin_rule(grammar: Grammar, rule: Rule, query: QueryRule, name: str) -> Rule:

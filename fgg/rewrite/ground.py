@@ -33,8 +33,8 @@ from fgg.grammar.memo import per_grammar
 from fgg.grammar.names import fresh
 from fgg.grammar.ranges import regions, rule_rows
 from fgg.grammar.values import MAX_LOG, Constant, Exp, Sparse, Table, Value
+from fgg.inputs.clamps import clamp_domain, path_value
 from fgg.inputs.given import IMPOSSIBLE, MISSING, Nest, Observation, observe
-from fgg.inputs.paths import clamp_domain, path_value
 from fgg.inputs.readings import Ties
 from fgg.progress import steps
 from fgg.rewrite.conjoin import conjoin

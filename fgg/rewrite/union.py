@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from fgg.diagnostics import Diagnostic
+from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import (
     Attachment,
     Edge,
@@ -18,8 +18,8 @@ from fgg.grammar import (
     Reference,
     Rule,
 )
+from fgg.grammar.domains import lengths
 from fgg.grammar.names import fresh
-from fgg.rewrite.conjoin import lengths
 from fgg.rewrite.rename import Renaming, variables
 
 # What is declared once for all grammars: attribute, kind, namespace.
@@ -31,6 +31,27 @@ _DECLARED = (
     ("input_factors", "input factor", "label"),
     ("factors", "factor", "label"),
 )
+
+
+def union(*grammars: Grammar, start: str | None = None, shared: Iterable[str] = ()) -> Grammar:
+    """The grammar that derives what any of the grammars derives, so that their values add up.
+
+    Declarations that are equal are merged; different ones of the same name are an error. A fresh
+    start symbol has one rule for each start symbol, and these must have the same signature; none
+    is made if all grammars start with the same shared nonterminal, or if `start` names a
+    nonterminal of the result. Otherwise `start` is the fresh symbol's name.
+
+    Nonterminals are kept apart by renaming, except those in `shared`, whose rules are pooled.
+    Rules of the same name are renamed too. Queries of the same name become one, which asks all
+    grammars that have it; they must have the same inputs.
+
+    Raises GrammarError (F304) where the grammars do not fit together.
+    """
+    pool = Pool(grammars, tuple(shared))
+    result = pool.union(start)
+    if pool.problems:
+        raise GrammarError(dict.fromkeys(pool.problems))
+    return result
 
 
 class Pool:

@@ -20,8 +20,8 @@ from fgg.diagnostics import Diagnostic, refuse
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
 from fgg.grammar.slices import SplitRule
+from fgg.inputs.clamps import Pins
 from fgg.inputs.given import IMPOSSIBLE, MISSING
-from fgg.inputs.pins import Pins
 from fgg.plan import Cut, Gather, Plan, Token
 from fgg.plan.cpp_source import Native
 from fgg.plan.sizes import chart_bytes, environment, table_bytes

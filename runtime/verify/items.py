@@ -16,10 +16,10 @@ from torch import Tensor
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar, InputFactor
 from fgg.grammar.domains import domain_size, domain_values, size_values
+from fgg.grammar.domains import lengths as length_names
 from fgg.grammar.index import Expr
 from fgg.grammar.ranges import condition_rows, index_extents
 from fgg.inputs.given import IMPOSSIBLE, MISSING
-from fgg.rewrite.conjoin import lengths as length_names
 from fgg.rewrite.ground import ground
 
 Array = NDArray[Any]

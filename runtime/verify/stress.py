@@ -31,10 +31,10 @@ from torch import Tensor
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Nonterminal, Reference, Rule
 from fgg.grammar.domains import domain_size
+from fgg.grammar.domains import lengths as length_names
 from fgg.grammar.names import fresh
 from fgg.plan import Plan
 from fgg.plan.sizes import environment, extents
-from fgg.rewrite.conjoin import lengths as length_names
 from fgg.runtime.program.bind import bind
 from fgg.runtime.program.program import Program
 from fgg.runtime.verify.items import Item, batch_of_items, input_extents, potential_extents

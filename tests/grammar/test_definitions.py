@@ -5,7 +5,6 @@ import pytest
 from fgg.compiler import loads
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Attribute, Factor
-from fgg.grammar.attributes import with_attributes, written_attributes
 from fgg.grammar.definitions import (
     Definition,
     InputEvidence,
@@ -18,6 +17,7 @@ from fgg.grammar.definitions import (
     Variant,
     read_definition,
 )
+from fgg.grammar.options import with_attributes, written_attributes
 from fgg.grammar.printer import print_grammar
 from fgg.grammar.spans import Span
 from fgg.grammar.values import AttributeValue, Call, Word

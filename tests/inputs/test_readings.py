@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import fgg
-from fgg.check.readings import check_readings
+from fgg.check.repeated_readings import check_readings
 from fgg.compiler import loads
 from fgg.grammar import Grammar, Rule
 from fgg.grammar.semantics import brute_force

@@ -24,12 +24,12 @@ from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar, InputFactor
 from fgg.grammar.definitions import Piece, Slice
 from fgg.grammar.domains import domain_size, size_values
+from fgg.grammar.domains import lengths as length_names
 from fgg.grammar.index import Expr
 from fgg.grammar.linear import Row, project
 from fgg.grammar.ranges import condition_rows, length_rows
 from fgg.grammar.values import Exp
 from fgg.plan import Operand
-from fgg.rewrite.conjoin import lengths as length_names
 from fgg.rewrite.ground import ground
 from fgg.runtime.derive.viterbi import k_best
 from fgg.runtime.program.program import Program

@@ -12,8 +12,9 @@ from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.grammar.printer import print_grammar
 from fgg.grammar.semantics import brute_force
-from fgg.rewrite.compose import rename, union
 from fgg.rewrite.ground import ground
+from fgg.rewrite.rename import rename
+from fgg.rewrite.union import union
 from tests.conftest import Golden
 from tests.generators.grammars import any_grammars, finite_grammars
 

@@ -7,19 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fgg.check.summary import free_parameters
+from fgg.check.describe import free_parameters
 from fgg.compiler import loads
 from fgg.compiler.passes.cpd import CpdImpossible, cpd
 from fgg.compiler.rank.rank_space import rank_space
 from fgg.diagnostics import GrammarError
 from fgg.factors.pieces import pieces
-from fgg.grammar.attributes import written_attributes
 from fgg.grammar.definitions import Piece
 from fgg.grammar.domains import domain_size
+from fgg.grammar.options import written_attributes
 from fgg.grammar.semantics import brute_force
 from fgg.grammar.values import Word
-from fgg.rewrite.compose import rename
 from fgg.rewrite.ground import ground
+from fgg.rewrite.rename import rename
 from fgg.runtime.program.bind import bind
 from fgg.runtime.reference.solve import solve
 from tests.helpers.rank_grammars import (

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import fgg
 from fgg.api.compile import compile, selected
+from fgg.check.describe import free_parameters
 from fgg.check.grammar import check_grammar
-from fgg.check.summary import free_parameters
 from fgg.compiler import load, load_text, loads
 from fgg.compiler.driver import Expected, after
 from fgg.compiler.passes.cpd import CpdImpossible, cpd, declared
@@ -27,8 +27,8 @@ from fgg.grammar.printer import print_grammar
 from fgg.grammar.semantics import brute_force
 from fgg.json.document import from_json, to_json
 from fgg.library import library_names
-from fgg.rewrite.compose import rename
 from fgg.rewrite.ground import ground
+from fgg.rewrite.rename import rename
 from fgg.runtime.program.bind import bind
 from fgg.runtime.reference.solve import solve
 from tests.conftest import Golden

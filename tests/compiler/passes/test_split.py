@@ -17,11 +17,11 @@ from fgg.compiler.passes.whole_unions import whole_unions
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar, Origin, Product, Union
 from fgg.grammar.definitions import Slice
-from fgg.grammar.domains import domain_size, select, size_values, with_sizes
+from fgg.grammar.domains import domain_size, lengths, select, size_values, with_sizes
 from fgg.grammar.printer import print_grammar
 from fgg.grammar.semantics import brute_force
 from fgg.grammar.slices import SplitRule
-from fgg.rewrite.conjoin import conjoin, lengths
+from fgg.rewrite.conjoin import conjoin
 from fgg.rewrite.ground import ground
 from fgg.rewrite.plain import plain
 from fgg.rewrite.rename import Renaming

@@ -13,12 +13,12 @@ from itertools import combinations
 
 from fgg.diagnostics import Diagnostic, Report
 from fgg.grammar import Edge, Grammar, Rule
-from fgg.grammar.domains import size_values
+from fgg.grammar.domains import lengths, size_values
 from fgg.grammar.index import Expr
 from fgg.grammar.linear import Row, is_feasible
 from fgg.grammar.ranges import NARROWINGS, ROUNDS_BEFORE_WIDENING, least_value, row
 from fgg.inputs.readings import Path, are_related, rows_of
-from fgg.rewrite.conjoin import conjoin, lengths
+from fgg.rewrite.conjoin import conjoin
 from fgg.rewrite.trim import trim
 
 MAX_ROUNDS = 60
