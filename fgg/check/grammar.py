@@ -19,10 +19,10 @@ from fgg.rewrite.trim import productive, reachable
 
 def check_grammar(grammar: Grammar, locate: Locate | None = None) -> list[Diagnostic]:
     """All errors and warnings about a grammar and its queries."""
-    found = check_values(grammar, locate) + check_ties(grammar) + check_slices(grammar)
-    found += check_pieces(grammar) + check_products(grammar)
-    found += check_attributes(grammar)
-    found += check_useful(grammar) + check_indices(grammar)
+    diagnostics = check_values(grammar, locate) + check_ties(grammar) + check_slices(grammar)
+    diagnostics += check_pieces(grammar) + check_products(grammar)
+    diagnostics += check_attributes(grammar)
+    diagnostics += check_useful(grammar) + check_indices(grammar)
     for query in grammar.queries:
         conjunction = conjoin(grammar, query)
         report = Report()
@@ -36,10 +36,10 @@ def check_grammar(grammar: Grammar, locate: Locate | None = None) -> list[Diagno
                     query.span,
                     labels=[Label(rule.span, "the rule")] if rule.span else [],
                 )
-        found += report.diagnostics
+        diagnostics += report.diagnostics
         if conjunction.rules:
-            found += check_indices(conjunction)
-    return found
+            diagnostics += check_indices(conjunction)
+    return diagnostics
 
 
 def check_useful(grammar: Grammar) -> list[Diagnostic]:

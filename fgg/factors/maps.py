@@ -57,12 +57,12 @@ def map_values(grammar: Grammar, name: str) -> tuple[int, ...]:
         cycle = value.pattern == "cycle"
         return tuple(i % blocks if cycle else i * blocks // count for i in range(count))
     if not value.path:
-        found: Sequence[int | str] = value.values
+        targets: Sequence[int | str] = value.values
     elif value.path.endswith(".npy"):
-        found = _array(factor, value, count)
+        targets = _array(factor, value, count)
     else:
-        found = _lines(grammar, factor, value)
-    return _checked(grammar, factor, found, count, blocks)
+        targets = _lines(grammar, factor, value)
+    return _checked(grammar, factor, targets, count, blocks)
 
 
 def places(grammar: Grammar, part: str, whole: str) -> Iterator[int]:
@@ -87,13 +87,13 @@ def _check_count(factor: Factor, blocks: int, count: int) -> None:
 
 
 def _checked(
-    grammar: Grammar, factor: Factor, found: Sequence[int | str], count: int, blocks: int
+    grammar: Grammar, factor: Factor, targets: Sequence[int | str], count: int, blocks: int
 ) -> tuple[int, ...]:
     source, target = factor.domains
-    _check_count(factor, len(found), count)
-    names = value_index(grammar, target) if any(isinstance(x, str) for x in found) else {}
+    _check_count(factor, len(targets), count)
+    names = value_index(grammar, target) if any(isinstance(x, str) for x in targets) else {}
     numbers = []
-    for place, block in enumerate(found):
+    for place, block in enumerate(targets):
         number = names.get(block) if isinstance(block, str) else block
         if number is None and isinstance(block, str) and block.isdecimal():
             number = int(block)  # its place, where the values have names

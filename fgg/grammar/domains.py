@@ -142,8 +142,8 @@ class Numbers(Sequence[str]):
     def __getitem__(self, index: slice) -> Sequence[str]: ...
 
     def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        found = range(self.size)[index]
-        return str(found) if isinstance(found, int) else tuple(map(str, found))
+        chosen = range(self.size)[index]
+        return str(chosen) if isinstance(chosen, int) else tuple(map(str, chosen))
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Numbers):
@@ -200,18 +200,18 @@ def parts(grammar: Grammar, name: str) -> Mapping[str, Part]:
     if not isinstance(shape, Union | Product):
         return {}
     total = domain_size(grammar, name)
-    found: dict[str, Part] = {}
+    by_name: dict[str, Part] = {}
     offset = 0
     stride = total
     for part in shape.parts:
         size = domain_size(grammar, part)
         if isinstance(shape, Union):
-            found[part] = Part(part, size, offset=offset, period=total)
+            by_name[part] = Part(part, size, offset=offset, period=total)
             offset += size
         else:
             stride //= size
-            found[part] = Part(part, size, stride=stride, period=size)
-    return found
+            by_name[part] = Part(part, size, stride=stride, period=size)
+    return by_name
 
 
 def select(grammar: Grammar, domain: str, path: Sequence[str], value: int) -> int | None:

@@ -22,12 +22,12 @@ def is_safe(name: str) -> bool:
 
 def safe_names(names: Collection[str]) -> dict[str, str]:
     """The names of a namespace, each with one that the language can write: itself if possible."""
-    found = {name: name for name in names if is_safe(name)}
+    safe = {name: name for name in names if is_safe(name)}
     for name in names:
-        if name not in found:
+        if name not in safe:
             kept = "".join("_" if c == "`" or _is_surrogate(c) else c for c in name)
-            found[name] = fresh("_".join(kept.splitlines()) or "_", set(found.values()))
-    return found
+            safe[name] = fresh("_".join(kept.splitlines()) or "_", set(safe.values()))
+    return safe
 
 
 def _is_surrogate(char: str) -> bool:

@@ -54,10 +54,10 @@ def read_net(value: AttributeValue) -> tuple[Net, ...] | None:
     if not isinstance(value, Call):
         return None
     if value.name == "each":
-        found = [read_net(item) for item in value.arguments]
-        if value.keywords or len(found) < 2 or any(not nets or len(nets) > 1 for nets in found):
+        pieces = [read_net(item) for item in value.arguments]
+        if value.keywords or len(pieces) < 2 or any(not nets or len(nets) > 1 for nets in pieces):
             return None
-        return tuple(net for nets in found for net in nets or ())
+        return tuple(net for nets in pieces for net in nets or ())
     one = _net(value)
     return None if one is None else (one,)
 

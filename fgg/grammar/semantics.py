@@ -78,13 +78,13 @@ def _children(grammar: Grammar, rule: Rule) -> tuple[str, ...]:
 
 def _productive_rules(grammar: Grammar) -> tuple[Rule, ...]:
     """The rules from which a derivation can be completed."""
-    found: tuple[Rule, ...] = ()
+    rules: tuple[Rule, ...] = ()
     while True:
-        productive = {rule.lhs for rule in found}
+        productive = {rule.lhs for rule in rules}
         more = tuple(r for r in grammar.rules if productive.issuperset(_children(grammar, r)))
-        if len(more) == len(found):
-            return found
-        found = more
+        if len(more) == len(rules):
+            return rules
+        rules = more
 
 
 def _is_recursive(grammar: Grammar, rules: Sequence[Rule]) -> bool:
@@ -94,13 +94,13 @@ def _is_recursive(grammar: Grammar, rules: Sequence[Rule]) -> bool:
         below.setdefault(rule.lhs, set()).update(_children(grammar, rule))
 
     def reached(start: str) -> set[str]:
-        found: set[str] = set()
+        labels: set[str] = set()
         pending = set(below.get(start, ()))
         while pending:
             label = pending.pop()
-            found.add(label)
-            pending |= below[label] - found
-        return found
+            labels.add(label)
+            pending |= below[label] - labels
+        return labels
 
     start = grammar.start.label
     return any(label in reached(label) for label in {start} | reached(start))

@@ -34,7 +34,7 @@ def variants(
         return (Variant(domain),)
     inner = [variants(grammar, part, whole) for part in shape.parts]
     if isinstance(shape, Union):
-        return tuple(Variant(domain, (chosen,)) for found in inner for chosen in found)
+        return tuple(Variant(domain, (chosen,)) for options in inner for chosen in options)
     return tuple(Variant(domain, chosen) for chosen in product(*inner))
 
 
@@ -55,11 +55,11 @@ def is_variant(grammar: Grammar, variant: Variant, domain: str) -> bool:
     shape = grammar.domain[domain].shape
     if variant.domain != domain:
         return False
-    found = tuple(item.domain for item in variant.inner)
+    chosen = tuple(item.domain for item in variant.inner)
     if isinstance(shape, Union):
-        fits = len(found) == 1 and found[0] in shape.parts
+        fits = len(chosen) == 1 and chosen[0] in shape.parts
     else:
-        fits = found == (shape.parts if isinstance(shape, Product) else ())
+        fits = chosen == (shape.parts if isinstance(shape, Product) else ())
     return fits and all(is_variant(grammar, item, item.domain) for item in variant.inner)
 
 
@@ -104,25 +104,25 @@ def steps(grammar: Grammar, axes: Iterable[Variant]) -> tuple[Step, ...]:
     Axes are numbered as they are when a step is taken, so nested unions and products are cut and
     unfolded from the outside to the inside.
     """
-    found: list[Step] = []
+    taken: list[Step] = []
     axis = 0
     for variant in axes:
-        axis = _steps(grammar, variant, axis, found)
-    return tuple(found)
+        axis = _steps(grammar, variant, axis, taken)
+    return tuple(taken)
 
 
-def _steps(grammar: Grammar, variant: Variant, axis: int, found: list[Step]) -> int:
+def _steps(grammar: Grammar, variant: Variant, axis: int, taken: list[Step]) -> int:
     """Add the steps of one axis; the number of the axis after those that it becomes."""
     if not variant.inner:
         return axis + 1
     if isinstance(grammar.domain[variant.domain].shape, Union):
         part = parts(grammar, variant.domain)[variant.inner[0].domain]
-        found.append(Narrow(axis, part.offset, part.size))
+        taken.append(Narrow(axis, part.offset, part.size))
     else:
         sizes = tuple(domain_size(grammar, item.domain) for item in variant.inner)
-        found.append(Unfold(axis, sizes))
+        taken.append(Unfold(axis, sizes))
     for item in variant.inner:
-        axis = _steps(grammar, item, axis, found)
+        axis = _steps(grammar, item, axis, taken)
     return axis
 
 

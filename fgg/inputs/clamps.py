@@ -17,19 +17,19 @@ from fgg.grammar.index import Expr
 
 def path_steps(grammar: Grammar, domain: str, path: Sequence[str]) -> tuple[Part | str, ...]:
     """What a path goes through: parts of domains, and maps by name. Raises KeyError."""
-    found: list[Part | str] = []
+    steps: list[Part | str] = []
     for name in path:
         known = parts(grammar, domain)
         factor = grammar.factor.get(name)
         if name in known:
-            found.append(known[name])
+            steps.append(known[name])
             domain = known[name].domain
         elif not known and factor is not None and is_map(factor) and factor.domains[0] == domain:
-            found.append(name)
+            steps.append(name)
             domain = factor.domains[1]
         else:
             raise KeyError(name)
-    return tuple(found)
+    return tuple(steps)
 
 
 def path_end(grammar: Grammar, domain: str, path: Sequence[str]) -> str:
@@ -42,10 +42,10 @@ def path_end(grammar: Grammar, domain: str, path: Sequence[str]) -> str:
 def path_value(grammar: Grammar, domain: str, path: Sequence[str], value: int) -> int | None:
     """The value that a path leads to, or None where the value lies in another part."""
     for step in path_steps(grammar, domain, path):
-        found = map_values(grammar, step)[value] if isinstance(step, str) else step.select(value)
-        if found is None:
+        inner = map_values(grammar, step)[value] if isinstance(step, str) else step.select(value)
+        if inner is None:
             return None
-        value = found
+        value = inner
     return value
 
 
@@ -108,14 +108,14 @@ def positions(fragment: Fragment) -> dict[str, Clamp]:
     These are clamps of internal nodes that edges touch as a whole, such that reading the text
     gives the nodes their names, and the clamps their order, back.
     """
-    found: dict[str, Clamp] = {}
+    inline: dict[str, Clamp] = {}
     for clamp in fragment.clamps:
-        if clamp.attachment.node in found or not _is_plain(fragment, clamp):
+        if clamp.attachment.node in inline or not _is_plain(fragment, clamp):
             break
-        found[clamp.attachment.node] = clamp
-    while found and not _reads_back(fragment, found):
-        found.popitem()
-    return found
+        inline[clamp.attachment.node] = clamp
+    while inline and not _reads_back(fragment, inline):
+        inline.popitem()
+    return inline
 
 
 def _is_plain(fragment: Fragment, clamp: Clamp) -> bool:

@@ -118,19 +118,19 @@ class _Observer:
         for i, inner in enumerate(nest):
             yield from self._walk(item, inner, shape[1:], (*position, i))
 
-    def extent(self, item: Input | InputTable, expr: Expr, found: int) -> bool:
+    def extent(self, item: Input | InputTable, expr: Expr, count: int) -> bool:
         """Whether an extent fits what is known; an unknown length is set by it."""
         unknown = [n for n in expr.names() if n not in self.sizes and n not in self.lengths]
         if len(unknown) == 1:
-            self.set_length(unknown[0], expr, found)
+            self.set_length(unknown[0], expr, count)
         values = {**self.sizes, **self.lengths}
-        if all(name in values for name in expr.names()) and expr.evaluate(values) == found:
+        if all(name in values for name in expr.names()) and expr.evaluate(values) == count:
             return True
         known = {n: values[n] for n in expr.names() if n in values}
         shown = ", ".join(f"{n} = {v}" for n, v in known.items())
         self.fail(
             "F411",
-            f"`{item.name}` has {found} entries where `{expr}` are expected"
+            f"`{item.name}` has {count} entries where `{expr}` are expected"
             + (f" ({shown})" if shown else ""),
         )
         return False
@@ -165,32 +165,32 @@ class _Observer:
         wanted = domain_size(self.grammar, factor.domains[depth]) if depth >= 0 else None
         if not isinstance(nest, list | tuple) or (wanted is not None and len(nest) != wanted):
             size = "entries" if wanted is None else f"{wanted} entries"
-            found = f"{len(nest)}" if isinstance(nest, list | tuple) else repr(nest)
-            self.fail("F411", f"{where}: a list of {size} is expected, not {found}")
+            shown = f"{len(nest)}" if isinstance(nest, list | tuple) else repr(nest)
+            self.fail("F411", f"{where}: a list of {size} is expected, not {shown}")
             return
         for i, inner in enumerate(nest):
             if len(self.problems) < MAX_PROBLEMS:
                 self.potentials(factor, inner, (*position, i))
 
-    def set_length(self, name: str, extent: Expr, found: int) -> None:
+    def set_length(self, name: str, extent: Expr, count: int) -> None:
         """Set an unknown length such that an extent is what was found, if it can be."""
         values = {**self.sizes, **self.lengths}
         at_zero = extent.evaluate({**values, name: 0})
         at_one = extent.evaluate({**values, name: 1})
         assert at_zero is not None and at_one is not None
         slope = at_one - at_zero
-        if slope and (found - at_zero) % slope == 0 and (found - at_zero) // slope >= 0:
-            self.lengths[name] = (found - at_zero) // slope
+        if slope and (count - at_zero) % slope == 0 and (count - at_zero) // slope >= 0:
+            self.lengths[name] = (count - at_zero) // slope
 
     def tokens(self, item: Input) -> dict[tuple[int, ...], int]:
         """The tokens of an input by position."""
         size = domain_size(self.grammar, item.domain)
-        found: dict[tuple[int, ...], int] = {}
+        tokens: dict[tuple[int, ...], int] = {}
         for position, entry in self.entries(item):
             token = self.token(item, entry, size, position)
             if token is not None:
-                found[position] = token
-        return found
+                tokens[position] = token
+        return tokens
 
     def token(self, item: Input, entry: Any, size: int, position: tuple[int, ...]) -> int | None:
         where = ", ".join(map(str, position))
@@ -216,14 +216,14 @@ class _Observer:
 
     def table(self, item: InputTable) -> dict[tuple[int, ...], int]:
         """The entries of a table by position."""
-        found: dict[tuple[int, ...], int] = {}
+        entries: dict[tuple[int, ...], int] = {}
         for position, entry in self.entries(item):
             number = _integer(entry)
             if number is None:
                 self.fail("F411", f"`{item.name}` holds {entry!r}, which is not a whole number")
             else:
-                found[position] = number
-        return found
+                entries[position] = number
+        return entries
 
 
 def _listed(nest: Any) -> Any:

@@ -301,15 +301,15 @@ class Plan:
         for step in self.steps:
             key = (step.head, step.group)
             depths[key] = max(depths.get(key, 0), self.depth(step))
-        found = set()
+        products = set()
         for step in self.steps:
             names = tuple(sorted(o.name for o in step.operands if not self.is_scale(o)))
             divided = not step.linear and not self.chart[step.head].is_scalar
-            found.add((names, depths[step.head, step.group] if divided else -1))
+            products.add((names, depths[step.head, step.group] if divided else -1))
         for item in self.preparations:
             if isinstance(item, Contract):
-                found.add((tuple(sorted(name for name, _ in item.operands)), -1))
-        return tuple(sorted((names, depth) for names, depth in found if names))
+                products.add((tuple(sorted(name for name, _ in item.operands)), -1))
+        return tuple(sorted((names, depth) for names, depth in products if names))
 
     def shares_scale(self, step: Step) -> bool:
         """Whether a step's head has the scales of what the step maps."""

@@ -20,9 +20,9 @@ def environment(lengths: Mapping[str, Sequence[int]]) -> dict[str, int]:
 
 def evaluate(expr: Expr, values: Mapping[str, int]) -> int:
     """The value of an index expression without look-ups."""
-    found = expr.evaluate(values)
-    assert found is not None
-    return found
+    value = expr.evaluate(values)
+    assert value is not None
+    return value
 
 
 def low_end(bound: Bound, values: Mapping[str, int]) -> int:

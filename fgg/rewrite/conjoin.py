@@ -234,9 +234,9 @@ def merge_declarations(left: Grammar, right: Grammar) -> Grammar:
     problems: list[Diagnostic] = []
 
     def merge(kind: str, ones: tuple, twos: tuple) -> tuple:  # type: ignore[type-arg]
-        found = {item.name: item for item in ones}
+        declared = {item.name: item for item in ones}
         for item in twos:
-            if found.setdefault(item.name, item) != item:
+            if declared.setdefault(item.name, item) != item:
                 problems.append(
                     Diagnostic(
                         code="F304",
@@ -244,7 +244,7 @@ def merge_declarations(left: Grammar, right: Grammar) -> Grammar:
                         help="rename one of them first",
                     )
                 )
-        return tuple(found.values())
+        return tuple(declared.values())
 
     sizes = merge("size", left.sizes, right.sizes)
     domains = merge("domain", left.domains, right.domains)

@@ -87,9 +87,9 @@ class _Cutter:
             labels.append(label)
             separators.append(separator)
         for number, bag in enumerate(bags):
-            own = [i for i, place in enumerate(home) if place == number]
+            here = [i for i, place in enumerate(home) if place == number]
             below = [i for i, other in enumerate(bags) if i and other.parent == number]
-            edges = [rule.rhs.edges[i] for i in own]
+            edges = [rule.rhs.edges[i] for i in here]
             edges += [
                 Edge(
                     label=labels[i],
@@ -108,7 +108,7 @@ class _Cutter:
                     rhs=Fragment.make(nodes, tuple(edges), (), separators[number]),
                 )
             )
-            self.parts[name] = Part(rule, (*own, *(None for _ in below)), number == 0)
+            self.parts[name] = Part(rule, (*here, *(None for _ in below)), number == 0)
 
     @staticmethod
     def _homes(rule: Rule, bags: list[Bag]) -> list[int]:

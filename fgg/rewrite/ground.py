@@ -181,23 +181,23 @@ class _Grounder:
 
     def instances(self, rule: Rule) -> Iterator[Mapping[str, int]]:
         """The values of a rule's index variables that satisfy its conditions."""
-        found = regions(self.grammar)
-        if rule.lhs not in found:
+        ranges = regions(self.grammar)
+        if rule.lhs not in ranges:
             return
-        rows = rule_rows(self.grammar, rule, found)
+        rows = rule_rows(self.grammar, rule, ranges)
         names = rule_variables(rule, self.grammar, set(self.seen.lengths))
         nest = scan_order(rows, names, self.seen.lengths)
         yield from scan(nest, self.seen.lengths)
 
     def values(self, exprs: Sequence[Expr], values: Mapping[str, int]) -> tuple[int, ...] | None:
         """The values of index expressions; None where a look-up lies outside its table."""
-        found = []
+        numbers = []
         for expr in exprs:
             value = expr.evaluate(values, self.seen.look_up)
             if value is None:
                 return None
-            found.append(value)
-        return tuple(found)
+            numbers.append(value)
+        return tuple(numbers)
 
     def instance(self, rule: Rule, values: Mapping[str, int]) -> None:
         """Add one instance of a rule, unless it refers to something that does not exist."""
@@ -262,8 +262,8 @@ class _Grounder:
         """Whether a condition with look-ups holds; the others hold by the choice of values."""
         if not condition.looks_up:
             return True
-        found = self.values(tuple(condition.inequalities()), values)
-        return found is not None and all(value >= 0 for value in found)
+        numbers = self.values(tuple(condition.inequalities()), values)
+        return numbers is not None and all(value >= 0 for value in numbers)
 
     def in_range(self, name: str, indices: tuple[int, ...]) -> bool:
         """Whether an index lies in the range of an input factor; beyond it there is nothing.
@@ -274,8 +274,8 @@ class _Grounder:
         if factor is None:
             return True
         values = {**self.known, **dict(zip(factor.indices, indices, strict=True))}
-        found = self.values([f for c in factor.conditions for f in c.inequalities()], values)
-        return found is not None and all(value >= 0 for value in found)
+        numbers = self.values([f for c in factor.conditions for f in c.inequalities()], values)
+        return numbers is not None and all(value >= 0 for value in numbers)
 
     def inside(self, clamp: Clamp, position: tuple[int, ...]) -> bool:
         """Whether a position lies inside its input."""
@@ -333,8 +333,8 @@ class _Grounder:
         entries = nested(nest, depth, float)
         if any(abs(log) > MAX_LOG and log != -inf for log in logs):
             return Exp(entries)
-        found = nested(nest, depth, exp)
-        return Table(found) if isinstance(found, tuple) else Constant(found)
+        weights = nested(nest, depth, exp)
+        return Table(weights) if isinstance(weights, tuple) else Constant(weights)
 
     def nonterminal(self, name: str, indices: tuple[int, ...]) -> str:
         """The ground nonterminal of a family at an index."""

@@ -54,7 +54,7 @@ def rename(
     Guarantees the same meaning. Raises GrammarError (F304) where a name is not known, would stand
     for two things, or cannot be written. A grammar of which no name changes is returned as it is.
     """
-    own: dict[str, Iterable[str]] = {
+    declared: dict[str, Iterable[str]] = {
         "domain": grammar.domain,
         "factor": grammar.factor,
         "nonterminal": grammar.nonterminal,
@@ -66,7 +66,7 @@ def rename(
     problems: list[Diagnostic] = []
     maps: dict[str, dict[str, str]] = {}
     for (kind, known), given in zip(
-        own.items(), (domains, factors, nonterminals, rules, sizes), strict=True
+        declared.items(), (domains, factors, nonterminals, rules, sizes), strict=True
     ):
         maps[kind] = {name: f"{prefix}{name}" for name in known} if prefix else {}
         maps[kind].update(given or {})
@@ -77,15 +77,19 @@ def rename(
             if not is_safe(new):
                 _fail(problems, f"`{old}` cannot be renamed to a text that is no name")
     labels = {**maps["factor"], **maps["nonterminal"]}
-    _injective(problems, [*own["size"], *own["domain"]], {**maps["size"], **maps["domain"]})
-    _injective(problems, [*own["factor"], *own["nonterminal"], *dict.fromkeys(inputs)], labels)
-    _injective(problems, own["rule"], maps["rule"])
+    _injective(
+        problems, [*declared["size"], *declared["domain"]], {**maps["size"], **maps["domain"]}
+    )
+    _injective(
+        problems, [*declared["factor"], *declared["nonterminal"], *dict.fromkeys(inputs)], labels
+    )
+    _injective(problems, declared["rule"], maps["rule"])
     changed = {new for old, new in maps["size"].items() if new != old}
     for name in sorted(changed & variables(grammar)):
         _fail(problems, f"`{name}` cannot name a size: it is an index or a length")
     if problems:
         raise GrammarError(problems)
-    if all(old == new for found in maps.values() for old, new in found.items()):
+    if all(old == new for names in maps.values() for old, new in names.items()):
         return grammar
     return Renaming(maps["size"], maps["domain"], labels, maps["rule"]).grammar(grammar)
 
@@ -106,10 +110,10 @@ def _injective(problems: list[Diagnostic], names: Iterable[str], new: Names) -> 
 
 def variables(grammar: Grammar) -> set[str]:
     """The index variables and lengths of a grammar and its queries."""
-    found: set[str] = set()
+    names: set[str] = set()
     # A renaming that changes nothing visits every expression there is.
-    Renaming({}, {}, {}, {}, found).grammar(grammar)
-    return found - set(grammar.size)
+    Renaming({}, {}, {}, {}, names).grammar(grammar)
+    return names - set(grammar.size)
 
 
 @dataclass(frozen=True)

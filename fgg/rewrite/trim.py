@@ -14,15 +14,15 @@ def _called(grammar: Grammar, rule: Rule) -> Iterable[str]:
 
 def reachable(grammar: Grammar) -> set[str]:
     """The nonterminals that derivation steps lead to, from the start symbol or a query's own."""
-    found = _starts(grammar)
-    agenda = sorted(found)
+    reached = _starts(grammar)
+    agenda = sorted(reached)
     while agenda:
         for rule in grammar.rules_of.get(agenda.pop(), ()):
             for label in _called(grammar, rule):
-                if label not in found:
-                    found.add(label)
+                if label not in reached:
+                    reached.add(label)
                     agenda.append(label)
-    return found
+    return reached
 
 
 def _starts(grammar: Grammar) -> set[str]:
@@ -34,12 +34,12 @@ def productive(grammar: Grammar) -> set[str]:
     """The nonterminals that can be rewritten to a graph without nonterminals."""
     waiting: dict[str, list[int]] = {}
     missing: list[int] = []
-    found: set[str] = set()
+    alive: set[str] = set()
     agenda: list[str] = []
 
     def derive(label: str) -> None:
-        if label not in found:
-            found.add(label)
+        if label not in alive:
+            alive.add(label)
             agenda.append(label)
 
     for number, rule in enumerate(grammar.rules):
@@ -54,7 +54,7 @@ def productive(grammar: Grammar) -> set[str]:
             missing[number] -= 1
             if not missing[number]:
                 derive(grammar.rules[number].lhs)
-    return found
+    return alive
 
 
 def trim(grammar: Grammar) -> Grammar:

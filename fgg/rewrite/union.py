@@ -83,7 +83,7 @@ class Pool:
         kinds: dict[tuple[str, str], str] = {}
         merged: dict[str, tuple[object, ...]] = {}
         for attribute, kind, space in _DECLARED:
-            found: dict[str, object] = {}
+            declared: dict[str, object] = {}
             for item in (item for grammar in grammars for item in getattr(grammar, attribute)):
                 if kinds.setdefault((space, item.name), kind) != kind:
                     self.fail(
@@ -91,23 +91,23 @@ class Pool:
                         f"a {kinds[space, item.name]} in another",
                         "rename one of them first",
                     )
-                elif found.setdefault(item.name, item) != item:
+                elif declared.setdefault(item.name, item) != item:
                     message = f"{kind} `{item.name}` is declared differently in two grammars"
                     self.fail(message, "rename one of them first")
-            merged[attribute] = tuple(found.values())
+            merged[attribute] = tuple(declared.values())
         return replace(Grammar(start=grammars[0].start), **merged)  # type: ignore[arg-type]
 
     def check_captures(self, grammars: Sequence[Grammar]) -> None:
         """Report names that are sizes or lengths in one grammar, and indices in another."""
         common = lengths(self.declared)
         for grammar in grammars:
-            own = variables(grammar)
-            for name in sorted(own & set(self.declared.size)):
+            names = variables(grammar)
+            for name in sorted(names & set(self.declared.size)):
                 self.fail(
                     f"`{name}` is a size, but an index or a length in grammar `{grammar.name}`",
                     "rename the size first",
                 )
-            for name in sorted(own & (common - lengths(grammar))):
+            for name in sorted(names & (common - lengths(grammar))):
                 self.fail(f"`{name}` is a length, but an index in grammar `{grammar.name}`")
 
     def apart(self, grammar: Grammar) -> Grammar:
@@ -158,7 +158,7 @@ class Pool:
 
     def start_rules(self, label: str, domains: tuple[str, ...]) -> dict[Reference, Rule]:
         """A rule for each start symbol of the grammars."""
-        found: dict[Reference, Rule] = {}
+        start_rules: dict[Reference, Rule] = {}
         nodes = tuple(Node(name=f"n{i}", domain=domain) for i, domain in enumerate(domains))
         names = tuple(node.name for node in nodes)
         for grammar in self.grammars:
@@ -170,41 +170,41 @@ class Pool:
                     "name a common start symbol",
                 )
                 continue
-            if start in found:
+            if start in start_rules:
                 continue
             attachments = tuple(Attachment(node=name) for name in names)
             edge = Edge(label=start.label, attachments=attachments, indices=start.indices)
             rule_name = fresh(grammar.name, self.rule_names)
             self.rule_names.add(rule_name)
             rhs = Fragment.make(nodes, (edge,), (), names)
-            found[start] = Rule(name=rule_name, lhs=label, rhs=rhs)
-        return found
+            start_rules[start] = Rule(name=rule_name, lhs=label, rhs=rhs)
+        return start_rules
 
     def queries(self, start: Reference, start_rules: dict[Reference, Rule]) -> tuple[Query, ...]:
         """The queries of all grammars, those of the same name as one."""
-        found: dict[str, Query] = {}
+        pooled: dict[str, Query] = {}
         for grammar in self.grammars:
             for query in grammar.queries:
                 query = self.restart(grammar, query, start, start_rules.get(grammar.start))
-                earlier = found.get(query.name)
-                found[query.name] = query if earlier is None else self.pool(earlier, query)
-        for query in found.values():
+                earlier = pooled.get(query.name)
+                pooled[query.name] = query if earlier is None else self.pool(earlier, query)
+        for query in pooled.values():
             self.check_query(query)
-        return tuple(found.values())
+        return tuple(pooled.values())
 
     def restart(self, grammar: Grammar, query: Query, start: Reference, rule: Rule | None) -> Query:
         """A query that begins at the start symbol of the union."""
-        own = query.start or Reference(label=grammar.start.label)
+        asked = query.start or Reference(label=grammar.start.label)
         if rule is None:
-            if own.label != start.label:
-                self.fail(f"query `{query.name}` starts at `{own.label}`, not at `{start.label}`")
+            if asked.label != start.label:
+                self.fail(f"query `{query.name}` starts at `{asked.label}`, not at `{start.label}`")
             return query
-        if own.label != grammar.start.label:
+        if asked.label != grammar.start.label:
             self.fail(
-                f"query `{query.name}` starts at `{own.label}`, which is not the start symbol of "
+                f"query `{query.name}` starts at `{asked.label}`, which is not the start symbol of "
                 f"grammar `{grammar.name}`"
             )
-        first = QueryRule(name=rule.name, head=Reference(label=start.label), body=(own,))
+        first = QueryRule(name=rule.name, head=Reference(label=start.label), body=(asked,))
         return replace(query, start=None, rules=(first, *query.rules))
 
     def pool(self, one: Query, two: Query) -> Query:
