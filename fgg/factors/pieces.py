@@ -21,19 +21,19 @@ from fgg.grammar.names import fresh
 
 
 @dataclass(frozen=True)
-class Signature:
+class PieceSignature:
     """The domains of a piece, and how many of them stand left of its arrow (None: no arrow)."""
 
     domains: tuple[str, ...]
     given: int | None
 
 
-def signatures(factor: Factor, rank: str) -> tuple[Signature, ...]:
+def signatures(factor: Factor, rank: str) -> tuple[PieceSignature, ...]:
     """The signatures of a factor's pieces around a node of the domain `rank`."""
     given = factor.given or 0
     normal = factor.given is not None
-    left = Signature((*factor.domains[:given], rank), given if normal else None)
-    rest = (Signature((rank, d), 1 if normal else None) for d in factor.domains[given:])
+    left = PieceSignature((*factor.domains[:given], rank), given if normal else None)
+    rest = (PieceSignature((rank, d), 1 if normal else None) for d in factor.domains[given:])
     return (left, *rest)
 
 
@@ -52,7 +52,7 @@ def is_piece(grammar: Grammar, item: Factor, source: Factor) -> bool:
         for signature in signatures(source, rank)[piece.number : piece.number + 1]
     ]
     free = item.value is None and item.rank is None
-    return free and Signature(item.domains, item.given) in wanted
+    return free and PieceSignature(item.domains, item.given) in wanted
 
 
 def pieces(grammar: Grammar, source: str) -> dict[int, tuple[str, ...]]:

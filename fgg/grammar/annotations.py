@@ -16,7 +16,7 @@ from fgg.diagnostics import did_you_mean, refuse
 from fgg.grammar import Grammar, Rule
 
 
-class Step(Protocol):
+class AppliedRule(Protocol):
     """The application of a rule."""
 
     @property
@@ -28,7 +28,7 @@ class Derived(Protocol):
     """What is needed of a derivation."""
 
     @property
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Sequence[AppliedRule]:
         """The rules that were applied, in preorder."""
 
     def spans(self) -> Sequence[tuple[str, tuple[int, ...], tuple[int, ...]]]:

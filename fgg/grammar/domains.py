@@ -175,7 +175,7 @@ class NumberIndex(Mapping[str, int]):
 
 
 @dataclass(frozen=True)
-class Part:
+class DomainPart:
     """How a part or component sits in a domain.
 
     Value x of the domain belongs to the part if `offset <= x // stride % period < offset + size`,
@@ -194,23 +194,23 @@ class Part:
         return inner if 0 <= inner < self.size else None
 
 
-def parts(grammar: Grammar, name: str) -> Mapping[str, Part]:
+def parts(grammar: Grammar, name: str) -> Mapping[str, DomainPart]:
     """The direct parts of a union or components of a product, by name."""
     shape = grammar.domain[name].shape
     if not isinstance(shape, Union | Product):
         return {}
     total = domain_size(grammar, name)
-    by_name: dict[str, Part] = {}
+    by_name: dict[str, DomainPart] = {}
     offset = 0
     stride = total
     for part in shape.parts:
         size = domain_size(grammar, part)
         if isinstance(shape, Union):
-            by_name[part] = Part(part, size, offset=offset, period=total)
+            by_name[part] = DomainPart(part, size, offset=offset, period=total)
             offset += size
         else:
             stride //= size
-            by_name[part] = Part(part, size, stride=stride, period=size)
+            by_name[part] = DomainPart(part, size, stride=stride, period=size)
     return by_name
 
 

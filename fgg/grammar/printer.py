@@ -29,7 +29,7 @@ from fgg.grammar.index import Condition, Expr, quote_name
 from fgg.grammar.options import written_attributes
 from fgg.grammar.print_values import (
     STEP,
-    Group,
+    Bracketed,
     fill,
     lay_out,
     print_attribute,
@@ -71,7 +71,7 @@ def print_domain(domain: Domain) -> str:
     shape = domain.shape
     if isinstance(shape, Enumerated):
         start = f"domain {name} = "
-        values = Group("{", tuple(map(print_constant, shape.values)), "}")
+        values = Bracketed("{", tuple(map(print_constant, shape.values)), "}")
         return start + lay_out(values, 0, len(start))
     if isinstance(shape, FromFile):
         return f"domain {name} = file({print_string(shape.path)})"
@@ -164,7 +164,7 @@ def print_query(query: Query) -> str:
     """A query with everything it contains."""
     start = f"query {quote_name(query.name)}"
     if query.inputs:
-        inputs = Group(f"{start}(", tuple(map(_declaration, query.inputs)), ")")
+        inputs = Bracketed(f"{start}(", tuple(map(_declaration, query.inputs)), ")")
         start = lay_out(inputs, 0, 0, len(" {"))
     pad = " " * STEP
     lines = [pad + print_table(item) for item in query.tables]

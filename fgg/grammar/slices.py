@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Protocol, TypeVar, cast
 
 from fgg.grammar import Factor, Grammar, InputFactor, Product, Union
 from fgg.grammar.definitions import Slice, Variant
@@ -95,23 +95,23 @@ class Unfold:
     sizes: tuple[int, ...]
 
 
-Step = Narrow | Unfold
+SliceStep = Narrow | Unfold
 
 
-def steps(grammar: Grammar, axes: Iterable[Variant]) -> tuple[Step, ...]:
+def steps(grammar: Grammar, axes: Iterable[Variant]) -> tuple[SliceStep, ...]:
     """What makes a slice of its source's array, one after the other.
 
     Axes are numbered as they are when a step is taken, so nested unions and products are cut and
     unfolded from the outside to the inside.
     """
-    taken: list[Step] = []
+    taken: list[SliceStep] = []
     axis = 0
     for variant in axes:
         axis = _steps(grammar, variant, axis, taken)
     return tuple(taken)
 
 
-def _steps(grammar: Grammar, variant: Variant, axis: int, taken: list[Step]) -> int:
+def _steps(grammar: Grammar, variant: Variant, axis: int, taken: list[SliceStep]) -> int:
     """Add the steps of one axis; the number of the axis after those that it becomes."""
     if not variant.inner:
         return axis + 1
@@ -126,16 +126,32 @@ def _steps(grammar: Grammar, variant: Variant, axis: int, taken: list[Step]) -> 
     return axis
 
 
-def take(array: Any, wanted: Iterable[Step]) -> Any:
-    """The slice of an array: of numpy, of torch, or of anything with their `reshape`."""
+class _Sliceable(Protocol):
+    @property
+    def shape(self) -> Iterable[int]: ...
+
+    def __getitem__(self, key: tuple[slice, ...], /) -> _Sliceable: ...
+
+    def reshape(self, shape: tuple[int, ...], /) -> _Sliceable: ...
+
+
+A = TypeVar("A")
+
+
+def take(array: A, wanted: Iterable[SliceStep]) -> A:
+    """The slice of an array: of numpy, of torch, or of anything with their `reshape`.
+
+    `array` has an axis for each axis of the source, the result one for each atomic domain.
+    """
+    result = cast(_Sliceable, array)
     for step in wanted:
         if isinstance(step, Narrow):
             whole = (slice(None),) * step.axis
-            array = array[(*whole, slice(step.offset, step.offset + step.size))]
+            result = result[(*whole, slice(step.offset, step.offset + step.size))]
         else:
-            shape = tuple(array.shape)
-            array = array.reshape((*shape[: step.axis], *step.sizes, *shape[step.axis + 1 :]))
-    return array
+            shape = tuple(result.shape)
+            result = result.reshape((*shape[: step.axis], *step.sizes, *shape[step.axis + 1 :]))
+    return cast(A, result)
 
 
 def source_value(grammar: Grammar, variant: Variant, values: Iterable[int]) -> int:

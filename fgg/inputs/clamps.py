@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from fgg.factors.maps import is_map, map_values
 from fgg.grammar import Attachment, Clamp, Fragment, Grammar
-from fgg.grammar.domains import Part, parts
+from fgg.grammar.domains import DomainPart, parts
 from fgg.grammar.index import Expr
 
 
-def path_steps(grammar: Grammar, domain: str, path: Sequence[str]) -> tuple[Part | str, ...]:
+def path_steps(grammar: Grammar, domain: str, path: Sequence[str]) -> tuple[DomainPart | str, ...]:
     """What a path goes through: parts of domains, and maps by name. Raises KeyError."""
-    steps: list[Part | str] = []
+    steps: list[DomainPart | str] = []
     for name in path:
         known = parts(grammar, domain)
         factor = grammar.factor.get(name)

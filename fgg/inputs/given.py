@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isnan
-from typing import Any
+from typing import SupportsInt, cast
 
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.grammar import Grammar, Input, InputFactor, InputTable
@@ -16,7 +16,7 @@ MISSING = -1
 IMPOSSIBLE = -2
 MAX_PROBLEMS = 20
 
-Nest = Sequence[Any]
+Nest = Sequence[object]
 """Lists of lists, as deep as the input has indices."""
 
 
@@ -96,26 +96,27 @@ class _Observer:
         potentials = {n: self.inputs[n] for n in grammar.input_factor if n in self.inputs}
         return Observation(self.lengths, tokens, tables, potentials)
 
-    def entries(self, item: Input | InputTable) -> Iterator[tuple[tuple[int, ...], Any]]:
+    def entries(self, item: Input | InputTable) -> Iterator[tuple[tuple[int, ...], object]]:
         """The entries of an input with their positions; its extents give lengths."""
         yield from self._walk(item, self.inputs[item.name], item.shape, ())
 
     def _walk(
         self,
         item: Input | InputTable,
-        nest: Any,
+        nest: object,
         shape: tuple[Expr, ...],
         position: tuple[int, ...],
-    ) -> Iterator[tuple[tuple[int, ...], Any]]:
+    ) -> Iterator[tuple[tuple[int, ...], object]]:
         if not shape:
             yield position, nest
             return
-        if isinstance(nest, str) or not hasattr(nest, "__len__"):
+        items = _items(nest)
+        if items is None:
             self.fail("F411", f"`{item.name}`: a list is expected at {list(position)}")
             return
-        if not self.extent(item, shape[0], len(nest)):
+        if not self.extent(item, shape[0], len(items)):
             return
-        for i, inner in enumerate(nest):
+        for i, inner in enumerate(items):
             yield from self._walk(item, inner, shape[1:], (*position, i))
 
     def extent(self, item: Input | InputTable, expr: Expr, count: int) -> bool:
@@ -137,27 +138,27 @@ class _Observer:
 
     def potential_lengths(self, factor: InputFactor) -> None:
         """Set unknown lengths from how many log-potentials are given: `i < n` has n of them."""
-        nest: Any = self.inputs[factor.name]
+        nest: object = self.inputs[factor.name]
         for index in factor.indices:
-            if isinstance(nest, str) or not hasattr(nest, "__len__"):
+            items = _items(nest)
+            if items is None:
                 return
             for inequality in (e for c in factor.conditions for e in c.inequalities()):
                 above = inequality + Expr.of(index)  # index <= above
                 names = [n for n in above.names() if n not in self.sizes]
                 unknown = [n for n in names if n not in self.lengths]
                 if len(unknown) == 1 and not set(names) & set(factor.indices):
-                    self.set_length(unknown[0], above + 1, len(nest))
-            if not len(nest):
+                    self.set_length(unknown[0], above + 1, len(items))
+            if not len(items):
                 return
-            nest = nest[0]
+            nest = items[0]
 
-    def potentials(self, factor: InputFactor, nest: Any, position: tuple[int, ...]) -> None:
+    def potentials(self, factor: InputFactor, nest: object, position: tuple[int, ...]) -> None:
         """Check that log-potentials are numbers, nested as the factor says."""
         depth = len(position) - len(factor.indices)
         where = f"`{factor.name}{list(position)}`" if position else f"`{factor.name}`"
         if depth == len(factor.domains):
-            number = isinstance(nest, int | float) and not isinstance(nest, bool)
-            if not number or isnan(nest):
+            if isinstance(nest, bool) or not isinstance(nest, int | float) or isnan(nest):
                 self.fail("F411", f"{where} is {nest!r}, but a number is expected")
             elif nest == inf:
                 self.fail("F411", f"{where} is infinite, but a number or -inf is expected")
@@ -192,7 +193,7 @@ class _Observer:
                 tokens[position] = token
         return tokens
 
-    def token(self, item: Input, entry: Any, size: int, position: tuple[int, ...]) -> int | None:
+    def token(self, item: Input, entry: object, size: int, position: tuple[int, ...]) -> int | None:
         where = ", ".join(map(str, position))
         if isinstance(entry, str):
             index = value_index(self.grammar, item.domain).get(entry)
@@ -226,15 +227,23 @@ class _Observer:
         return entries
 
 
-def _listed(nest: Any) -> Any:
+def _listed(nest: Nest) -> Nest:
     """An array or tensor as nested lists; anything else as it is."""
-    return nest.tolist() if hasattr(nest, "tolist") else nest
+    return cast(Nest, nest.tolist()) if hasattr(nest, "tolist") else nest
 
 
-def _integer(entry: Any) -> int | None:
+def _items(nest: object) -> Nest | None:
+    """What has a length and is no text: lists, tuples, arrays. None for anything else."""
+    if isinstance(nest, str) or not hasattr(nest, "__len__"):
+        return None
+    return cast(Nest, nest)
+
+
+def _integer(entry: object) -> int | None:
     if isinstance(entry, bool):
         return None
     try:
-        return int(entry) if int(entry) == entry else None
+        number = int(cast(SupportsInt, entry))
+        return number if number == entry else None
     except (TypeError, ValueError, OverflowError):
         return None

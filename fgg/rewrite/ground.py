@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from math import exp, inf
-from typing import Any, NoReturn
+from typing import NoReturn, cast
 
 from fgg.check.indices import check_indices, rule_variables
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
@@ -32,7 +32,7 @@ from fgg.grammar.linear import scan, scan_order
 from fgg.grammar.memo import per_grammar
 from fgg.grammar.names import fresh
 from fgg.grammar.ranges import regions, rule_rows
-from fgg.grammar.values import MAX_LOG, Constant, Exp, Sparse, Table, Value
+from fgg.grammar.values import MAX_LOG, Constant, Exp, Nested, Sparse, Table, Value
 from fgg.inputs.clamps import clamp_domain, path_value
 from fgg.inputs.given import IMPOSSIBLE, MISSING, Nest, Observation, observe
 from fgg.inputs.readings import Ties
@@ -315,20 +315,20 @@ class _Grounder:
             return None
         logs: list[float] = []
 
-        def nested(nest: Any, depth: int, entry: Callable[[float], float]) -> Any:
+        def nested(nest: object, depth: int, entry: Callable[[float], float]) -> Nested:
             if depth:
-                return tuple(nested(item, depth - 1, entry) for item in nest)
-            logs.append(nest)
-            return entry(nest)
+                return tuple(nested(item, depth - 1, entry) for item in cast(Nest, nest))
+            logs.append(cast(float, nest))
+            return entry(logs[-1])
 
-        nest: Any = self.seen.potentials[name]
+        nest = self.seen.potentials[name]
         for index in indices:
             if not 0 <= index < len(nest):
                 problem = (
                     f"`{name}{list(indices)}` is needed, but no log-potentials are given for it"
                 )
                 refuse("F411", problem)
-            nest = nest[index]
+            nest = cast(Nest, nest[index])
         depth = len(self.grammar.input_factor[name].domains)
         entries = nested(nest, depth, float)
         if any(abs(log) > MAX_LOG and log != -inf for log in logs):

@@ -179,7 +179,7 @@ def test_every_derivation_observes_every_word_once(name: str, sizes: Sizes) -> N
     }
     missing = ask(name, "string", weights, sizes, w=[-1] * 3)
     assert missing > 0
-    assert brute_force(kept, weights | doubled) == pytest.approx(2**3 * missing)
+    assert brute_force(kept, {**weights, **doubled}) == pytest.approx(2**3 * missing)
 
 
 CHAINS: dict[str, Callable[[Weights, Sequence[int]], float]] = {
