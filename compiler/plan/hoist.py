@@ -32,9 +32,9 @@ from fgg.plan import (
     OneHot,
     Operand,
     Pair,
+    PositionTable,
     Potential,
     Preparation,
-    Table,
     Token,
 )
 
@@ -50,7 +50,7 @@ class Preparer:
         self.sizes = size_values(grammar)
         self.taken: set[str] = {*grammar.factor, *grammar.nonterminal, *grammar.input_factor}
         self.done: dict[object, Preparation] = {}
-        self.tables: dict[str, Table] = {}
+        self.tables: dict[str, PositionTable] = {}
         self.used: dict[str, None] = {}
 
     def parameters(self) -> tuple[str, ...]:
@@ -211,7 +211,7 @@ class Preparer:
                 path=(Pair(0, 1, kept),),
                 tables=frozenset([inner.name]),
             )
-            self.tables[new] = Table(
+            self.tables[new] = PositionTable(
                 name=new,
                 axes=self.tables[inner.name].axes,
                 states=tuple(parts.sizes[a] for a in tree.keep),
@@ -261,7 +261,7 @@ class Preparer:
         if key not in self.done:
             name = self.name("_".join([source, *(t.input for t in tokens)]))
             self.done[key] = Gather(name=name, source=source, tokens=tuple(tokens))
-            self.tables[name] = Table(
+            self.tables[name] = PositionTable(
                 name=name,
                 axes=tuple(table_axes),
                 states=tuple(parts.sizes[a] for a in rest),
@@ -291,7 +291,7 @@ class Preparer:
             size = domain_size(self.grammar, clamp_domain(self.grammar, clamp))
             name = self.name(f"{clamp.input}_is")
             self.done[key] = OneHot(name=name, input=clamp.input, size=size, path=path)
-            self.tables[name] = Table(
+            self.tables[name] = PositionTable(
                 name=name, axes=tuple(self.input_axes(clamp.input)), states=(size,)
             )
         return self.done[key].name
@@ -315,7 +315,7 @@ class Preparer:
                 source=cut.source if cut else label,
                 steps=steps(self.grammar, cut.axes) if cut else (),
             )
-            self.tables[name] = Table(
+            self.tables[name] = PositionTable(
                 name=name,
                 axes=tuple(axes),
                 states=tuple(domain_size(self.grammar, d) for d in factor.domains),

@@ -225,7 +225,7 @@ Preparation = Contract | Cut | Indicator | Gather | OneHot | Potential
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class PositionTable:
     """A prepared tensor with indices: `[*indices, batch, *states]`, in storage as `axes` say."""
 
     name: str
@@ -242,7 +242,7 @@ class Plan:
     lengths: tuple[str, ...]
     parameters: tuple[str, ...]
     preparations: tuple[Preparation, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[PositionTable, ...]
     charts: tuple[Chart, ...]
     stages: tuple[PlanStage, ...]
     start: Operand
@@ -256,7 +256,7 @@ class Plan:
         return {chart.family: chart for chart in self.charts}
 
     @cached_property
-    def table(self) -> Mapping[str, Table]:
+    def table(self) -> Mapping[str, PositionTable]:
         """The tables by name."""
         return {table.name: table for table in self.tables}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from fgg.grammar.index import Expr
-from fgg.plan import HIGH, LOW, Bound, Chart, Plan, Table
+from fgg.plan import HIGH, LOW, Bound, Chart, Plan, PositionTable
 
 
 def environment(lengths: Mapping[str, Sequence[int]]) -> dict[str, int]:
@@ -35,7 +35,7 @@ def high_end(bound: Bound, values: Mapping[str, int]) -> int:
     return min(evaluate(e, values) // d for e, d in bound.terms)
 
 
-def extents(item: Chart | Table, values: Mapping[str, int]) -> tuple[int, ...]:
+def extents(item: Chart | PositionTable, values: Mapping[str, int]) -> tuple[int, ...]:
     """The number of cells along each axis of a chart or a table."""
     return tuple(max(high_end(a.high, values) - low_end(a.low, values) + 1, 0) for a in item.axes)
 
