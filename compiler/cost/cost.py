@@ -19,7 +19,7 @@ from fgg.compiler.cost.step_costs import StepWork, loop_names, step_work
 from fgg.grammar import Enumerated, Factor, FromFile, Grammar, InputFactor, Sized, Union
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.printer import print_rule
-from fgg.inputs.paths import path_end
+from fgg.inputs.clamps import path_end
 from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, PlanStage, Potential, Step
 from fgg.plan.sizes import adjoint_bytes, chart_bytes, environment, extents, table_bytes
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from fgg.compiler.cost.cost import Cost, Item
 from fgg.grammar.domains import size_values
-from fgg.grammar.units import in_units, short
+from fgg.plan.sizes import in_units, short
 
 KINDS = {
     "weights": "once for a set of weights",

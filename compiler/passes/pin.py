@@ -8,13 +8,11 @@ from dataclasses import replace
 from fgg.compiler.passes.inline import matching
 from fgg.compiler.passes.pinned_nodes import local, separated
 from fgg.grammar import Clamp, Edge, Fragment, Grammar, Rule
-from fgg.grammar.domains import size_values
+from fgg.grammar.domains import lengths, size_values
 from fgg.grammar.index import Expr
 from fgg.grammar.linear import Row, implies
 from fgg.grammar.ranges import condition_rows, length_rows, row
-from fgg.inputs.paths import is_pinned
-from fgg.inputs.pins import Pin, Pins
-from fgg.rewrite.conjoin import lengths
+from fgg.inputs.clamps import Pin, Pins, is_pinned
 
 
 def pin(grammar: Grammar) -> Grammar:

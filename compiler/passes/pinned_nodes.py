@@ -9,7 +9,7 @@ from fgg.grammar import Clamp, Edge, Fragment, Grammar, Node, Rule
 from fgg.grammar.domains import domain_size
 from fgg.grammar.names import fresh
 from fgg.grammar.values import Map
-from fgg.inputs.paths import clamp_domain, is_pinned
+from fgg.inputs.clamps import clamp_domain, is_pinned
 
 
 def local(grammar: Grammar, rule: Rule) -> Rule:

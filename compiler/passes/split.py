@@ -26,8 +26,9 @@ from fgg.grammar import (
     Rule,
     Union,
 )
+from fgg.grammar.definitions import Path, Slice, Variant
 from fgg.grammar.names import fresh
-from fgg.grammar.slices import Path, Slice, SplitNode, SplitRule, Variant, extent, variants
+from fgg.grammar.slices import SplitNode, SplitRule, extent, variants
 from fgg.grammar.values import Map
 from fgg.rewrite.trim import trim
 
@@ -333,11 +334,10 @@ class _Splitter:
         parts = [part for axis in axes for part in self.chosen(axis) or [axis.domain]]
         name = self.fresh_label(source, parts)
         found = Slice(source, axes)
-        attributes = (found.attribute(),)
         if source in self.grammar.input_factor:
             family = self.grammar.input_factor[source]
             self.input_factors.append(
-                replace(family, name=name, domains=found.domains, attributes=attributes)
+                replace(family, name=name, domains=found.domains, definition=found)
             )
             return name
         factor = self.grammar.factor[source]
@@ -351,7 +351,7 @@ class _Splitter:
                 name=name,
                 domains=found.domains,
                 given=given,
-                attributes=attributes,
+                definition=found,
                 span=factor.span,
             )
         )

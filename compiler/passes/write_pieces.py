@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from fgg.compiler.passes.cpd import CpdImpossible, cpd
-from fgg.factors.definitions import asked_factors, sources
 from fgg.factors.pieces import given_pieces
 from fgg.grammar import Factor, Grammar
 from fgg.grammar.values import Table
+from fgg.rewrite.trim import query_factors
 
 MAX_TABLE = 20_000
 """More entries than a grammar should have as text."""
@@ -33,9 +33,9 @@ def write_pieces(grammar: Grammar, weights: Mapping[str, Any], names: Collection
     if any(bool((array < 0).any()) for array in arrays.values()):
         message = "the pieces have signs, and the weights of a grammar are not negative"
         raise CpdImpossible(message, help)
-    followed = {source for factor in grammar.factors for source in sources(factor)}
+    followed = {source for factor in grammar.factors for source in factor.sources}
     for name in names:
-        if name in followed | asked_factors(grammar):
+        if name in followed | query_factors(grammar):
             message = f"factor `{name}` is needed whole: a query uses it, or a factor follows"
             raise CpdImpossible(message, help)
     found = cpd(grammar, only=names)
@@ -47,9 +47,9 @@ def write_pieces(grammar: Grammar, weights: Mapping[str, Any], names: Collection
 
 
 def _with_table(factor: Factor, array: Any) -> Factor:
-    learned = ("piece", "prior", "net", "init")
-    own = tuple(a for a in factor.attributes if a.key not in learned)
-    return replace(factor, value=Table(_tuples(array.tolist())), attributes=own)
+    kept = tuple(a for a in factor.attributes if a.key not in ("prior", "net", "init"))
+    table = Table(_tuples(array.tolist()))
+    return replace(factor, value=table, definition=None, attributes=kept)
 
 
 def _tuples(value: Any) -> Any:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fgg.grammar import Clamp, Edge, Grammar, Rule
+from fgg.grammar.domains import lengths
 from fgg.grammar.index import Condition, Expr
-from fgg.rewrite.conjoin import lengths
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from fgg.compiler.rank.cut import Component, Cut, single, wiring, without_all
 from fgg.compiler.rank.nodes import Analysis, Below, Leaf
 from fgg.compiler.rank.uses import Message
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Nonterminal, Origin, Rule
+from fgg.grammar.definitions import Slice
+from fgg.grammar.domains import lengths
 from fgg.grammar.index import Condition, Expr
 from fgg.grammar.names import fresh
-from fgg.grammar.slices import slice_of
-from fgg.rewrite.conjoin import lengths
 
 T = TypeVar("T")
 
@@ -200,8 +200,8 @@ class Families:
     def plain(self, label: str) -> str:
         """The name of a factor, of its source if it is a slice."""
         factor = self.grammar.factor.get(label)
-        cut = None if factor is None else slice_of(factor)
-        return label if cut is None else cut.source
+        cut = None if factor is None else factor.definition
+        return cut.source if isinstance(cut, Slice) else label
 
 
 def names_in(condition: Condition) -> set[str]:

@@ -14,7 +14,7 @@ from fgg.api.compile import check_sizes, compilable, selected
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size, with_sizes
-from fgg.rewrite.conjoin import lengths as length_names
+from fgg.grammar.domains import lengths as length_names
 
 if TYPE_CHECKING:
     from fgg.plan import Plan
@@ -118,7 +118,7 @@ def unnormalised(grammar: Grammar, name: str) -> Diagnostic:
     """The error (F450) that a factor has neither an arrow nor a value."""
     factor = grammar.factor[name]
     domains = ", ".join(factor.domains)
-    if factor.attribute("blocks") is not None:
+    if factor.blocks is not None:
         message = f"factor `{name}({domains})` is normalised within blocks, which is not supported"
         return Diagnostic(
             code="F450",

@@ -22,10 +22,10 @@ from fgg.api.sweep_table import Entry
 from fgg.api.sweep_workers import Task, computed
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
+from fgg.grammar.domains import lengths as length_names
 from fgg.grammar.domains import with_sizes
 from fgg.grammar.names import fresh
 from fgg.grammar.printer import print_grammar
-from fgg.rewrite.conjoin import lengths as length_names
 
 FIGURE = ("12", "**", "123e1", "123", "***", "***e1")
 """The observation functions of Figure 2 of [ID]."""

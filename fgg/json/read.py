@@ -21,7 +21,8 @@ from fgg.grammar import (
 )
 from fgg.grammar.domains import domain_size
 from fgg.grammar.index import Expr
-from fgg.grammar.safe_names import safe_names
+from fgg.grammar.names import safe_names
+from fgg.grammar.options import with_attributes
 from fgg.grammar.values import Value
 from fgg.json.places import Document, join
 from fgg.json.read_rules import RuleReader
@@ -153,13 +154,15 @@ def _build(
     places = safe_names(domains)
     names = safe_names({**terminals, **nonterminals})
     factors = [
-        Factor(
-            name=names[label],
-            domains=tuple(places[x] for x in found.type),
-            given=found.given,
-            rank=None if found.rank is None else Expr.of(found.rank),
-            value=values.get(label),
-            attributes=found.attributes,
+        with_attributes(
+            Factor(
+                name=names[label],
+                domains=tuple(places[x] for x in found.type),
+                given=found.given,
+                rank=None if found.rank is None else Expr.of(found.rank),
+                value=values.get(label),
+            ),
+            found.attributes,
         )
         for label, found in terminals.items()
         if found is not None and all(x in domains for x in found.type)

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from fgg.diagnostics import did_you_mean
 from fgg.grammar import Attachment, Edge, Fragment, Node, Rule
-from fgg.grammar.names import fresh
-from fgg.grammar.safe_names import is_safe, safe_names
+from fgg.grammar.names import fresh, is_safe, safe_names
 from fgg.json.places import Document, join, kind_of
 from fgg.json.read_symbols import Labels
 

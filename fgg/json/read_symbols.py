@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from fgg.diagnostics import did_you_mean
 from fgg.grammar import Attribute, Domain, Enumerated, Sized
-from fgg.grammar.attributes import check_attribute
 from fgg.grammar.domains import MAX_SIZE
 from fgg.grammar.index import Expr
 from fgg.grammar.names import fresh
+from fgg.grammar.options import check_attribute, check_definitions
 from fgg.grammar.values import Map, Value
 from fgg.json.attributes import read_attributes
 from fgg.json.places import Document, join, whole_number
@@ -72,7 +72,10 @@ def _extras(
         if problem is not None:
             document.fail(join(join(path, "with"), attribute.key), problem.message)
             good = False
-    if not good:
+    clash = check_definitions(attributes)
+    if clash is not None:
+        document.fail(join(path, "with"), clash.message)
+    if not good or clash is not None:
         return None
     return Terminal(
         label.type,

@@ -14,6 +14,7 @@ from fgg.factors.maps import is_map, map_values
 from fgg.grammar import Domain, Factor, Grammar, Rule, Sized, Union
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.index import Condition
+from fgg.grammar.options import written_attributes
 from fgg.json.attributes import attributes_json
 from fgg.json.write_weights import MAX_WRITTEN_OUT, selection_json, weights_json
 from fgg.rewrite.plain import plain_with_parts
@@ -71,8 +72,9 @@ def _terminal(grammar: Grammar, factor: Factor) -> Json:
         found["given"] = factor.given
     if factor.rank is not None:
         found["rank"] = factor.rank.evaluate(size_values(grammar))
-    if factor.attributes:
-        found["with"] = attributes_json(factor.attributes)
+    attributes = written_attributes(factor)
+    if attributes:
+        found["with"] = attributes_json(attributes)
     return found
 
 

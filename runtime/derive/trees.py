@@ -8,8 +8,9 @@ from functools import cached_property
 
 from fgg.check.indices import rule_variables
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Nonterminal, Origin, Reference, Rule
+from fgg.grammar.definitions import Variant
 from fgg.grammar.names import fresh
-from fgg.grammar.slices import SplitNode, SplitRule, Variant
+from fgg.grammar.slices import SplitNode, SplitRule
 from fgg.runtime.derive.choices import Cell, Choice, Choices
 from fgg.runtime.derive.derivation import Derivation, Step
 from fgg.runtime.derive.plan_choices import Cells

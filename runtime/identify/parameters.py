@@ -18,11 +18,10 @@ from torch import Tensor
 
 from fgg.diagnostics import refuse
 from fgg.factors.pieces import given_pieces, signatures
-from fgg.factors.product_factors import joint_of
 from fgg.grammar import Factor, Grammar
+from fgg.grammar.definitions import ProductOf, Slice, Tied
 from fgg.grammar.domains import domain_size, size_values
-from fgg.grammar.slices import slice_of
-from fgg.grammar.values import Call, Map, Word
+from fgg.grammar.values import Map, Word
 from fgg.runtime.identify.algebra import BATCH, TARGET, Algebra, Named, Product
 from fgg.runtime.identify.fields import Field
 from fgg.runtime.identify.jets import Ring
@@ -223,32 +222,30 @@ class _Finder:
         """Find where a factor comes from, after what it follows from."""
         if factor.name in self.found:
             return
-        cut, joint = slice_of(factor), joint_of(factor)
-        if cut is not None:
+        definition = factor.definition
+        if isinstance(definition, Slice):
             # The plan cuts it out of its source.
-            self.visit(self.grammar.factor[cut.source])
+            self.visit(self.grammar.factor[definition.source])
             return
-        tied = factor.attribute("tied")
         if isinstance(factor.value, Map):
             return  # the plan makes it
-        if factor.attribute("blocks") is not None:
+        if factor.blocks is not None:
             self.bad.append(factor.name)  # its rows are several distributions each
             return
         if factor.value is not None:
             self.found[factor.name] = Constant(value_of(self.grammar, factor.name, exactly=True))
         elif factor.rank is not None and factor.name in self.pieces:
             self.decomposed(factor)
-        elif joint is not None:
+        elif isinstance(definition, ProductOf):
             axes = tuple(f"x{i}" for i in range(len(factor.domains)))
             operands = []
-            for part in joint.parts:
+            for part in definition.parts:
                 self.visit(self.grammar.factor[part.source])
                 operands.append((part.source, tuple(axes[i] for i in part.axes)))
             self.found[factor.name] = Multiplied(tuple(operands), axes)
-        elif isinstance(tied, Call) and isinstance(tied.arguments[0], Word):
-            source = tied.arguments[0].name
-            self.visit(self.grammar.factor[source])
-            self.found[factor.name] = Stationary(source)
+        elif isinstance(definition, Tied):
+            self.visit(self.grammar.factor[definition.source])
+            self.found[factor.name] = Stationary(definition.source)
         else:
             self.leaf(factor.name, factor, self.shape(factor), factor.given)
 

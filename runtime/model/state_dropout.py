@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import refuse
-from fgg.factors.maps import blocks_of, groups, map_values
+from fgg.factors.maps import groups, map_values
 from fgg.grammar import Factor, Grammar, Product
+from fgg.grammar.definitions import Tied
 from fgg.grammar.domains import domain_size
 from fgg.runtime.model.segment_softmax import group_tensor
 
@@ -144,10 +145,10 @@ def _check(grammar: Grammar, factor: Factor, domain: str, blocks: str) -> None:
     touched = any(domain in getattr(shape, "parts", ()) for shape in shapes)
     if (touched or domain in factor.domains) and factor.value is not None:
         refuse("F476", f"`{factor.name}` has a value, of which no states can be left out")
-    if factor.attribute("tied") is not None and (touched or domain in factor.domains):
+    if isinstance(factor.definition, Tied) and (touched or domain in factor.domains):
         refuse("F476", f"`{factor.name}` is tied, and would not be so with fewer states")
     if domain in factor.domains:
-        name = blocks_of(factor)
+        name = factor.blocks
         own = None if name is None else grammar.factor[name].domains[1]
         if own != blocks or factor.domains.count(domain) > 1 or name is None:
             refuse(

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from fgg.grammar import Grammar
+from fgg.grammar.definitions import Variant
 from fgg.grammar.domains import domain_size
-from fgg.grammar.slices import SplitRule, Variant, source_value
+from fgg.grammar.slices import SplitRule, source_value
 from fgg.plan import Plan
 from fgg.plan.sizes import low_end
 

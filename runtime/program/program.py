@@ -20,7 +20,7 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, refuse
 from fgg.grammar import Grammar
 from fgg.grammar.slices import SplitRule
-from fgg.inputs.pins import Pins
+from fgg.inputs.clamps import Pins
 from fgg.plan import Plan
 from fgg.plan.cpp_source import Native
 from fgg.runtime.derive.trees import Source

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from fgg import progress
 from fgg.diagnostics import Diagnostic, refuse
-from fgg.factors.product_factors import joint_of, multiplied
+from fgg.factors.product_factors import multiplied
 from fgg.grammar import Grammar
-from fgg.grammar.slices import slice_of, steps, take
+from fgg.grammar.definitions import ProductOf, Slice
+from fgg.grammar.slices import steps, take
 from fgg.rewrite.ground import ground
 from fgg.runtime.interpret.semirings import SEMIRINGS, Semiring
 from fgg.runtime.interpret.semirings.boolean import Boolean
@@ -98,15 +99,21 @@ class _Solver:
             if isinstance(tensor, Tensor) and isinstance(semiring, TensorSemiring):
                 real[name] = given
         for factor in grammar.factors:
-            joint = joint_of(factor)
-            if joint is None or factor.name in supplied or factor.name not in real:
+            joint = factor.definition
+            if (
+                not isinstance(joint, ProductOf)
+                or factor.name in supplied
+                or factor.name not in real
+            ):
                 continue
             if any(isinstance(real[part.source], Tensor) for part in joint.parts):
                 parts = {p.source: torch.as_tensor(real[p.source]) for p in joint.parts}
                 real[factor.name] = multiplied(torch.einsum, joint, parts)
         for factor in grammar.factors:
-            cut = slice_of(factor)
-            if cut is not None and factor.name in real and factor.name not in supplied:
+            cut = factor.definition
+            if not isinstance(cut, Slice):
+                continue
+            if factor.name in real and factor.name not in supplied:
                 source, own = real[cut.source], steps(grammar, cut.axes)
                 is_log = isinstance(source, Logs)
                 real[factor.name] = Logs(take(source.array, own)) if is_log else take(source, own)

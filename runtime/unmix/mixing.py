@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from fgg.grammar import Grammar
+from fgg.grammar.definitions import Tied
 from fgg.grammar.memo import per_grammar
-from fgg.grammar.values import Call, Word
 from fgg.runtime.memory import require
 from fgg.runtime.unmix.backbone import Backbone, Backbones
 from fgg.runtime.unmix.topology import topologies
@@ -179,14 +179,8 @@ def _mixing(grammar: Grammar, lengths: tuple[int, ...], order: int) -> Mixing:
 
 def stationary_roots(grammar: Grammar) -> dict[str, str]:
     """The factors that are tied to be stationary, and what they are stationary under."""
-    found = {}
-    for factor in grammar.factors:
-        value = factor.attribute("tied")
-        if isinstance(value, Call) and value.name == "stationary":
-            (source,) = value.arguments
-            if isinstance(source, Word):
-                found[factor.name] = source.name
-    return found
+    definitions = {factor.name: factor.definition for factor in grammar.factors}
+    return {name: d.source for name, d in definitions.items() if isinstance(d, Tied)}
 
 
 def compound(

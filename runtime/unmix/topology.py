@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fgg.diagnostics import Diagnostic, GrammarError, refuse
 from fgg.grammar import Grammar, Rule
-from fgg.grammar.values import Word
+from fgg.grammar.definitions import InputEvidence
 from fgg.rewrite.ground import ground
 
 MAX_RULES = 20_000
@@ -89,11 +89,11 @@ def _evidence(flat: Grammar, name: str, length: int) -> dict[str, int]:
     """The position that each factor of evidence is about."""
     found = {}
     for factor in flat.factors:
-        note = factor.attribute("observed")
+        evidence = factor.definition
         match = re.fullmatch(rf"{re.escape(name)}_(\d+)(_\d+)?", factor.name)
-        if note == Word(name) and match is not None and int(match.group(1)) < length:
+        if evidence == InputEvidence(name) and match is not None and int(match.group(1)) < length:
             found[factor.name] = int(match.group(1))
-        elif isinstance(note, Word):
+        elif isinstance(evidence, InputEvidence):
             refuse("F460", f"a part of `{name}` is observed, not the whole word")
     return found
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fgg.factors.pieces import piece_of
 from fgg.grammar import Attachment, Edge, Factor, Fragment, Grammar
+from fgg.grammar.definitions import Piece
 from fgg.grammar.names import fresh
 from fgg.runtime.interpret.semirings.exact import Precise
 from fgg.runtime.program.bind import Logs, bind_with_logs
@@ -91,8 +91,8 @@ class Second:
     def uses(self, item: Item, factor: Factor, place: tuple[int, ...]) -> float | None:
         """How often an entry of a program's factor is expected to be used."""
         flat = self.flat(item)
-        piece = piece_of(factor)
-        key = (factor.name, None) if piece is None else (piece.source, piece.number)
+        piece = factor.definition
+        key = (piece.source, piece.number) if isinstance(piece, Piece) else (factor.name, None)
 
         def weights(change: float) -> dict[str, Array]:
             if key in self.point.leaves:

@@ -12,10 +12,8 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import GrammarError
-from fgg.factors.pieces import piece_of
-from fgg.factors.product_factors import joint_of
 from fgg.grammar import Grammar
-from fgg.grammar.slices import slice_of
+from fgg.grammar.definitions import Piece, ProductOf, Slice
 from fgg.runtime.program.bind import bind
 from fgg.runtime.program.program import Program
 from fgg.runtime.reference.posterior import posterior
@@ -86,7 +84,7 @@ def answer(source: GroundSide, item: Item, point: Point) -> Answer:
         key = nonterminal.origin or (nonterminal.name, ())
         cells[key] = found.nonterminals[nonterminal.name].numpy()
     counts = {name: tensor.numpy() for name, tensor in found.counts.items()}
-    if any(joint_of(f) or slice_of(f) for f in flat.factors if f.name in counts):
+    if any(isinstance(f.definition, ProductOf | Slice) for f in flat.factors if f.name in counts):
         counts |= followed(flat, point)
     return Answer(found.log_z, counts, cells)
 
@@ -255,8 +253,8 @@ class Floats:
 
     def gradient_of(self, name: str, scaled: bool = True) -> Array | None:
         """The gradient in a factor's weights; None if its weights are not free."""
-        piece = piece_of(self.program.weighted.factor[name])
-        if piece is not None:
+        piece = self.program.weighted.factor[name].definition
+        if isinstance(piece, Piece):
             return self.pieces((piece.source, piece.number), scaled)
         if (name, None) in self.point.leaves:
             return self.whole(name, self.point.leaves[(name, None)], scaled)

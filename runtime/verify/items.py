@@ -16,10 +16,10 @@ from torch import Tensor
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar, InputFactor
 from fgg.grammar.domains import domain_size, domain_values, size_values
+from fgg.grammar.domains import lengths as length_names
 from fgg.grammar.index import Expr
 from fgg.grammar.ranges import condition_rows, index_extents
 from fgg.inputs.given import IMPOSSIBLE, MISSING
-from fgg.rewrite.conjoin import lengths as length_names
 from fgg.rewrite.ground import ground
 
 Array = NDArray[Any]
@@ -202,7 +202,7 @@ def _others(
         # -1 is what trees have where there is no child.
         found[table.name] = np.where(rng.random(shape) < 0.5, -1, entries)
     for factor in grammar.input_factors:
-        if any(a.key == "slice" for a in factor.attributes):
+        if factor.definition is not None:
             continue
         shape = potential_extents(grammar, factor, lengths)
         shape += [domain_size(grammar, d) for d in factor.domains]

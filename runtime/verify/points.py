@@ -16,13 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgg.diagnostics import refuse
-from fgg.factors.definitions import sources
-from fgg.factors.pieces import piece_of, pieces, signatures
-from fgg.factors.product_factors import joint_of
+from fgg.factors.pieces import pieces, signatures
 from fgg.grammar import Factor, Grammar
+from fgg.grammar.definitions import InputEvidence, Piece, ProductOf, Slice
 from fgg.grammar.domains import domain_size, size_values
-from fgg.grammar.slices import slice_of
-from fgg.grammar.values import Word
 from fgg.runtime.program.bind import product_of
 
 Array = NDArray[Any]
@@ -56,8 +53,8 @@ class Point:
         needed = _needed(grammar)
         found: dict[str, Array] = {}
         for factor in grammar.factors:
-            piece = piece_of(factor)
-            if piece is not None and slice_of(factor) is None:
+            piece = factor.definition
+            if isinstance(piece, Piece):
                 found[factor.name] = self.leaves[(piece.source, piece.number)]
             elif (factor.name, None) in self.leaves:
                 found[factor.name] = self.leaves[(factor.name, None)]
@@ -149,13 +146,8 @@ def leaves(*grammars: Grammar) -> Leaves:
 
 def is_free(factor: Factor) -> bool:
     """Whether a factor's weights are not given, by a value, an input or another factor."""
-    return (
-        factor.value is None
-        and slice_of(factor) is None
-        and piece_of(factor) is None
-        and joint_of(factor) is None
-        and not isinstance(factor.attribute("observed"), Word)
-    )
+    given = isinstance(factor.definition, Slice | Piece | ProductOf | InputEvidence)
+    return factor.value is None and not given
 
 
 def _own(grammar: Grammar, factor: Factor, shape: tuple[int, ...]) -> list[Leaf]:
@@ -178,8 +170,8 @@ def _needed(grammar: Grammar) -> set[str]:
         more = {
             source
             for factor in grammar.factors
-            if factor.name in found and piece_of(factor) is None
-            for source in sources(factor)
+            if factor.name in found and not isinstance(factor.definition, Piece)
+            for source in factor.sources
         }
         if more <= found:
             return found

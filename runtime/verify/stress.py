@@ -31,10 +31,10 @@ from torch import Tensor
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Nonterminal, Reference, Rule
 from fgg.grammar.domains import domain_size
+from fgg.grammar.domains import lengths as length_names
 from fgg.grammar.names import fresh
 from fgg.plan import Plan
 from fgg.plan.sizes import environment, extents
-from fgg.rewrite.conjoin import lengths as length_names
 from fgg.runtime.program.bind import bind
 from fgg.runtime.program.program import Program
 from fgg.runtime.verify.items import Item, batch_of_items, input_extents, potential_extents
@@ -171,7 +171,7 @@ def _item(
             tokens.reshape(-1, *(1,) * (len(shape) - 1)) if shape else tokens, shape
         ).copy()
     for factor in grammar.input_factors:
-        if any(a.key == "slice" for a in factor.attributes):
+        if factor.definition is not None:
             continue
         where = potential_extents(grammar, factor, lengths)
         sizes = [domain_size(grammar, d) for d in factor.domains]

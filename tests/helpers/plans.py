@@ -16,10 +16,10 @@ from fgg.compiler.passes.split import split_with_origin
 from fgg.compiler.plan.lower import plan
 from fgg.compiler.resolve.load import load, loads
 from fgg.grammar import Grammar
-from fgg.grammar.domains import domain_size, size_values
+from fgg.grammar.domains import domain_size, lengths, size_values
 from fgg.library import library_names
 from fgg.plan import Plan
-from fgg.rewrite.conjoin import conjoin, lengths
+from fgg.rewrite.conjoin import conjoin
 from fgg.rewrite.ground import ground
 from fgg.runtime.derive.trees import Source
 from fgg.runtime.program.bind import bind

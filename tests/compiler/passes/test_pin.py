@@ -18,7 +18,7 @@ from fgg.compiler.cost.cost import cost
 from fgg.compiler.driver import Expected, after, plan_of
 from fgg.grammar import Grammar
 from fgg.grammar.printer import print_grammar
-from fgg.inputs.paths import pinned_inputs
+from fgg.inputs.clamps import pinned_inputs
 from fgg.plan import Gather
 from fgg.runtime.program.inputs import collate
 from tests.helpers.blocked import ARRIVAL, HSMM, PCFG

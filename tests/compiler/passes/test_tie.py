@@ -12,8 +12,9 @@ from fgg.compiler.passes.split import SplitImpossible, split
 from fgg.compiler.passes.tie import tie, tie_with_origin
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
+from fgg.grammar.definitions import Variant
 from fgg.grammar.printer import print_rule
-from fgg.grammar.slices import SplitNode, SplitRule, Variant
+from fgg.grammar.slices import SplitNode, SplitRule
 from fgg.rewrite.conjoin import conjoin
 
 HEAD = """

@@ -62,7 +62,7 @@ def value(
 
 def given_of(grammar: Grammar) -> set[str]:
     """The input factors that do not follow from others."""
-    return {f.name for f in grammar.input_factors if not f.attributes}
+    return {f.name for f in grammar.input_factors if f.definition is None}
 
 
 def keeps_its_value(grammar: Grammar, seed: int) -> str:

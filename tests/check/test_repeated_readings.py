@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import fgg
-from fgg.check.readings import check_readings
+from fgg.check.repeated_readings import check_readings
 from fgg.compiler import loads
 from fgg.library import library_names
 from tests.inputs.test_readings import HEAD

@@ -6,7 +6,7 @@ import networkx as nx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgg.grammar.components import components
+from fgg.compiler.plan.components import components
 
 NAMES = "abcdefgh"
 

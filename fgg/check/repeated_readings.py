@@ -13,12 +13,12 @@ from itertools import combinations
 
 from fgg.diagnostics import Diagnostic, Report
 from fgg.grammar import Edge, Grammar, Rule
-from fgg.grammar.domains import size_values
+from fgg.grammar.domains import lengths, size_values
 from fgg.grammar.index import Expr
 from fgg.grammar.linear import Row, is_feasible
 from fgg.grammar.ranges import NARROWINGS, ROUNDS_BEFORE_WIDENING, least_value, row
 from fgg.inputs.readings import Path, are_related, rows_of
-from fgg.rewrite.conjoin import conjoin, lengths
+from fgg.rewrite.conjoin import conjoin
 from fgg.rewrite.trim import trim
 
 MAX_ROUNDS = 60
@@ -33,17 +33,17 @@ def check_readings(grammar: Grammar) -> list[Diagnostic]:
     named: set[str] = set()
     sources = [conjoin(grammar, query) for query in grammar.queries] or [grammar]
     for source in sources:
-        found: dict[str, Rule] = {}
+        first_rule: dict[str, Rule] = {}
         for rule, name in _Reader(trim(source)).repeated():
             if name not in named:
-                found.setdefault(name, rule)
-        if found:
-            named |= set(found)
-            shown = " and of ".join(f"`{name}`" for name in found)
+                first_rule.setdefault(name, rule)
+        if first_rule:
+            named |= set(first_rule)
+            shown = " and of ".join(f"`{name}`" for name in first_rule)
             report.add(
                 "F209",
                 f"a derivation may read one position of {shown} in several rule applications",
-                next(iter(found.values())).span,
+                next(iter(first_rule.values())).span,
                 "each of them sums a missing value by itself",
                 help="nothing changes where all values are known; with missing ones (-1) Z is not "
                 "the sum over them",
@@ -80,9 +80,9 @@ class _Reader:
         self.solve()
         for rule in self.rules:
             sources = list(self.sources(rule))
-            own = range(len(sources) - len(self.children(rule)), len(sources))
+            children = range(len(sources) - len(self.children(rule)), len(sources))
             for one, two in combinations(range(len(sources)), 2):
-                if two not in own:
+                if two not in children:
                     continue  # two clamps of one rule are one application
                 for first, here in sources[one].items():
                     for second, there in sources[two].items():
@@ -119,11 +119,11 @@ class _Reader:
             if not self.enlarge(widen=number >= ROUNDS_BEFORE_WIDENING):
                 break
         for _ in range(NARROWINGS):
-            found: dict[str, dict[Reading, Bounds]] = {name: {} for name in self.read}
+            read: dict[str, dict[Reading, Bounds]] = {name: {} for name in self.read}
             for rule in self.rules:
                 for reading, bounds in self.of_rule(rule):
-                    _join(found[rule.lhs], reading, bounds, widen=False)
-            self.read = found
+                    _join(read[rule.lhs], reading, bounds, widen=False)
+            self.read = read
 
     def enlarge(self, *, widen: bool) -> bool:
         """Add what rules read to what their families do; whether that was anything new."""
