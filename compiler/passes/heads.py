@@ -54,7 +54,7 @@ def heads(grammar: Grammar) -> Grammar:
             labels.add(name)
             inner = _externals(first, head)
             domains = tuple(first.rhs.by_name[node].domain for node in inner)
-            family = replace(item, name=name, domains=domains, origin=None)
+            family = replace(item, name=name, domains=domains, origin=None, source=None)
             new.setdefault(item.name, []).append(family)
             title = fresh(item.name, names)
             names.add(title)
@@ -127,7 +127,7 @@ def _inner(rule: Rule, head: Head, family: str) -> Rule:
         _externals(rule, head),
     )
     origin = rule.origin or Origin(rule=rule.name)
-    return replace(rule, lhs=family, rhs=rhs, origin=origin)
+    return replace(rule, lhs=family, rhs=rhs, origin=origin, source=None)
 
 
 def _whole(item: Nonterminal, family: str, rule: Rule, head: Head, name: str) -> Rule:

@@ -175,7 +175,7 @@ def _with_sum(
     renamed = _names(second, first)
     theirs = [c.substitute(renamed) for c in second.conditions]
     shared = tuple(c for c in first.conditions if c in theirs)
-    family = replace(first, name=name, conditions=shared, origin=None)
+    family = replace(first, name=name, conditions=shared, origin=None, source=None)
     pair = (first.name, second.name)
     lost = {
         first.name: tuple(c for c in first.conditions if c not in shared),
@@ -207,7 +207,8 @@ def _with_sum(
             source = rule.origin.rule if rule.origin else rule.name
             title = rule.name if source in titles else source
             titles.add(title)
-            rules.append(replace(_relabelled(rule, places), name=title))
+            # It stands for several variants of the user's rule now, and so for none of them.
+            rules.append(replace(_relabelled(rule, places), name=title, source=None))
         elif rule not in using:
             rules.append(rule)
     nonterminals = (family if n is first else n for n in grammar.nonterminals if n is not second)

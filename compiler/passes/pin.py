@@ -7,17 +7,17 @@ from dataclasses import replace
 
 from fgg.compiler.passes.inline import matching
 from fgg.compiler.passes.pinned_nodes import local, separated
-from fgg.grammar import Clamp, Edge, Fragment, Grammar, Rule
+from fgg.grammar import Clamp, Edge, Fragment, Grammar, Nonterminal, Rule
 from fgg.grammar.domains import size_values
 from fgg.grammar.index import Expr
 from fgg.grammar.linear import Row, implies
 from fgg.grammar.ranges import condition_rows, length_rows, row
 from fgg.inputs.paths import is_pinned
-from fgg.inputs.pins import Pin, Pins
+from fgg.inputs.pins import Pin
 from fgg.rewrite.conjoin import lengths
 
 
-def pin(grammar: Grammar) -> Grammar:
+def pin(grammar: Grammar, *, whole: bool = False) -> Grammar:
     """The grammar without the nodes that maps of observed values fix.
 
     Where a node is clamped and a map touches it, `o = w[i]` and `clusters(o, m)`, the value of m is
@@ -32,24 +32,17 @@ def pin(grammar: Grammar) -> Grammar:
 
     Requires a grammar without queries whose nodes are atomic. Guarantees the same value Z for
     inputs without missing tokens (of those that maps follow): a missing token's block is not known,
-    and it and the token are summed together. A grammar without such nodes is returned as it is.
-    """
-    return pin_with_origin(grammar)[0]
-
-
-def pin_with_origin(grammar: Grammar, *, whole: bool = False) -> tuple[Grammar, Pins]:
-    """The same, and what became of the nodes of each family.
-
-    With `whole`, rules keep all their nodes, so that derivations can be read from them.
+    and it and the token are summed together. Families note what they lost (`provenance.pins_of`).
+    With `whole`, rules keep all their nodes, so that derivations can be read from them. A grammar
+    without such nodes is returned as it is.
     """
     rules = tuple(local(grammar, rule) for rule in grammar.rules)
     if rules == grammar.rules:
-        return grammar, {}
+        return grammar
     pinner = _Pinner(replace(grammar, rules=rules))
-    pinner.run()
-    found = pinner.grammar
-    rules = tuple(separated(found, rule, whole=whole) for rule in found.rules)
-    return replace(found, rules=rules), pinner.pins()
+    pinned = pinner.run()
+    rules = tuple(separated(pinned, rule, whole=whole) for rule in pinned.rules)
+    return replace(pinned, rules=rules)
 
 
 class _Pinner:
@@ -61,16 +54,20 @@ class _Pinner:
         self.left = {n.name: list(range(len(n.domains))) for n in grammar.nonterminals}
         self.known: dict[str, dict[int, Pin]] = {}
 
-    def pins(self) -> Pins:
-        """What is known of the nodes of families that have lost some."""
-        return {
-            name: tuple(found.get(i) for i in range(len(found) + len(self.left[name])))
-            for name, found in self.known.items()
-        }
-
-    def run(self) -> None:
+    def run(self) -> Grammar:
         while self.step():
             pass
+        nonterminals = tuple(map(self.noted, self.grammar.nonterminals))
+        return replace(self.grammar, nonterminals=nonterminals)
+
+    def noted(self, family: Nonterminal) -> Nonterminal:
+        """The family with a note of what is known of the nodes that it has lost."""
+        known = self.known.get(family.name)
+        if known is None or family.source is None:
+            return family
+        places = range(len(known) + len(self.left[family.name]))
+        pins = tuple(known.get(place) for place in places)
+        return replace(family, source=replace(family.source, pins=pins))
 
     def step(self) -> bool:
         """Take one node out of a family; False if none can be."""

@@ -27,7 +27,8 @@ from fgg.grammar import (
     Union,
 )
 from fgg.grammar.names import fresh
-from fgg.grammar.slices import Path, Slice, SplitNode, SplitRule, Variant, extent, variants
+from fgg.grammar.provenance import NodeSource
+from fgg.grammar.slices import Path, Slice, Variant, extent, variants
 from fgg.grammar.values import Map
 from fgg.rewrite.trim import trim
 
@@ -63,11 +64,6 @@ def split(grammar: Grammar) -> Grammar:
     all atomic is returned as it is. Raises SplitImpossible if the start symbol has an external node
     that would become several, or a rule would become more than `MAX_VARIANTS`.
     """
-    return split_with_origin(grammar)[0]
-
-
-def split_with_origin(grammar: Grammar) -> tuple[Grammar, Mapping[str, SplitRule]]:
-    """The split grammar, and where each of its rules comes from, by name."""
     assert not grammar.queries, "conjoin the grammar with a query first"
     for domain in grammar.nonterminal[grammar.start.label].domains:
         if extent(grammar, domain) != (1, 1):
@@ -77,7 +73,7 @@ def split_with_origin(grammar: Grammar) -> tuple[Grammar, Mapping[str, SplitRule
             )
     whole = whole_unions(grammar)
     if not any(_divided(grammar, rule, whole) for rule in grammar.rules):
-        return grammar, {rule.name: _whole(rule) for rule in grammar.rules}
+        return grammar
     return _Splitter(grammar, whole).run()
 
 
@@ -94,11 +90,6 @@ def _touched(rule: Rule) -> list[Attachment]:
     return found + [clamp.attachment for clamp in rule.rhs.clamps]
 
 
-def _whole(rule: Rule) -> SplitRule:
-    nodes = {n.name: SplitNode(Variant(n.domain), (n.name,)) for n in rule.rhs.nodes}
-    return SplitRule(rule.name, rule.lhs, nodes)
-
-
 class _Splitter:
     """Writes out the variants of one grammar's rules, and names what they refer to."""
 
@@ -113,9 +104,8 @@ class _Splitter:
         self.factors: list[Factor] = []
         self.input_factors: list[InputFactor] = []
         self.rules: list[Rule] = []
-        self.origins: dict[str, SplitRule] = {}
 
-    def run(self) -> tuple[Grammar, Mapping[str, SplitRule]]:
+    def run(self) -> Grammar:
         grammar = self.grammar
         start = grammar.nonterminal[grammar.start.label]
         self.label(start.name, [variants(grammar, domain)[0] for domain in start.domains])
@@ -131,13 +121,12 @@ class _Splitter:
             )
         )
         used = {edge.label for rule in result.rules for edge in rule.rhs.edges}
-        result = replace(
+        return replace(
             result,
             factors=grammar.factors + tuple(f for f in self.factors if f.name in used),
             input_factors=grammar.input_factors
             + tuple(f for f in self.input_factors if f.name in used),
         )
-        return result, {rule.name: self.origins[rule.name] for rule in result.rules}
 
     def split_rule(self, rule: Rule) -> None:
         """Add the variants of a rule."""
@@ -207,8 +196,8 @@ class _Splitter:
             )
         )
         externals = rule.rhs.externals
-        own = {
-            x: tuple(nodes[x, path].name for path, _ in variant.leaves())
+        parts = {
+            x: NodeSource(variant, tuple(nodes[x, path].name for path, _ in variant.leaves()))
             for x, variant in decided.items()
         }
         family = self.label(rule.lhs, [decided[x] for x in externals])
@@ -221,13 +210,11 @@ class _Splitter:
                     tuple(nodes.values()),
                     tuple(edges),
                     clamps,
-                    tuple(new for x in externals for new in own[x]),
+                    tuple(new for x in externals for new in parts[x].nodes),
                 ),
                 origin=rule.origin or Origin(rule=rule.name),
+                source=rule.source and rule.source.refined(parts),
             )
-        )
-        self.origins[name] = SplitRule(
-            rule.name, family, {x: SplitNode(decided[x], own[x]) for x in decided}
         )
 
     def into_wholes(
@@ -324,7 +311,9 @@ class _Splitter:
         parts = [part for axis in axes for part in self.chosen(axis)]
         name = self.fresh_label(source, parts) if parts else source
         domains = tuple(domain for axis in axes for _, domain in axis.leaves())
-        item = replace(self.grammar.nonterminal[source], name=name, domains=domains)
+        family = self.grammar.nonterminal[source]
+        part = family.source and family.source.refined(axes)
+        item = replace(family, name=name, domains=domains, source=part)
         self.nonterminals.setdefault(source, []).append(item)
         return name
 

@@ -11,7 +11,6 @@ from fgg.grammar import Clamp, Grammar, Origin, Rule
 from fgg.grammar.index import Condition, Expr
 from fgg.grammar.linear import is_feasible
 from fgg.grammar.names import fresh
-from fgg.grammar.slices import SplitNode, SplitRule
 from fgg.inputs.readings import Ties, clamp_pairs, meet, rows_of
 from fgg.rewrite.trim import trim
 
@@ -31,17 +30,9 @@ def tie(grammar: Grammar) -> Grammar:
     ground grammar has, also where tokens are missing. A grammar that reads every position once is
     returned as it is. Raises SplitImpossible if a rule would become more than `MAX_VARIANTS`.
     """
-    return tie_with_origin(grammar, {})[0]
-
-
-def tie_with_origin(
-    grammar: Grammar, origins: Mapping[str, SplitRule]
-) -> tuple[Grammar, Mapping[str, SplitRule]]:
-    """The same, and where each of its rules comes from; `origins` are those of the grammar's."""
     ties = Ties(grammar)
     names = {rule.name for rule in grammar.rules}
     rules: list[Rule] = []
-    found: dict[str, SplitRule] = {}
     for rule in grammar.rules:
         cases = list(islice(_cases(grammar, rule, {}), MAX_VARIANTS + 1))
         if len(cases) > MAX_VARIANTS:
@@ -51,26 +42,23 @@ def tie_with_origin(
             fragment, renamed = ties.tied(case.rhs, groups)
             if fragment is None:
                 continue
-            origin = origins.get(rule.name)
             if fragment is case.rhs and case is rule:
-                tied = rule
-            else:
-                name = fresh(f"{rule.name}_tied", names)
-                names.add(name)
-                source = rule.origin or Origin(rule=rule.name)
-                tied = replace(case, name=name, rhs=fragment, origin=source)
-            rules.append(tied)
-            if origin is not None:
-                found[tied.name] = _renamed(origin, renamed)
+                rules.append(rule)
+                continue
+            name = fresh(f"{rule.name}_tied", names)
+            names.add(name)
+            origin = rule.origin or Origin(rule=rule.name)
+            source = rule.source and rule.source.renamed(renamed)
+            rules.append(replace(case, name=name, rhs=fragment, origin=origin, source=source))
     if tuple(rules) == grammar.rules:
-        return grammar, origins
+        return grammar
     result = replace(
         grammar,
         domains=(*grammar.domains, *ties.domains),
         factors=(*grammar.factors, *ties.factors),
         rules=tuple(rules),
     )
-    return trim(result), found
+    return trim(result)
 
 
 def _cases(
@@ -133,18 +121,3 @@ def _groups(clamps: Sequence[Clamp], same: Sequence[tuple[Clamp, Clamp]]) -> lis
         rest = [group for group in found if group not in joined]
         found = [*rest, [clamp for group in joined for clamp in group]]
     return found
-
-
-def _renamed(origin: SplitRule, renamed: Mapping[str, str]) -> SplitRule:
-    """Where a rule comes from whose nodes have other names."""
-
-    def name(node: str) -> str:
-        while node in renamed:
-            node = renamed[node]
-        return node
-
-    nodes = {
-        source: SplitNode(node.variant, tuple(map(name, node.nodes)))
-        for source, node in origin.nodes.items()
-    }
-    return replace(origin, nodes=nodes)

@@ -103,6 +103,7 @@ class Families:
             indices=without_places(item.indices, dropped),
             conditions=conditions,
             origin=None,
+            source=None,
         )
         self.declared.setdefault(item.name, []).append(new)
         return label

@@ -134,7 +134,7 @@ class _Rewriter:
             externals,
         )
         origin = rule.origin or Origin(rule=rule.name)
-        result = replace(result, conditions=conditions, origin=origin, rhs=rhs)
+        result = replace(result, conditions=conditions, origin=origin, source=None, rhs=rhs)
         written = [numbers.index(i) for i, item in uses.items() if item.message is None]
         return self.written(result, written)
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse, render_all
 from fgg.grammar import Grammar
 from fgg.grammar.domains import with_domain_size, with_sizes
+from fgg.grammar.provenance import traced
 from fgg.rewrite.conjoin import conjoin
 
 if TYPE_CHECKING:
-    from fgg.grammar.slices import SplitRule
     from fgg.plan import Plan
     from fgg.runtime.program.program import Asked, Program
 
@@ -134,20 +134,12 @@ def compiled(
     from fgg.compiler.driver import Expected, plan_of
     from fgg.compiler.emit.cpp import native
     from fgg.compiler.emit.python import emit
-    from fgg.compiler.passes.close import close
     from fgg.compiler.passes.cpd import cpd
-    from fgg.compiler.passes.pin import pin_with_origin
-    from fgg.compiler.passes.split import split_with_origin
     from fgg.runtime.program.program import Program
 
     source = selected(with_sizes(grammar, sizes or {}), query)
     expected = Expected(length, batch)
     with compilable(grammar.name):
-        closed, summing = close(source)
-        atomic, origins = split_with_origin(closed)
-        pins = pin_with_origin(atomic)[1] if pinned else {}
-        origins = tied_origins(atomic, origins)
-        origins = {name: rule for name, rule in origins.items() if rule.source != summing}
         if space == "auto":
             choice = choose(source, expected, pinned=pinned)
             found, main = choice.space, choice.plan
@@ -158,33 +150,17 @@ def compiled(
         grammar=source,
         plan=main,
         trees=partial(tree_plan, source, length, batch, tied=not pinned),
-        origins=origins,
         source=emit(main),
         decomposed=None if decomposed is source else decomposed,
         space=found,
         strict=space == "rank",
         in_space=partial(compiled, source, None, None, length, batch, pinned=pinned, jit=jit),
-        pins=pins,
         known_trees=partial(tree_plan, source, length, batch, pinned=True),
         unpinned=partial(for_missing, source, length, batch, found, jit=jit),
         emit=emit,
         native=native if jit else None,
         shapes=partial(shapes, source, length, batch),
     )
-
-
-def tied_origins(grammar: Grammar, origins: Mapping[str, SplitRule]) -> Mapping[str, SplitRule]:
-    """Where the rules of an atomic grammar come from, and those of the same for missing tokens.
-
-    If the latter cannot be made, batches with missing tokens are refused when they come.
-    """
-    from fgg.compiler.passes.split import SplitImpossible
-    from fgg.compiler.passes.tie import tie_with_origin
-
-    try:
-        return {**origins, **tie_with_origin(grammar, origins)[1]}
-    except SplitImpossible:
-        return origins
 
 
 def for_missing(grammar: Grammar, length: int, batch: int, space: str, *, jit: bool) -> Program:
@@ -209,31 +185,32 @@ def tree_plan(
     If it is to be `pinned`, it is for batches without missing tokens; if `tied`, for those with.
     """
     from fgg.compiler.passes.close import close
-    from fgg.compiler.passes.pin import pin_with_origin
+    from fgg.compiler.passes.pin import pin
     from fgg.compiler.passes.split import split
     from fgg.compiler.passes.tie import tie
     from fgg.compiler.plan.derivation_plan import plan_of_trees
 
     with compilable(grammar.name):
-        closed, summing = close(grammar)
+        source = traced(grammar)
+        closed = close(source)
         # Derivations begin with the user's own start symbol, unless its nodes would be split.
-        trees = split(closed) if summing is None else unclosed(grammar)
+        trees = split(closed) if closed is source else unclosed(source)
         if pinned and trees is not None:
-            trees = pin_with_origin(trees, whole=True)[0]
+            trees = pin(trees, whole=True)
         if tied and trees is not None:
             trees = tie(trees)
         return None if trees is None else plan_of_trees(trees, length=length, batch=batch)
 
 
-def shapes(grammar: Grammar, length: int, batch: int) -> tuple[Plan, Mapping[str, SplitRule]]:
-    """The plan of a grammar's outline, and where its rules come from."""
+def shapes(grammar: Grammar, length: int, batch: int) -> Plan:
+    """The plan of a grammar's outline."""
     from fgg.compiler.passes.outline import outline
-    from fgg.compiler.passes.split import split_with_origin
+    from fgg.compiler.passes.split import split
     from fgg.compiler.plan.derivation_plan import plan_of_trees
 
     with compilable(grammar.name):
-        atomic, origins = split_with_origin(outline(grammar))
-        return plan_of_trees(atomic, length=length, batch=batch), origins
+        atomic = split(outline(traced(grammar)))
+        return plan_of_trees(atomic, length=length, batch=batch)
 
 
 def unclosed(grammar: Grammar) -> Grammar | None:

@@ -19,9 +19,8 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, refuse
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
-from fgg.grammar.slices import SplitRule
+from fgg.grammar.provenance import pins_of
 from fgg.inputs.given import IMPOSSIBLE, MISSING
-from fgg.inputs.pins import Pins
 from fgg.plan import Cut, Gather, Plan, Token
 from fgg.plan.cpp_source import Native
 from fgg.plan.sizes import chart_bytes, environment, table_bytes
@@ -70,7 +69,7 @@ class Asked:
 class Program(Weighted, Questions):
     """A grammar with its query, the plan of its inference, and the plan as Python.
 
-    `grammar` is the user's; `plan` speaks of a rewritten one, `origins` tells where its rules
+    `grammar` is the user's; `plan` speaks of a rewritten one, whose rules carry where they
     come from. `trees` makes a plan without messages: derivations are read from it. `decomposed` is
     the user's grammar with pieces in place of the factors of declared rank: its factors are the
     parameters. In rank `space` the charts have no states; `in_space("state")` makes a program whose
@@ -80,24 +79,21 @@ class Program(Weighted, Questions):
     grammar: Grammar
     plan: Plan
     trees: Callable[[], Plan | None]
-    origins: Mapping[str, SplitRule]
     source: str = field(repr=False)
     notes: tuple[Diagnostic, ...] = ()
     decomposed: Grammar | None = None
     space: str = "state"
     strict: bool = False
     in_space: Callable[[str], Program] | None = None
-    # What became of families' nodes whose value the input fixes, and the program for batches in
-    # which it does not: those with missing tokens.
-    pins: Pins = field(default_factory=dict, repr=False)
+    # The program for batches with missing tokens, in which the input does not fix pinned nodes.
     unpinned: Callable[[], Program] | None = field(default=None, repr=False)
     known_trees: Callable[[], Plan | None] | None = field(default=None, repr=False)
     # Writes the programs of other plans, when they are first asked for.
     emit: Callable[..., str] | None = field(default=None, repr=False)
     # Writes plans in C++, if their passes are to run as machine code.
     native: Callable[[Plan], Native] | None = field(default=None, repr=False)
-    # The plan of the grammar's outline, and where its rules come from.
-    shapes: Callable[[], tuple[Plan, Mapping[str, SplitRule]]] | None = None
+    # The plan of the grammar's outline.
+    shapes: Callable[[], Plan] | None = None
     asked: Asked | None = None
 
     def __post_init__(self) -> None:
@@ -165,8 +161,10 @@ class Program(Weighted, Questions):
 
     @cached_property
     def _known(self) -> tuple[Plan, Modules | None] | None:
-        plan = self.known_trees() if self.pins and self.known_trees is not None else None
-        return None if plan is None else (plan, self._modules_of(plan))
+        plan = self.known_trees() if self.plan.known and self.known_trees is not None else None
+        if plan is None or not pins_of(plan.grammar):
+            return None
+        return plan, self._modules_of(plan)
 
     def _read_from(
         self, inputs: Mapping[str, Any] | None, lengths: Lengths
@@ -246,9 +244,9 @@ class Program(Weighted, Questions):
         emit = self.emit
         if self.decomposed is None or self.space == "dense" or self.shapes is None or emit is None:
             return None
-        plan, origins = self.shapes()
+        plan = self.shapes()
         modules = Modules(plan, lambda best: load_module(emit(plan, best=best)))
-        return Outline(plan, modules, origins)
+        return Outline(plan, modules)
 
     def _need_best(self) -> None:
         if self.strict:
@@ -480,7 +478,7 @@ class Program(Weighted, Questions):
     @property
     def refinements(self) -> tuple[Refinement, ...]:
         """The charts of the plan as parts of the user's families."""
-        return refinements(self.grammar, self.plan, self.origins)
+        return refinements(self.grammar, self.plan)
 
 
 def _is_plain(token: Token, collated: Collated) -> bool:

@@ -17,7 +17,6 @@ from fgg.runtime.program.inputs import Lengths
 
 if TYPE_CHECKING:
     from fgg.grammar import Grammar
-    from fgg.grammar.slices import SplitRule
     from fgg.plan import Plan
     from fgg.runtime.derive.derivation import Derivation
     from fgg.runtime.interpret.charts import Charts
@@ -33,7 +32,6 @@ class Questions:
     """Questions to a grammar with a plan whose derivations are the grammar's own."""
 
     grammar: Grammar
-    origins: Mapping[str, SplitRule]
 
     @property
     def tree_plan(self) -> Plan | None:
@@ -61,7 +59,7 @@ class Questions:
 
     @property
     def _source(self) -> Source:
-        return Source(self.grammar, self.origins) if self.origins else Source.of(self.grammar)
+        return Source(self.grammar)
 
     @property
     def _modules(self) -> Modules | None:

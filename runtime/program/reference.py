@@ -67,10 +67,9 @@ class ReferenceProgram(Program):
         object.__setattr__(self, "notes", notes)
         object.__setattr__(self, "asked", asked)
         object.__setattr__(self, "decomposed", decomposed)
-        object.__setattr__(self, "pins", {})
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("plan", "tree_plan", "origins", "source", "module"):
+        if name in ("plan", "tree_plan", "source", "module"):
             refuse(
                 "F425",
                 f"this needs a compiled program; `{self.grammar.name}` has none",

@@ -12,14 +12,15 @@ from hypothesis import given, settings
 
 from fgg.check.grammar import check_grammar
 from fgg.compiler import load, loads
-from fgg.compiler.passes.split import SplitImpossible, split, split_with_origin
+from fgg.compiler.passes.split import SplitImpossible, split
 from fgg.compiler.passes.whole_unions import whole_unions
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar, Origin, Product, Union
 from fgg.grammar.domains import domain_size, select, size_values, with_sizes
 from fgg.grammar.printer import print_grammar
+from fgg.grammar.provenance import origins_of, traced
 from fgg.grammar.semantics import brute_force
-from fgg.grammar.slices import SplitRule, slice_of
+from fgg.grammar.slices import slice_of
 from fgg.rewrite.conjoin import conjoin, lengths
 from fgg.rewrite.ground import ground
 from fgg.rewrite.plain import plain
@@ -112,8 +113,8 @@ def test_sizes_can_be_set_after_splitting(name: str) -> None:
 
 def test_a_grammar_of_atomic_nodes_is_returned_as_it_is() -> None:
     grammar = asked("hmm", "string")
-    result, origins = split_with_origin(grammar)
-    assert result is grammar
+    assert split(grammar) is grammar
+    origins = origins_of(split(traced(grammar)))
     assert origins["step"].values(grammar, {"t": 1, "u": 0, "o": 1}) == {"t": 1, "u": 0, "o": 1}
 
 
@@ -172,12 +173,12 @@ def test_split_grammars_are_valid_and_print(grammar: Grammar) -> None:
     queries = grammar.queries
     for plain_grammar in [conjoin(grammar, q) for q in queries] or [grammar]:
         try:
-            result, origins = split_with_origin(plain_grammar)
+            result = split(traced(plain_grammar))
         except SplitImpossible:
             continue
         assert is_atomic(result)
         assert split(result) is result
-        assert {*origins} == {rule.name for rule in result.rules}
+        assert {*origins_of(result)} == {rule.name for rule in result.rules}
         assert result.factors[: len(grammar.factors)] == grammar.factors
         assert loads(print_grammar(result)) == result
 
@@ -310,16 +311,17 @@ def test_input_factors_are_sliced() -> None:
 
 def mapped_back(grammar: Grammar, seed: int) -> None:
     """Check that the best derivation of the split grammar is one of the grammar, as good."""
-    result, origins = split_with_origin(grammar)
+    result = split(traced(grammar))
     weights = bind(grammar, seed=seed)
     best, expected = viterbi(result, weights=weights), viterbi(grammar, weights=weights)
     assert best.log_weight == pytest.approx(expected.log_weight, rel=1e-12)
     sources = {rule.name: rule for rule in grammar.rules}
+    origins = origins_of(result)
     total = 0.0
     whole = []
     for step in best.steps:
-        origin: SplitRule = origins[step.rule.name]
-        source = sources[origin.source]
+        origin = origins[step.rule.name]
+        source = sources[origin.rule]
         assert step.rule.origin == (source.origin or Origin(rule=source.name))
         values = origin.values(grammar, step.values)
         assert {*values} == {node.name for node in source.rhs.nodes}
