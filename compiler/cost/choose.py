@@ -10,7 +10,7 @@ from fgg.compiler.cost.cost import Cost, cost
 from fgg.compiler.driver import SPACES, Expected, plan_of
 from fgg.compiler.passes.cpd import cpd
 from fgg.compiler.plan.lower import CannotCompile
-from fgg.compiler.rank.nodes import NotRankSpace
+from fgg.compiler.rank.uses import NotRankSpace
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size, size_values
 from fgg.plan import Plan

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fgg.compiler.passes.merge_messages import join
-from fgg.compiler.passes.messages import Product, new_rule, with_product
-from fgg.compiler.passes.sharing import share
+from fgg.compiler.passes.messages import Product, new_rule, share, with_product
 from fgg.compiler.plan.contraction import Tree, rank_of
 from fgg.compiler.plan.eliminate import within, without
 from fgg.compiler.plan.rule_operands import RuleParts, rule_parts

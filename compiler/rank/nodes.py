@@ -15,12 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fgg.compiler.rank.cut import Component, Cut, is_rank, single, wiring
-from fgg.compiler.rank.refusal import NotRankSpace
-from fgg.compiler.rank.uses import Use, observed_reason, touching, use
+from fgg.compiler.rank.uses import NotRankSpace, Use, observed_reason, touching, use
 from fgg.grammar import Edge, Grammar, Product, Rule, Union
 from fgg.grammar.index import Condition, Expr
-
-__all__ = ["Analysis", "Below", "Leaf", "NotRankSpace", "refusal", "state_uses"]
 
 MAX_OPTIONS = 64
 """How many rules one rule may become by writing out what its nonterminals are."""

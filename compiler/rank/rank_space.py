@@ -12,7 +12,7 @@ from fgg.compiler.passes.merge_messages import join
 from fgg.compiler.rank.cut import Component, without_all
 from fgg.compiler.rank.families import Families, without_places
 from fgg.compiler.rank.nodes import Analysis, Below, refusal, state_uses
-from fgg.compiler.rank.refusal import NotRankSpace
+from fgg.compiler.rank.uses import NotRankSpace
 from fgg.grammar import Edge, Fragment, Grammar, Origin, Rule
 from fgg.grammar.linear import is_feasible
 from fgg.grammar.names import fresh

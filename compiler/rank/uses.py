@@ -7,9 +7,19 @@ from dataclasses import dataclass
 
 from fgg.compiler.plan.eliminate import without
 from fgg.compiler.rank.cut import Component, Cut, is_rank
-from fgg.compiler.rank.refusal import NotRankSpace
 from fgg.grammar import Edge, Rule
 from fgg.grammar.index import Condition, Expr
+
+
+class NotRankSpace(Exception):
+    """A rule and a node of it that keep a grammar out of rank space, and the reason."""
+
+    def __init__(self, rule: str, node: str | None, reason: str) -> None:
+        where = f"rule `{rule}`" + (f", node `{node}`" if node is not None else "")
+        super().__init__(f"{where}: {reason}")
+        self.rule = rule
+        self.node = node
+        self.reason = reason
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,7 @@ def compilable(name: str) -> Iterator[None]:
     """What the compiler refuses in this context is an error of the grammar (F425)."""
     from fgg.compiler.passes.split import SplitImpossible
     from fgg.compiler.plan.lower import CannotCompile
-    from fgg.compiler.rank.nodes import NotRankSpace
+    from fgg.compiler.rank.uses import NotRankSpace
 
     try:
         yield

@@ -9,9 +9,8 @@ import pytest
 
 from fgg.api.compile import selected
 from fgg.compiler import load, loads
-from fgg.compiler.cost.cost import Cost, cost
-from fgg.compiler.cost.cost_text import cost_lines
-from fgg.compiler.cost.polynomial import ONE, Polynomial
+from fgg.compiler.cost.cost import Cost, cost, cost_lines
+from fgg.compiler.cost.point_counts import ONE, Polynomial
 from fgg.compiler.driver import Expected, plan_of
 from fgg.compiler.plan.lower import CannotCompile
 from fgg.grammar import Grammar

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 
 from fgg.check.grammar import check_grammar
 from fgg.compiler import load, loads
-from fgg.compiler.passes.split import SplitImpossible, split
-from fgg.compiler.passes.whole_unions import whole_unions
+from fgg.compiler.passes.split import SplitImpossible, split, whole_unions
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar, Origin, Product, Union
 from fgg.grammar.domains import domain_size, select, size_values, with_sizes

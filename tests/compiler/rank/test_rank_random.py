@@ -21,7 +21,7 @@ from fgg.compiler.passes.fold import fold
 from fgg.compiler.passes.narrow import narrow
 from fgg.compiler.passes.split import split
 from fgg.compiler.rank.rank_space import kept, rank_space
-from fgg.compiler.rank.refusal import NotRankSpace
+from fgg.compiler.rank.uses import NotRankSpace
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.grammar.printer import print_grammar
