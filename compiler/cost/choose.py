@@ -18,7 +18,7 @@ from fgg.rewrite.conjoin import lengths
 
 
 @dataclass(frozen=True)
-class Choice:
+class SpaceChoice:
     """The space with the least to do, its plan, and what every space would have to do.
 
     `refused` has the reasons why a space is none for this grammar.
@@ -49,15 +49,15 @@ class Choice:
         )
 
 
-def choose(grammar: Grammar, expected: Expected, *, pinned: bool = True) -> Choice:
+def choose(grammar: Grammar, expected: Expected, *, pinned: bool = True) -> SpaceChoice:
     """The best space of a grammar without queries.
 
     Raises CannotCompile or SplitImpossible if the grammar cannot be compiled in any.
     """
     if cpd(grammar) is grammar and not any(domain.rank for domain in grammar.domains):
         # There are no rank nodes: all spaces are one.
-        found = plan_of(grammar, expected, "state", pinned=pinned)
-        return Choice("state", found, {}, {})
+        only = plan_of(grammar, expected, "state", pinned=pinned)
+        return SpaceChoice("state", only, {}, {})
     plans: dict[str, Plan] = {}
     costs: dict[str, Cost] = {}
     refused: dict[str, str] = {}
@@ -82,7 +82,7 @@ def choose(grammar: Grammar, expected: Expected, *, pinned: bool = True) -> Choi
         assert failure is not None
         raise failure
     any_ = next(iter(plans))
-    choice = Choice(any_, plans[any_], costs, refused, products)
+    choice = SpaceChoice(any_, plans[any_], costs, refused, products)
     best = min(costs, key=choice.work)
     choice = replace(choice, space=best)
     return replace(choice, plan=replace(plans[best], notes=(choice.reason,)))

@@ -13,8 +13,8 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from fgg.compiler.cost.point_counts import ZERO, Boxes, Order, Polynomial, axis_extent, product
-from fgg.compiler.cost.step_costs import StepWork, loop_names, step_work
+from fgg.compiler.cost.point_counts import ZERO, Boxes, CostPolynomial, Order, axis_extent, product
+from fgg.compiler.cost.step_costs import StepProducts, loop_names, step_products
 from fgg.grammar import Enumerated, Factor, FromFile, Grammar, InputFactor, Sized, Union
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.printer import print_rule
@@ -25,7 +25,7 @@ from fgg.plan.sizes import adjoint_bytes, chart_bytes, environment, extents, tab
 
 
 @dataclass(frozen=True, kw_only=True)
-class Item:
+class CostItem:
     """The cost of one contraction: a step of a stage, or a preparation.
 
     `kind`: "weights" (once for a set of weights), "inputs" (once for a batch) or "step".
@@ -34,7 +34,7 @@ class Item:
     kind: str
     name: str
     text: str
-    order: Polynomial
+    order: CostPolynomial
     multiply_adds: int
     intermediate: int = 0
 
@@ -47,19 +47,19 @@ class Cost:
     lengths: Mapping[str, int]
     batch: int
     width: int
-    items: tuple[Item, ...]
+    items: tuple[CostItem, ...]
     parameter_bytes: int
     chart_bytes: int
     adjoint_bytes: int
     table_bytes: int
 
     @cached_property
-    def order(self) -> Polynomial:
+    def order(self) -> CostPolynomial:
         """The dominant terms of the whole."""
-        found = ZERO
+        total = ZERO
         for item in self.items:
-            found = found | item.order
-        return found.dominant()
+            total = total | item.order
+        return total.dominant()
 
     @property
     def multiply_adds(self) -> int:
@@ -81,11 +81,11 @@ class Cost:
         """Lengths, in the order of the inputs that have them, then sizes as they are declared."""
         grammar = self.plan.grammar
         shapes = [name for item in grammar.observed for e in item.shape for name in e.names()]
-        found = [name for name in shapes if name in self.plan.lengths]
-        found += [*self.plan.lengths, *(size.name for size in grammar.sizes)]
-        return tuple(dict.fromkeys(found))
+        names = [name for name in shapes if name in self.plan.lengths]
+        names += [*self.plan.lengths, *(size.name for size in grammar.sizes)]
+        return tuple(dict.fromkeys(names))
 
-    def text(self, order: Polynomial) -> str:
+    def text(self, order: CostPolynomial) -> str:
         """A polynomial with this grammar's names."""
         return order.text(self.names()) or "1"
 
@@ -145,20 +145,20 @@ def cost(plan: Plan, lengths: Mapping[str, int], *, batch: int = 1, width: int =
     )
 
 
-def size_order(grammar: Grammar, name: str) -> Polynomial:
+def size_order(grammar: Grammar, name: str) -> CostPolynomial:
     """The number of values of a domain, by the names of sizes where it has any."""
     shape = grammar.domain[name].shape
     if isinstance(shape, Sized):
-        return Polynomial.of(shape.size)
+        return CostPolynomial.of(shape.size)
     if isinstance(shape, Enumerated | FromFile):
-        return Polynomial.number(max(len(shape.values), 1))
+        return CostPolynomial.number(max(len(shape.values), 1))
     parts = [size_order(grammar, part) for part in shape.parts]
     if not isinstance(shape, Union):
         return product(parts)
-    found = ZERO
+    total = ZERO
     for part in parts:
-        found = found | part
-    return found
+        total = total | part
+    return total
 
 
 class _Counter:
@@ -171,17 +171,17 @@ class _Counter:
         self.batch = batch
         self.width = width
         # The axes of every prepared tensor: how many values, and in which names.
-        self.sizes: dict[str, tuple[tuple[int, Polynomial], ...]] = {}
+        self.sizes: dict[str, tuple[tuple[int, CostPolynomial], ...]] = {}
         factors: tuple[Factor | InputFactor, ...] = plan.grammar.factors
         for factor in (*factors, *plan.grammar.input_factors):
             self.sizes[factor.name] = tuple(self.domain(d) for d in factor.domains)
 
-    def domain(self, name: str) -> tuple[int, Polynomial]:
+    def domain(self, name: str) -> tuple[int, CostPolynomial]:
         return domain_size(self.grammar, name), size_order(self.grammar, name)
 
     # preparations
 
-    def preparations(self) -> Iterator[Item]:
+    def preparations(self) -> Iterator[CostItem]:
         for step in self.plan.preparations:
             if isinstance(step, Contract):
                 yield self.contract(step)
@@ -198,20 +198,20 @@ class _Counter:
             else:
                 assert isinstance(step, Cut | Indicator)
 
-    def contract(self, step: Contract) -> Item:
-        axes: dict[str, tuple[int, Polynomial]] = {}
-        for name, own in step.operands:
-            marks = [axis for axis in own if axis.startswith("#")]
+    def contract(self, step: Contract) -> CostItem:
+        axes: dict[str, tuple[int, CostPolynomial]] = {}
+        for name, names in step.operands:
+            marks = [axis for axis in names if axis.startswith("#")]
             if name in self.plan.table:
                 table = self.plan.table[name]
                 lengths = extents(table, self.values)
                 for mark, length, loop in zip(marks, lengths, table.axes, strict=True):
                     axes[mark] = (length, axis_extent(self.plan, loop))
-            states = [axis for axis in own if not axis.startswith("#")]
+            states = [axis for axis in names if not axis.startswith("#")]
             axes.update(zip(states, self.sizes[name], strict=True))
         self.sizes[step.name] = tuple(axes[a] for a in step.axes if not a.startswith("#"))
         items = self.batch if step.tables else 1
-        return Item(
+        return CostItem(
             kind="inputs" if step.tables else "weights",
             name=step.name,
             text=" ".join(name for name, _ in step.operands),
@@ -222,13 +222,13 @@ class _Counter:
 
     # steps
 
-    def steps(self) -> Iterator[Item]:
+    def steps(self) -> Iterator[CostItem]:
         for stage in self.plan.stages:
             for step in stage.steps:
                 yield self.step(stage, step)
 
-    def step(self, stage: PlanStage, step: Step) -> Item:
-        work = step_work(self.plan, step)
+    def step(self, stage: PlanStage, step: Step) -> CostItem:
+        work = step_products(self.plan, step)
         domains = {node.name: self.domain(node.domain) for node in step.rule.rhs.nodes}
         boxes = Boxes(stage, step, self.values)
         count = sum(boxes.sum(w.loops) * prod(domains[a][0] for a in w.axes) for w in work.products)
@@ -236,7 +236,7 @@ class _Counter:
         terms = ZERO
         for w in work.products:
             terms = terms | order.points(w.loops) * product(domains[a][1] for a in w.axes)
-        return Item(
+        return CostItem(
             kind="step",
             name=step.rule.name,
             text=print_rule(self.grammar, step.rule),
@@ -248,18 +248,18 @@ class _Counter:
     def largest(
         self,
         step: Step,
-        work: StepWork,
+        work: StepProducts,
         boxes: Boxes,
-        domains: Mapping[str, tuple[int, Polynomial]],
+        domains: Mapping[str, tuple[int, CostPolynomial]],
     ) -> int:
         """The numbers of the largest result or gathered operand of a step on one level."""
         sizes = [(w.kept_loops, w.kept_axes) for w in work.products] + list(work.weights)
-        found = [boxes.largest(x) * prod(domains[a][0] for a in axes) for x, axes in sizes]
+        numbers = [boxes.largest(x) * prod(domains[a][0] for a in axes) for x, axes in sizes]
         for operand in step.operands:
             if operand.kind != "parameter" and not operand.view:
                 loops = boxes.largest(loop_names(step, operand))
-                found.append(loops * prod(domains[a][0] for a in operand.axes))
-        return max(found)
+                numbers.append(loops * prod(domains[a][0] for a in operand.axes))
+        return max(numbers)
 
 
 KINDS = {
@@ -298,7 +298,7 @@ def _given(cost: Cost) -> Iterator[str]:
     yield f"  at {', '.join([*ordered, f'batch {cost.batch}', f'float{8 * cost.width}'])}"
 
 
-def _table(cost: Cost, items: Sequence[Item]) -> list[str]:
+def _table(cost: Cost, items: Sequence[CostItem]) -> list[str]:
     rows = [
         (item.name, cost.text(item.order), short(item.multiply_adds), _share(cost, item))
         for item in items
@@ -310,5 +310,5 @@ def _table(cost: Cost, items: Sequence[Item]) -> list[str]:
     ]
 
 
-def _share(cost: Cost, item: Item) -> str:
+def _share(cost: Cost, item: CostItem) -> str:
     return f"{100 * item.multiply_adds / max(cost.multiply_adds, 1):.1f}%"

@@ -35,60 +35,60 @@ Powers = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
-class Polynomial:
+class CostPolynomial:
     """Products of powers of names, each with a coefficient."""
 
     terms: Mapping[Powers, int]
 
     @staticmethod
-    def number(value: int) -> Polynomial:
+    def number(value: int) -> CostPolynomial:
         """A constant."""
-        return Polynomial({(): value})
+        return CostPolynomial({(): value})
 
     @staticmethod
-    def name(name: str) -> Polynomial:
+    def name(name: str) -> CostPolynomial:
         """A size or a length."""
-        return Polynomial({((name, 1),): 1})
+        return CostPolynomial({((name, 1),): 1})
 
     @staticmethod
-    def of(expr: Expr) -> Polynomial:
+    def of(expr: Expr) -> CostPolynomial:
         """The leading order of a size expression: `2*m - 1` is of order `m`."""
-        found: dict[Powers, int] = {}
+        terms: dict[Powers, int] = {}
         for monomial, coefficient in expr.terms:
             if monomial and coefficient > 0:
                 counts: dict[str, int] = {}
                 for atom in monomial:
                     counts[str(atom)] = counts.get(str(atom), 0) + 1
-                found[tuple(sorted(counts.items()))] = 1
+                terms[tuple(sorted(counts.items()))] = 1
         constant = sum(c for monomial, c in expr.terms if not monomial)
-        return Polynomial(found or {(): max(constant, 1)})
+        return CostPolynomial(terms or {(): max(constant, 1)})
 
-    def __mul__(self, other: Polynomial) -> Polynomial:
-        found: dict[Powers, int] = {}
+    def __mul__(self, other: CostPolynomial) -> CostPolynomial:
+        terms: dict[Powers, int] = {}
         for one, a in self.terms.items():
             for two, b in other.terms.items():
                 powers = dict(one)
                 for name, exponent in two:
                     powers[name] = powers.get(name, 0) + exponent
                 key = tuple(sorted(powers.items()))
-                found[key] = max(found.get(key, 0), a * b)
-        return Polynomial(found)
+                terms[key] = max(terms.get(key, 0), a * b)
+        return CostPolynomial(terms)
 
-    def __or__(self, other: Polynomial) -> Polynomial:
+    def __or__(self, other: CostPolynomial) -> CostPolynomial:
         """All terms of both."""
-        found = dict(self.terms)
+        terms = dict(self.terms)
         for powers, coefficient in other.terms.items():
-            found[powers] = max(found.get(powers, 0), coefficient)
-        return Polynomial(found)
+            terms[powers] = max(terms.get(powers, 0), coefficient)
+        return CostPolynomial(terms)
 
-    def dominant(self) -> Polynomial:
+    def dominant(self) -> CostPolynomial:
         """The terms that no other one outgrows in every name."""
         kept = {
             powers: coefficient
             for powers, coefficient in self.terms.items()
             if not any(other != powers and _below(powers, other) for other in self.terms)
         }
-        return Polynomial(kept)
+        return CostPolynomial(kept)
 
     @property
     def degree(self) -> int:
@@ -109,16 +109,16 @@ class Polynomial:
         )
 
 
-ONE = Polynomial.number(1)
-ZERO = Polynomial({})
+ONE = CostPolynomial.number(1)
+ZERO = CostPolynomial({})
 
 
-def product(factors: Iterable[Polynomial]) -> Polynomial:
+def product(factors: Iterable[CostPolynomial]) -> CostPolynomial:
     """The product of polynomials."""
-    found = ONE
+    result = ONE
     for factor in factors:
-        found = found * factor
-    return found
+        result = result * factor
+    return result
 
 
 def _below(one: Powers, two: Powers) -> bool:
@@ -167,10 +167,10 @@ class Boxes:
         return int(self._product(loops).max(initial=0))
 
     def _product(self, loops: Iterable[str]) -> Levels:
-        found = np.ones(self.count, dtype=np.int64)
+        points = np.ones(self.count, dtype=np.int64)
         for name in loops:
-            found = found * self.extents[name]
-        return found
+            points = points * self.extents[name]
+        return points
 
 
 def _at(expr: Expr, values: Mapping[str, int], levels: Levels) -> Levels:
@@ -195,7 +195,7 @@ class Order:
         self.system = uniform(rows, plan.lengths)
         self.system += [Row.make({length: 1}, 0) for length in plan.lengths]
 
-    def points(self, loops: Iterable[str]) -> Polynomial:
+    def points(self, loops: Iterable[str]) -> CostPolynomial:
         """The number of points of some loops, over all levels."""
         free = set(loops)
         forms = [Expr.of(name) for name in sorted(free)]
@@ -213,43 +213,43 @@ class Order:
         # The forms are a matroid: taking the shortest range first is best.
         ranges.sort(key=lambda item: (*_growth(self.plan, item[0]), str(item[1])))
         chosen: list[Expr] = []
-        found = ONE
+        count = ONE
         for extent, form in ranges:
             if len(chosen) < rank and rank_of([*chosen, form]) > len(chosen):
                 chosen.append(form)
-                found = found * extent
-        return found
+                count = count * extent
+        return count
 
 
-def extent_of(plan: Plan, rule: Rule | None, system: Sequence[Row], form: Expr) -> Polynomial:
+def extent_of(plan: Plan, rule: Rule | None, system: Sequence[Row], form: Expr) -> CostPolynomial:
     """The length of the range of a form, to leading order in the lengths."""
     target = Expr.of(_FORM) - form
     try:
-        found = project([*system, row_of(target), row_of(-target)], {_FORM, *plan.lengths})
+        rows = project([*system, row_of(target), row_of(-target)], {_FORM, *plan.lengths})
     except TooManyRows:
-        return Polynomial({((length, 1),): 1 for length in plan.lengths})
-    best: Polynomial | None = None
-    for low in (r for r in found if r.coefficient(_FORM) > 0):
-        for high in (r for r in found if r.coefficient(_FORM) < 0):
+        return CostPolynomial({((length, 1),): 1 for length in plan.lengths})
+    best: CostPolynomial | None = None
+    for low in (r for r in rows if r.coefficient(_FORM) > 0):
+        for high in (r for r in rows if r.coefficient(_FORM) < 0):
             extent = _difference(plan, rule, low, high)
             if best is None or _growth(plan, extent) < _growth(plan, best):
                 best = extent
-    return best or Polynomial({((length, 1),): 1 for length in plan.lengths})
+    return best or CostPolynomial({((length, 1),): 1 for length in plan.lengths})
 
 
-def _growth(plan: Plan, extent: Polynomial) -> tuple[int, int, int]:
+def _growth(plan: Plan, extent: CostPolynomial) -> tuple[int, int, int]:
     """What makes a range long: lengths above all, then sizes."""
     names = [name for powers in extent.terms for name, _ in powers]
     return sum(name in plan.lengths for name in names), extent.degree, len(names)
 
 
-def axis_extent(plan: Plan, axis: Loop) -> Polynomial:
+def axis_extent(plan: Plan, axis: Loop) -> CostPolynomial:
     """The number of cells along an axis, to leading order."""
     system = uniform(box_rows(axis), plan.lengths)
     return extent_of(plan, None, system, Expr.of(axis.name))
 
 
-def _difference(plan: Plan, rule: Rule | None, low: Row, high: Row) -> Polynomial:
+def _difference(plan: Plan, rule: Rule | None, low: Row, high: Row) -> CostPolynomial:
     """The upper bound minus the lower one, and one."""
     down, up = low.coefficient(_FORM), -high.coefficient(_FORM)
     lengths = [
@@ -258,10 +258,10 @@ def _difference(plan: Plan, rule: Rule | None, low: Row, high: Row) -> Polynomia
         if high.coefficient(name) * down + low.coefficient(name) * up > 0
     ]
     if lengths:
-        return Polynomial({((name, 1),): 1 for name in lengths})
+        return CostPolynomial({((name, 1),): 1 for name in lengths})
     count = max((high.constant * down + low.constant * up) // (down * up) + 1, 1)
     name = _size_name(plan.grammar, rule, count) if rule is not None and count > 1 else None
-    return Polynomial.number(count) if name is None else Polynomial.name(name)
+    return CostPolynomial.number(count) if name is None else CostPolynomial.name(name)
 
 
 def _size_name(grammar: Grammar, rule: Rule, count: int) -> str | None:

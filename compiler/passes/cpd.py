@@ -65,12 +65,12 @@ def cpd(
     assert not names & asked, "conjoin the grammar with a query first"
     if not wanted:
         return grammar
-    found = _Decomposer(grammar, wanted)
+    decomposer = _Decomposer(grammar, wanted)
     return replace(
         grammar,
-        domains=(*grammar.domains, *found.domains),
-        factors=tuple(g for f in grammar.factors for g in (f, *found.pieces.get(f.name, ()))),
-        rules=tuple(map(found.rule, grammar.rules)),
+        domains=(*grammar.domains, *decomposer.domains),
+        factors=tuple(g for f in grammar.factors for g in (f, *decomposer.pieces.get(f.name, ()))),
+        rules=tuple(map(decomposer.rule, grammar.rules)),
     )
 
 
@@ -110,8 +110,8 @@ def _declared(grammar: Grammar, factor: Factor, ranks: Mapping[str, int]) -> Fac
 
 def unjoined(factor: Factor) -> Factor:
     """A factor that does not follow from parts any more."""
-    own = tuple(a for a in factor.attributes if a.key != "product")
-    return replace(factor, attributes=own)
+    attributes = tuple(a for a in factor.attributes if a.key != "product")
+    return replace(factor, attributes=attributes)
 
 
 def is_free(factor: Factor) -> bool:
@@ -138,9 +138,9 @@ class _Decomposer:
                 Domain(name=name, shape=Sized(factor.rank), rank=True, span=factor.span)
             )
             carried = tuple(a for a in factor.attributes if a.key in CARRIED)
-            found = []
+            pieces = []
             for number, signature in enumerate(signatures(factor, name)):
-                found.append(
+                pieces.append(
                     Factor(
                         name=names[factor.name][number],
                         domains=signature.domains,
@@ -149,7 +149,7 @@ class _Decomposer:
                         span=factor.span,
                     )
                 )
-            self.pieces[factor.name] = tuple(found)
+            self.pieces[factor.name] = tuple(pieces)
         self.given = {factor.name: factor.given or 0 for factor in wanted}
 
     def rule(self, rule: Rule) -> Rule:
@@ -183,7 +183,7 @@ class _Decomposer:
         """The edges of the pieces of an edge."""
         first, *rest = self.pieces[edge.label]
         given = self.given[edge.label]
-        found = [replace(edge, label=first.name, attachments=(*edge.attachments[:given], rank))]
+        edges = [replace(edge, label=first.name, attachments=(*edge.attachments[:given], rank))]
         for piece, attachment in zip(rest, edge.attachments[given:], strict=True):
-            found.append(replace(edge, label=piece.name, attachments=(rank, attachment)))
-        return found
+            edges.append(replace(edge, label=piece.name, attachments=(rank, attachment)))
+        return edges

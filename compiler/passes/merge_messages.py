@@ -43,9 +43,9 @@ def join(grammar: Grammar, messages: Iterable[str]) -> Grammar:
     while done:
         done = False
         for one, two in _candidates(joined, left):
-            found = _joined(joined, one, two)
-            if found is not None:
-                joined, name = found
+            sum_of_two = _joined(joined, one, two)
+            if sum_of_two is not None:
+                joined, name = sum_of_two
                 left = [*(n for n in left if n not in (one, two)), name]
                 done = True
                 break
@@ -119,14 +119,14 @@ def _twins(
     places = [i for i, edge in enumerate(rule.rhs.edges) if edge.label in pair]
     if 2 ** len(places) > MAX_VARIANTS:
         return None
-    found = []
+    keys = []
     for labels in product(pair, repeat=len(places)):
         twin = _relabelled(rule, dict(zip(places, labels, strict=True)))
         if known[_key(twin)]:
-            found.append(_key(twin))
+            keys.append(_key(twin))
         elif _applies(grammar, twin):
-            found.append(_key(narrowed(grammar, twin)))
-    return found
+            keys.append(_key(narrowed(grammar, twin)))
+    return keys
 
 
 def _applies(grammar: Grammar, rule: Rule) -> bool:
@@ -180,7 +180,9 @@ def _with_sum(
     lost = {
         first.name: tuple(c for c in first.conditions if c not in shared),
         second.name: tuple(
-            c for c, own in zip(second.conditions, theirs, strict=True) if own not in shared
+            c
+            for c, renamed_condition in zip(second.conditions, theirs, strict=True)
+            if renamed_condition not in shared
         ),
     }
     beyond = {
@@ -212,10 +214,10 @@ def _with_sum(
         elif rule not in using:
             rules.append(rule)
     nonterminals = (family if n is first else n for n in grammar.nonterminals if n is not second)
-    found = replace(grammar, nonterminals=tuple(nonterminals), rules=tuple(rules))
+    result = replace(grammar, nonterminals=tuple(nonterminals), rules=tuple(rules))
     for where in (regions, support):
-        remember(where, found, _with_hull(where(grammar), pair, name))
-    return found, name
+        remember(where, result, _with_hull(where(grammar), pair, name))
+    return result, name
 
 
 def _beyond(grammar: Grammar, family: Nonterminal, other: Nonterminal) -> Iterator[Expr]:
@@ -235,10 +237,10 @@ def _beyond(grammar: Grammar, family: Nonterminal, other: Nonterminal) -> Iterat
 
 def _with_hull(known: Mapping[str, Region], pair: tuple[str, str], name: str) -> dict[str, Region]:
     """Regions with that of a sum: what holds of both of its parts."""
-    found = {n: region for n, region in known.items() if n not in pair}
+    left = {n: region for n, region in known.items() if n not in pair}
     parts = [known[n] for n in pair if n in known]
     if len(parts) < 2:
-        return found | ({name: parts[0]} if parts else {})
+        return left | ({name: parts[0]} if parts else {})
     one, two = parts
     renamed = {a: Expr.of(b) for a, b in zip(two.indices, one.indices, strict=True)}
     others = dict(_split(c.substitute(renamed)) for c in two.conditions)
@@ -247,7 +249,7 @@ def _with_hull(known: Mapping[str, Region], pair: tuple[str, str], name: str) ->
         form, constant = _split(condition)
         if form in others:
             both.append(condition + max(others[form] - constant, 0))
-    return found | {name: Region(one.indices, tuple(both), declared=False)}
+    return left | {name: Region(one.indices, tuple(both), declared=False)}
 
 
 def _split(expr: Expr) -> tuple[Expr, int]:
@@ -262,7 +264,7 @@ def _new(conditions: tuple[Condition, ...], more: Iterable[Condition]) -> Iterat
 
 def _names(family: Nonterminal, other: Nonterminal) -> dict[str, int | Expr]:
     pairs = zip(family.indices, other.indices, strict=True)
-    return {own: Expr.of(theirs) for own, theirs in pairs}
+    return {index: Expr.of(theirs) for index, theirs in pairs}
 
 
 def _common(one: str, two: str) -> str:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fgg.compiler.plan.rule_operands import rule_parts
-from fgg.compiler.rank.cut import Cut
+from fgg.compiler.plan.rule_operands import rule_operands
+from fgg.compiler.rank.cut import RuleCut
 from fgg.grammar import Attachment, Clamp, Edge, Fragment, Grammar, Nonterminal, Origin, Rule
 from fgg.grammar.index import Condition, Expr
 from fgg.grammar.names import fresh
 
 
 @dataclass(frozen=True)
-class Product:
+class MessageBody:
     """Some edges and clamps of a rule, and the nodes that the rest of the rule needs of them.
 
     `summed` are index variables that nothing else depends on; `conditions` are those that speak of
@@ -32,7 +32,7 @@ def new_rule(
     rule: Rule,
     message: Nonterminal,
     indices: tuple[Expr, ...],
-    product: Product,
+    product: MessageBody,
     externals: tuple[str, ...],
 ) -> Rule:
     """The one rule of a message, `product` being in the names of its indices."""
@@ -56,7 +56,7 @@ def new_rule(
     )
 
 
-def with_product(rule: Rule, product: Product, edge: Edge) -> Rule:
+def with_product(rule: Rule, product: MessageBody, edge: Edge) -> Rule:
     """The rule with one edge in place of a product, at the place of its first edge."""
     gone = set(map(id, product.edges))
     numbers = [i for i, old in enumerate(rule.rhs.edges) if id(old) in gone]
@@ -79,11 +79,11 @@ def with_product(rule: Rule, product: Product, edge: Edge) -> Rule:
 
 def share(grammar: Grammar, *, length: int = 32, batch: int = 16) -> Grammar:
     """Products of nonterminals that several rules have in common, computed once."""
-    groups: dict[object, list[tuple[Rule, Product, tuple[str, ...]]]] = {}
+    groups: dict[object, list[tuple[Rule, MessageBody, tuple[str, ...]]]] = {}
     for rule in grammar.rules:
-        found = _shareable(grammar, rule)
-        if found is not None and _is_multiplied(grammar, rule, found[1], length, batch):
-            key, product, order = found
+        candidate = _shareable(grammar, rule)
+        if candidate is not None and _is_multiplied(grammar, rule, candidate[1], length, batch):
+            key, product, order = candidate
             groups.setdefault(key, []).append((rule, product, order))
     taken = {*grammar.nonterminal, *grammar.factor, *grammar.input_factor}
     rule_names = {rule.name for rule in grammar.rules}
@@ -106,14 +106,14 @@ def share(grammar: Grammar, *, length: int = 32, batch: int = 16) -> Grammar:
         )
         new.append(family)
         rules.append(new_rule(rule_names, first, family, first.indices, product, order))
-        for rule, own, externals in members:
+        for rule, body, externals in members:
             edge = Edge(
                 label=name,
                 attachments=tuple(Attachment(node=node) for node in externals),
                 indices=rule.indices,
             )
-            folded = with_product(rule, own, edge)
-            changed[rule.name] = replace(folded, conditions=own.left)
+            folded = with_product(rule, body, edge)
+            changed[rule.name] = replace(folded, conditions=body.left)
     if not new:
         return grammar
     return replace(
@@ -123,9 +123,11 @@ def share(grammar: Grammar, *, length: int = 32, batch: int = 16) -> Grammar:
     )
 
 
-def _is_multiplied(grammar: Grammar, rule: Rule, product: Product, length: int, batch: int) -> bool:
+def _is_multiplied(
+    grammar: Grammar, rule: Rule, product: MessageBody, length: int, batch: int
+) -> bool:
     """Whether the cheapest order of contraction multiplies these edges with each other first."""
-    parts = rule_parts(grammar, rule)
+    parts = rule_operands(grammar, rule)
     wanted = frozenset(i for i, s in enumerate(parts.sources) if s in product.edges)
     trees = [parts.tree(length, batch)]
     while trees:
@@ -136,7 +138,7 @@ def _is_multiplied(grammar: Grammar, rule: Rule, product: Product, length: int, 
     return False
 
 
-def _parted(cut: Cut, product: Product) -> Product | None:
+def _parted(cut: RuleCut, product: MessageBody) -> MessageBody | None:
     """The product with its own conditions, `left` being those of the rest of the rule.
 
     Split variables of the product, and what is summed under conditions along with them, are summed
@@ -159,9 +161,9 @@ def _parted(cut: Cut, product: Product) -> Product | None:
     return replace(product, conditions=conditions, left=left)
 
 
-def _shareable(grammar: Grammar, rule: Rule) -> tuple[object, Product, tuple[str, ...]] | None:
+def _shareable(grammar: Grammar, rule: Rule) -> tuple[object, MessageBody, tuple[str, ...]] | None:
     """The product of a rule's nonterminals, if something else is left of the rule."""
-    cut = Cut(grammar, rule)
+    cut = RuleCut(grammar, rule)
     names = [str(index) for index in rule.indices]
     if not names or len(cut.head) != len(names) or cut.head != set(names):
         return None
@@ -169,7 +171,7 @@ def _shareable(grammar: Grammar, rule: Rule) -> tuple[object, Product, tuple[str
     rest = [e for e in rule.rhs.edges if e.label not in grammar.nonterminal]
     if len(charts) < 2 or not (rest or rule.rhs.clamps):
         return None
-    product = _parted(cut, Product(charts, ()))
+    product = _parted(cut, MessageBody(charts, ()))
     if product is None:
         return None
     renamed: dict[str, int | Expr] = {name: Expr.of(f"#{i}") for i, name in enumerate(names)}

@@ -82,9 +82,9 @@ class _Pinner:
                     (r, e.indices, e.attachments[place].node) for r, e in self.uses(family.name)
                 ]
                 for occurrences in (heads, uses):
-                    found = self.common(family.indices, occurrences)
-                    if found is not None:
-                        self.remove(family.name, place, found)
+                    pin = self.common(family.indices, occurrences)
+                    if pin is not None:
+                        self.remove(family.name, place, pin)
                         return True
         return False
 
@@ -104,14 +104,14 @@ class _Pinner:
         clamps = [self.clamps(rule, node) for rule, _, node in occurrences]
         if not clamps or not all(clamps):
             return None
-        for (_, indices, _), own in zip(occurrences, clamps, strict=True):
-            for clamp in own:
-                found = self.inverse(names, indices, clamp)
-                if found is not None and all(
-                    self.holds(found, names, rule, at, other)
+        for (_, indices, _), here in zip(occurrences, clamps, strict=True):
+            for clamp in here:
+                pin = self.inverse(names, indices, clamp)
+                if pin is not None and all(
+                    self.holds(pin, names, rule, at, other)
                     for (rule, at, _), other in zip(occurrences, clamps, strict=True)
                 ):
-                    return found
+                    return pin
         return None
 
     def clamps(self, rule: Rule, node: str) -> list[Clamp]:
@@ -131,12 +131,12 @@ class _Pinner:
         if matched is None:
             return None
         back: dict[str, int | Expr] = {f"@{i}": Expr.of(name) for i, name in enumerate(names)}
-        found = tuple(index.substitute(matched[0]) for index in clamp.indices)
-        if any(list(index.lookups()) for index in found):
+        position = tuple(index.substitute(matched[0]) for index in clamp.indices)
+        if any(list(index.lookups()) for index in position):
             return None
-        if any(n not in back and n not in fixed for index in found for n in index.names()):
+        if any(n not in back and n not in fixed for index in position for n in index.names()):
             return None
-        return Pin(clamp.input, clamp.path, tuple(index.substitute(back) for index in found))
+        return Pin(clamp.input, clamp.path, tuple(index.substitute(back) for index in position))
 
     def holds(
         self,
@@ -185,8 +185,8 @@ class _Pinner:
                     rest = edge.attachments[:place] + edge.attachments[place + 1 :]
                     edge = replace(edge, attachments=rest)
                 edges.append(edge)
-            own = tuple(dict.fromkeys(clamps))
-            rhs = Fragment.make(rhs.nodes, tuple(edges), own, externals)
+            distinct = tuple(dict.fromkeys(clamps))
+            rhs = Fragment.make(rhs.nodes, tuple(edges), distinct, externals)
             rules.append(rule if rhs == rule.rhs else replace(rule, rhs=rhs))
         domains = family.domains[:place] + family.domains[place + 1 :]
         smaller = replace(family, domains=domains)
@@ -209,15 +209,17 @@ def local(grammar: Grammar, rule: Rule) -> Rule:
     for edge in fragment.edges:
         if _says_nothing(grammar, edge):
             continue
-        found = _clamp(grammar, fragment, edge)
-        if found is None:
+        clamp = _clamp(grammar, fragment, edge)
+        if clamp is None:
             edges.append(edge)
         else:
-            clamps.append(found)
+            clamps.append(clamp)
     if len(edges) == len(fragment.edges):
         return rule
-    own = tuple(dict.fromkeys(clamps))
-    return replace(rule, rhs=Fragment.make(fragment.nodes, tuple(edges), own, fragment.externals))
+    distinct = tuple(dict.fromkeys(clamps))
+    return replace(
+        rule, rhs=Fragment.make(fragment.nodes, tuple(edges), distinct, fragment.externals)
+    )
 
 
 def _says_nothing(grammar: Grammar, edge: Edge) -> bool:
@@ -291,8 +293,8 @@ def _without_idle(grammar: Grammar, rule: Rule) -> Rule:
 
 def _separated(grammar: Grammar, rule: Rule, node: Node) -> Rule:
     fragment = rule.rhs
-    own = [c for c in fragment.clamps if c.attachment.node == node.name]
-    first = next((c for c in own if c.path and is_pinned(grammar, c)), None)
+    fixing = [c for c in fragment.clamps if c.attachment.node == node.name]
+    first = next((c for c in fixing if c.path and is_pinned(grammar, c)), None)
     touching = [e for e in fragment.edges if any(a.node == node.name for a in e.attachments)]
     read = [
         edge
@@ -301,7 +303,7 @@ def _separated(grammar: Grammar, rule: Rule, node: Node) -> Rule:
     ]
     if first is None or not read:
         return rule
-    if len(own) == 1 and len(read) == len(touching) and node.name not in fragment.externals:
+    if len(fixing) == 1 and len(read) == len(touching) and node.name not in fragment.externals:
         read = read[1:]  # one of them keeps the node
     taken = {n.name for n in fragment.nodes}
     copies: list[Node] = []

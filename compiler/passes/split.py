@@ -92,7 +92,7 @@ def whole_unions(grammar: Grammar) -> frozenset[str]:
         factor.rank is not None for factor in grammar.factors
     ):
         return frozenset()
-    found = frozenset(
+    small = frozenset(
         name
         for name, domain in grammar.domain.items()
         if isinstance(domain.shape, Union)
@@ -100,8 +100,8 @@ def whole_unions(grammar: Grammar) -> frozenset[str]:
         and extent(grammar, name)[1] == 1
         and _distinct(grammar, name)
     )
-    apart, together = (_rules(grammar, whole) for whole in (frozenset[str](), found))
-    return found if apart > MANY * together else frozenset()
+    apart, together = (_rules(grammar, whole) for whole in (frozenset[str](), small))
+    return small if apart > MANY * together else frozenset()
 
 
 def _rules(grammar: Grammar, whole: frozenset[str]) -> int:
@@ -130,8 +130,8 @@ def _divided(grammar: Grammar, rule: Rule, whole: frozenset[str]) -> bool:
 
 def _touched(rule: Rule) -> list[Attachment]:
     """Where edges and clamps of a rule touch nodes."""
-    found = [a for edge in rule.rhs.edges for a in edge.attachments]
-    return found + [clamp.attachment for clamp in rule.rhs.clamps]
+    attachments = [a for edge in rule.rhs.edges for a in edge.attachments]
+    return attachments + [clamp.attachment for clamp in rule.rhs.clamps]
 
 
 class _Splitter:
@@ -209,11 +209,11 @@ class _Splitter:
         None where another part is chosen.
         """
         for place in range(len(path) + 1):
-            found = variant.at(path[:place])
-            if found is None:
+            reached = variant.at(path[:place])
+            if reached is None:
                 return None
-            if found.domain in self.whole or place == len(path):
-                return found, path[place:]
+            if reached.domain in self.whole or place == len(path):
+                return reached, path[place:]
         raise AssertionError("a path ends")
 
     def variant(self, rule: Rule, name: str, decided: Mapping[str, Variant]) -> None:
@@ -270,9 +270,9 @@ class _Splitter:
         maps: list[Edge] = []
 
         def led(attachment: Attachment) -> Attachment:
-            found = self.at(decided[attachment.node], attachment.path)
-            assert found is not None, "variants without the part are left out"
-            union, rest = found
+            reached = self.at(decided[attachment.node], attachment.path)
+            assert reached is not None, "variants without the part are left out"
+            union, rest = reached
             if not rest:
                 return attachment
             key = attachment.node, attachment.path
@@ -289,9 +289,9 @@ class _Splitter:
             replace(edge, attachments=tuple(map(led, edge.attachments))) for edge in fragment.edges
         ]
         clamps = [replace(clamp, attachment=led(clamp.attachment)) for clamp in fragment.clamps]
-        found = replace(fragment, nodes=(*fragment.nodes, *inner.values()))
-        found = replace(found, edges=(*edges, *maps), clamps=tuple(clamps))
-        return found, {node.name: node for node in inner.values()}
+        result = replace(fragment, nodes=(*fragment.nodes, *inner.values()))
+        result = replace(result, edges=(*edges, *maps), clamps=tuple(clamps))
+        return result, {node.name: node for node in inner.values()}
 
     def part(self, union: str, path: Path) -> str:
         """The map from the values of a part to those of a whole union."""
@@ -310,7 +310,7 @@ class _Splitter:
     ) -> dict[tuple[str, Path], Node]:
         """The nodes of a variant, by source node and path; a node that stays one keeps its name."""
         taken = {node.name for node in fragment.nodes}
-        found: dict[tuple[str, Path], Node] = {}
+        nodes: dict[tuple[str, Path], Node] = {}
         for node in fragment.nodes:
             leaves = decided[node.name].leaves()
             for path, domain in leaves:
@@ -318,25 +318,25 @@ class _Splitter:
                 if len(leaves) > 1:
                     name = fresh("_".join((name, *self.components(node.domain, path))), taken)
                     taken.add(name)
-                found[node.name, path] = replace(node, name=name, domain=domain)
-        return found
+                nodes[node.name, path] = replace(node, name=name, domain=domain)
+        return nodes
 
     def components(self, domain: str, path: Path) -> list[str]:
         """The components of products that a path leads to, without the parts of unions."""
-        found = []
+        components = []
         for name in path:
             if isinstance(self.grammar.domain[domain].shape, Product):
-                found.append(name)
+                components.append(name)
             domain = name
-        return found
+        return components
 
     def chosen(self, variant: Variant) -> list[str]:
         """The innermost parts that a variant chooses where it has a choice."""
-        found = [part for item in variant.inner for part in self.chosen(item)]
+        parts = [part for item in variant.inner for part in self.chosen(item)]
         shape = self.grammar.domain[variant.domain].shape
-        if variant.inner and not found and isinstance(shape, Union) and len(shape.parts) > 1:
+        if variant.inner and not parts and isinstance(shape, Union) and len(shape.parts) > 1:
             return [variant.inner[0].domain]
-        return found
+        return parts
 
     def label(self, source: str, axes: Sequence[Variant]) -> str:
         """The label of an edge whose nodes have the given variants."""
@@ -365,12 +365,12 @@ class _Splitter:
         """Declare a factor, or an input factor, that is a slice."""
         parts = [part for axis in axes for part in self.chosen(axis) or [axis.domain]]
         name = self.fresh_label(source, parts)
-        found = Slice(source, axes)
-        attributes = (found.attribute(),)
+        cut = Slice(source, axes)
+        attributes = (cut.attribute(),)
         if source in self.grammar.input_factor:
             family = self.grammar.input_factor[source]
             self.input_factors.append(
-                replace(family, name=name, domains=found.domains, attributes=attributes)
+                replace(family, name=name, domains=cut.domains, attributes=attributes)
             )
             return name
         factor = self.grammar.factor[source]
@@ -382,7 +382,7 @@ class _Splitter:
         self.factors.append(
             Factor(
                 name=name,
-                domains=found.domains,
+                domains=cut.domains,
                 given=given,
                 attributes=attributes,
                 span=factor.span,

@@ -74,14 +74,14 @@ def _cases(
     same: list[tuple[Clamp, Clamp]] = []
     for one, two in clamp_pairs(grammar, rule):
         pair = (clamps.index(one), clamps.index(two))
-        found = decided[pair] if pair in decided else meet(grammar, one, two, rows)
-        if found is None:
+        equal_here = decided[pair] if pair in decided else meet(grammar, one, two, rows)
+        if equal_here is None:
             for conditions, equal in _orders(one, two):
                 case = replace(rule, conditions=(*rule.conditions, *conditions))
                 if is_feasible(rows_of(grammar, case)):
                     yield from _cases(grammar, case, {**decided, pair: equal})
             return
-        if found:
+        if equal_here:
             same.append((one, two))
     # One of the clamps goes, and with it that its position lies inside the input: so the rule says
     # that it is the other's.
@@ -115,9 +115,9 @@ def _orders(one: Clamp, two: Clamp) -> Iterator[tuple[list[Condition], bool]]:
 
 def _groups(clamps: Sequence[Clamp], same: Sequence[tuple[Clamp, Clamp]]) -> list[list[Clamp]]:
     """The clamps, those together that read the same position."""
-    found = [[clamp] for clamp in clamps]
+    groups = [[clamp] for clamp in clamps]
     for one, two in same:
-        joined = [group for group in found if one in group or two in group]
-        rest = [group for group in found if group not in joined]
-        found = [*rest, [clamp for group in joined for clamp in group]]
-    return found
+        joined = [group for group in groups if one in group or two in group]
+        rest = [group for group in groups if group not in joined]
+        groups = [*rest, [clamp for group in joined for clamp in group]]
+    return groups

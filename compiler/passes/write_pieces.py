@@ -38,18 +38,18 @@ def write_pieces(grammar: Grammar, weights: Mapping[str, Any], names: Collection
         if name in followed | asked_factors(grammar):
             message = f"factor `{name}` is needed whole: a query uses it, or a factor follows"
             raise CpdImpossible(message, help)
-    found = cpd(grammar, only=names)
-    factors = [f for f in found.factors if f.name not in names]
+    decomposed = cpd(grammar, only=names)
+    factors = [f for f in decomposed.factors if f.name not in names]
     return replace(
-        found,
+        decomposed,
         factors=tuple(_with_table(f, arrays[f.name]) if f.name in arrays else f for f in factors),
     )
 
 
 def _with_table(factor: Factor, array: Any) -> Factor:
     learned = ("piece", "prior", "net", "init")
-    own = tuple(a for a in factor.attributes if a.key not in learned)
-    return replace(factor, value=Table(_tuples(array.tolist())), attributes=own)
+    attributes = tuple(a for a in factor.attributes if a.key not in learned)
+    return replace(factor, value=Table(_tuples(array.tolist())), attributes=attributes)
 
 
 def _tuples(value: Any) -> Any:

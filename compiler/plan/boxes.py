@@ -36,7 +36,7 @@ PRIME = "'"
 
 
 @dataclass(frozen=True)
-class Box:
+class LoopBox:
     """Loops over the index points of a rule, and what its variables are in terms of them."""
 
     positions: tuple[Loop, ...]
@@ -58,7 +58,7 @@ class Unbounded(Exception):
 
 
 @dataclass(frozen=True)
-class Shape:
+class BoxShape:
     """A rule's variables solved as far as equalities go: what is left to loop over.
 
     Positions are indices of the head, or *steps*: a variable of the rule which the head has with a
@@ -83,7 +83,7 @@ def shape_of(
     lengths: Sequence[str],
     *,
     stepped: bool,
-) -> Shape:
+) -> BoxShape:
     """Solve for the body's variables in terms of the head's, and for one of those by the level.
 
     `head` gives for each index of the family its expression in the rule, `region` what holds of
@@ -128,14 +128,14 @@ def shape_of(
         solve(implicit_equalities(system), backwards, without)
     for _ in range(2):
         solve(implicit_equalities(system), backwards, {*lengths, *summed})
-    found, _ = solve_equalities(implicit_equalities(system), lengths, looked_up)
+    equal, _ = solve_equalities(implicit_equalities(system), lengths, looked_up)
     positions = (*(name for name in head if name not in values), *steps)
-    return Shape(
+    return BoxShape(
         positions=positions,
         steps=tuple(steps),
         splits=tuple(name for name in summed if name not in positions),
         values={**values, **{name: Expr.of(name) for name in positions}},
-        lengths={n: e for n, e in found.items() if not set(e.names()) & set(lengths)},
+        lengths={n: e for n, e in equal.items() if not set(e.names()) & set(lengths)},
         rows=tuple(system),
         core=tuple(irredundant(system)),
     )
@@ -150,17 +150,17 @@ def steps_in(
     from item to item (`without`) and says what an index of the head is.
     """
     excluded = set(without)
-    found: dict[str, None] = {}
+    steps: dict[str, None] = {}
     for equality in equalities:
         names = set(equality.names())
-        own = [name for name in summed if name in names]
-        if len(own) == 1 and not names & excluded:
+        inside = [name for name in summed if name in names]
+        if len(inside) == 1 and not names & excluded:
             if any(abs(coefficient_of(equality, index)) == 1 for index in head):
-                found[own[0]] = None
-    return list(found)
+                steps[inside[0]] = None
+    return list(steps)
 
 
-def shifts(shape: Shape) -> Iterable[dict[str, Expr]]:
+def shifts(shape: BoxShape) -> Iterable[dict[str, Expr]]:
     """Ways to write the loop variables as new ones plus a bound, the plain one first.
 
     Positions are shifted by positions only: the head's cells do not depend on what is summed.
@@ -168,8 +168,8 @@ def shifts(shape: Shape) -> Iterable[dict[str, Expr]]:
     names = [*shape.positions, *shape.splits]
     choices: list[list[Expr]] = []
     for name in names:
-        own = Expr.of(name)
-        found = [own, -own] if name in shape.steps else [own]
+        variable = Expr.of(name)
+        ways = [variable, -variable] if name in shape.steps else [variable]
         for r in shape.core:
             c = r.coefficient(name)
             if any("[" in n for n, _ in r.coefficients):
@@ -177,12 +177,12 @@ def shifts(shape: Shape) -> Iterable[dict[str, Expr]]:
             others = {n for n, _ in r.coefficients if n != name and n in names}
             if name in shape.positions and others & set(shape.splits):
                 continue
-            rest = expr_of(r) - own * c
+            rest = expr_of(r) - variable * c
             if c == 1 and others:
-                found.append(own - rest)
+                ways.append(variable - rest)
             elif c == -1 and (others or name in shape.splits):
-                found.append(rest - own)
-        choices.append(list(dict.fromkeys(found)))
+                ways.append(rest - variable)
+        choices.append(list(dict.fromkeys(ways)))
     for chosen in islice(product(*choices), MAX_SHIFTS):
         change = dict(zip(names, chosen, strict=True))
         if _is_triangular(change, names):
@@ -218,11 +218,11 @@ def resolve_shift(change: Mapping[str, Expr]) -> dict[str, Expr]:
 
 
 def boxed(
-    shape: Shape,
+    shape: BoxShape,
     change: Mapping[str, Expr],
     lengths: Sequence[str],
     zeros: Sequence[Row],
-) -> Box:
+) -> LoopBox:
     """The box of a rule after a shift. `zeros` hold wherever no part of the rule is zero."""
     full = resolve_shift(change)
     rows = moved(shape.rows, full)
@@ -252,7 +252,7 @@ def boxed(
             masks.append(Mask(expr_of(r), mixed=False))
         elif not implies([*system, *nothing], r):
             masks.append(Mask(expr_of(r), mixed=True))
-    return Box(
+    return LoopBox(
         positions=tuple(loops[name] for name in shape.positions),
         splits=tuple(loops[name] for name in shape.splits),
         values={name: expr.substitute(full) for name, expr in shape.values.items()}
@@ -332,5 +332,5 @@ def is_distinct(index: Sequence[Expr], loops: Sequence[Loop]) -> bool:
 
 def _columns(index: Sequence[Expr], loops: Sequence[Loop]) -> list[list[int]]:
     """The coefficients of each loop variable that occurs in an index."""
-    found = [[coefficient_of(expr, loop.name) for expr in index] for loop in loops]
-    return [column for column in found if any(column)]
+    columns = [[coefficient_of(expr, loop.name) for expr in index] for loop in loops]
+    return [column for column in columns if any(column)]

@@ -23,7 +23,7 @@ MEMORY = 4.0
 
 
 @dataclass(frozen=True)
-class Part:
+class RuleOperand:
     """An operand of a rule: its axes, the index forms of its cell, and what it depends on.
 
     `kind`: "parameter", "clamp" (the value of a node is a token), "table" or "chart".
@@ -87,7 +87,11 @@ class Optimiser:
     """Finds the cheapest tree for the parts of one rule."""
 
     def __init__(
-        self, parts: Sequence[Part], output: Sequence[str], head: Sequence[Expr], costs: Costs
+        self,
+        parts: Sequence[RuleOperand],
+        output: Sequence[str],
+        head: Sequence[Expr],
+        costs: Costs,
     ) -> None:
         self.parts = parts
         self.head = head
@@ -114,7 +118,7 @@ class Optimiser:
         for whole in sorted(range(1, 1 << len(leaves)), key=int.bit_count):
             if whole in best:
                 continue
-            found: tuple[float, Tree] | None = None
+            cheapest: tuple[float, Tree] | None = None
             first = whole & -whole
             others = whole ^ first
             members = [leaf.parts for i, leaf in enumerate(leaves) if whole >> i & 1]
@@ -126,13 +130,13 @@ class Optimiser:
                 if one is None or two is None:
                     continue
                 least = one[0] + two[0]
-                if found is None or least + written < found[0]:
+                if cheapest is None or least + written < cheapest[0]:
                     cost = least + self.cost(one[1].parts, two[1].parts)
-                    if cost < FORBIDDEN and (found is None or cost < found[0]):
+                    if cost < FORBIDDEN and (cheapest is None or cost < cheapest[0]):
                         parts = one[1].parts | two[1].parts
-                        found = (cost, Tree(parts, self.keep(parts), one[1], two[1]))
-            if found is not None:
-                best[whole] = found
+                        cheapest = (cost, Tree(parts, self.keep(parts), one[1], two[1]))
+            if cheapest is not None:
+                best[whole] = cheapest
         return best[(1 << len(leaves)) - 1][1]
 
     def fewer(self, trees: Sequence[Tree]) -> list[Tree]:
@@ -162,8 +166,8 @@ class Optimiser:
         if parts not in self._keeps:
             outside = {a for i in self.everything - parts for a in self.parts[i].axes}
             outside.update(self.output)
-            own = dict.fromkeys(a for i in sorted(parts) for a in self.parts[i].axes)
-            self._keeps[parts] = tuple(axis for axis in own if axis in outside)
+            touched = dict.fromkeys(a for i in sorted(parts) for a in self.parts[i].axes)
+            self._keeps[parts] = tuple(axis for axis in touched if axis in outside)
         return self._keeps[parts]
 
     def facts(self, parts: frozenset[int]) -> Facts:
@@ -200,8 +204,8 @@ class Optimiser:
     def points(self, forms: frozenset[int], depends: bool) -> float:
         """The number of index points, times the batch if anything depends on the input."""
         if forms not in self._ranks:
-            found = list(self._numbers)
-            self._ranks[forms] = rank_of([found[i] for i in sorted(forms)])
+            known = list(self._numbers)
+            self._ranks[forms] = rank_of([known[i] for i in sorted(forms)])
         points = float(self.costs.length ** self._ranks[forms])
         return points * self.costs.batch if depends else points
 

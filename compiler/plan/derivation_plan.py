@@ -19,9 +19,9 @@ def plan_of_trees(grammar: Grammar, *, length: int = 32, batch: int = 16) -> Pla
     of the others. Raises CannotCompile.
     """
     narrowed = narrow(grammar)
-    found = plan(narrowed, length=length, batch=batch)
+    result = plan(narrowed, length=length, batch=batch)
     if narrowed is grammar:
-        return found
+        return result
     rules = {rule.name: rule for rule in grammar.rules}
     values = {name: fixed(grammar, rule) for name, rule in rules.items()}
     stages = tuple(
@@ -32,9 +32,9 @@ def plan_of_trees(grammar: Grammar, *, length: int = 32, batch: int = 16) -> Pla
                 for step in stage.steps
             ),
         )
-        for stage in found.stages
+        for stage in result.stages
     )
-    return replace(found, stages=stages)
+    return replace(result, stages=stages)
 
 
 def with_variables(step: Step, rule: Rule, values: Mapping[str, Expr]) -> Step:

@@ -24,8 +24,8 @@ def without(conditions: Iterable[Condition], name: str) -> tuple[Condition, ...]
                 return None
             if sign:
                 (low if sign > 0 else high).append(rest)
-    found = dict.fromkeys(one + two for one in low for two in high)
-    return tuple(as_condition(form) for form in found if not _is_plain(form))
+    forms = dict.fromkeys(one + two for one in low for two in high)
+    return tuple(as_condition(form) for form in forms if not _is_plain(form))
 
 
 def _is_plain(form: Expr) -> bool:
@@ -45,10 +45,10 @@ def as_condition(form: Expr) -> Condition:
 
 def within(grammar: Grammar, edges: Iterable[Edge]) -> list[Condition]:
     """The conditions under which edges of input factors lie in the ranges of these."""
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     for edge in edges:
         factor = grammar.input_factor.get(edge.label)
         if factor is not None:
             values = dict(zip(factor.indices, edge.indices, strict=True))
-            found += [c.substitute(values) for c in factor.conditions]
-    return found
+            conditions += [c.substitute(values) for c in factor.conditions]
+    return conditions

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fgg.compiler.plan.affine import bounds
 from fgg.compiler.plan.contraction import Tree
-from fgg.compiler.plan.rule_operands import RuleParts
+from fgg.compiler.plan.rule_operands import RuleOperands
 from fgg.factors.maps import is_map
 from fgg.factors.product_factors import Joint, joint_of
 from fgg.grammar import Clamp, Edge, Grammar, Rule
@@ -60,7 +60,7 @@ class Preparer:
     def operands(
         self,
         rule: Rule,
-        parts: RuleParts,
+        parts: RuleOperands,
         tree: Tree | None,
         place: Place,
         charts: Mapping[str, Chart],
@@ -98,7 +98,7 @@ class Preparer:
     def operand(
         self,
         rule: Rule,
-        parts: RuleParts,
+        parts: RuleOperands,
         tree: Tree,
         place: Place,
         charts: Mapping[str, Chart],
@@ -126,7 +126,7 @@ class Preparer:
         index = tuple(place(source.indices[i]) for i in stored)
         return Operand(kind="chart", name=source.label, index=index, axes=axes)
 
-    def parameter(self, parts: RuleParts, tree: Tree) -> tuple[str, tuple[str, ...]]:
+    def parameter(self, parts: RuleOperands, tree: Tree) -> tuple[str, tuple[str, ...]]:
         """A factor, or a product of factors that is computed once for a batch."""
         if not tree.children:
             edge = parts.sources[tree.leaf]
@@ -150,8 +150,8 @@ class Preparer:
         cut, joint = slice_of(self.grammar.factor[label]), joint_of(self.grammar.factor[label])
         if cut is not None:
             self.factor(cut.source)
-            found = steps(self.grammar, cut.axes)
-            self.done[label] = Cut(name=label, source=cut.source, steps=found)
+            slicing = steps(self.grammar, cut.axes)
+            self.done[label] = Cut(name=label, source=cut.source, steps=slicing)
         elif joint is not None:
             self.joined(label, joint)
         elif is_map(self.grammar.factor[label]):
@@ -179,7 +179,7 @@ class Preparer:
             name=label, operands=tuple(operands), axes=whole, path=tuple(pairs)
         )
 
-    def evidence(self, parts: RuleParts, tree: Tree, place: Place) -> Operand | None:
+    def evidence(self, parts: RuleOperands, tree: Tree, place: Place) -> Operand | None:
         """Parameters at tokens, as a table over positions."""
         clamps = [i for i in tree.parts if parts.parts[i].kind == "clamp"]
         if not tree.children:
@@ -219,7 +219,7 @@ class Preparer:
         return Operand(kind="table", name=self.done[key].name, index=inner.index, axes=tree.keep)
 
     def gather(
-        self, parts: RuleParts, tree: Tree, child: Tree, leaf: Tree, place: Place
+        self, parts: RuleOperands, tree: Tree, child: Tree, leaf: Tree, place: Place
     ) -> Operand | None:
         """The entries of a parameter at the tokens of one or more clamps."""
         clamps = [leaf.leaf]
@@ -335,9 +335,9 @@ class Preparer:
 
     def name(self, wanted: str) -> str:
         """A new name for a tensor."""
-        found = fresh(wanted, self.taken)
-        self.taken.add(found)
-        return found
+        name = fresh(wanted, self.taken)
+        self.taken.add(name)
+        return name
 
 
 def _renumbered(

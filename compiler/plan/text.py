@@ -169,12 +169,12 @@ def operand_text(operand: Operand) -> str:
 def path_texts(step: Step) -> list[str]:
     """The products of a step, in order: `#4(b, c) = sum of #2 #3`."""
     names = [_value(i) for i in range(len(step.operands))]
-    found = []
+    texts = []
     for pair in step.path:
         name = _value(len(names))
-        found.append(_product(names, pair, name))
+        texts.append(_product(names, pair, name))
         names.append(name)
-    return found
+    return texts
 
 
 def _product(names: Sequence[str], pair: Pair, name: str) -> str:
@@ -209,8 +209,8 @@ def _step_json(plan: Plan, step: Step) -> dict[str, Any]:
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:
-    found = [f"  {line}" for line in lines]
-    return ["", title, *found] if found else []
+    indented = [f"  {line}" for line in lines]
+    return ["", title, *indented] if indented else []
 
 
 def _parameter(plan: Plan, name: str) -> str:

@@ -9,9 +9,9 @@ from math import prod
 
 from fgg.compiler.passes.inline import written_out
 from fgg.compiler.passes.merge_messages import join
-from fgg.compiler.rank.cut import Component, without_all
+from fgg.compiler.rank.cut import RuleComponent, without_all
 from fgg.compiler.rank.families import Families, without_places
-from fgg.compiler.rank.nodes import Analysis, Below, refusal, state_uses
+from fgg.compiler.rank.nodes import Analysis, BelowRanks, refusal, state_uses
 from fgg.compiler.rank.uses import NotRankSpace
 from fgg.grammar import Edge, Fragment, Grammar, Origin, Rule
 from fgg.grammar.linear import is_feasible
@@ -102,14 +102,14 @@ class _Rewriter:
     def rewrite(self, rule: Rule) -> list[Rule]:
         """What becomes of a rule: it loses its state nodes, and its uses become messages."""
         cut, uses = self.plan.cuts[rule.name], self.plan.uses[rule.name]
-        gone: list[Component] = []
+        gone: list[RuleComponent] = []
         conditions, externals = rule.conditions, rule.rhs.externals
         result = rule
         if rule.lhs in self.families.options:
             if rule.name not in self.families.below:
                 return []  # a leaf: written out wherever its family is used
             kind = self.plan.kinds[rule.lhs][rule.name]
-            assert isinstance(kind, Below)
+            assert isinstance(kind, BelowRanks)
             gone.append(kind.part)
             conditions, externals = without_all(conditions, kind.conditions), kind.ranks
             indices = without_places(rule.indices, kind.dropped)
@@ -143,7 +143,7 @@ class _Rewriter:
         choices = [self.families.options[rule.rhs.edges[number].label] for number in uses]
         if not choices:
             return [rule]
-        found = []
+        rules = []
         known = self.families.known
         head = {name for index in rule.indices for name in index.names()}
         for chosen in product(*choices):
@@ -163,5 +163,5 @@ class _Rewriter:
                     )
                 shift += len(option.edges) - 1
             if result is not None:
-                found.append(result)
-        return found
+                rules.append(result)
+        return rules
