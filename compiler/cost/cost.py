@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
 
 from fgg.compiler.cost.point_counts import ZERO, Boxes, CostPolynomial, Order, axis_extent, product
 from fgg.compiler.cost.step_costs import StepProducts, loop_names, step_products
@@ -89,7 +88,7 @@ class Cost:
         """A polynomial with this grammar's names."""
         return order.text(self.names()) or "1"
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """The report as plain data."""
         used = {name for item in self.items for powers in item.order.terms for name, _ in powers}
         sizes = size_values(self.plan.grammar)

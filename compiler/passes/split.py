@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
-from typing import Any
 
 from fgg.grammar import (
     Attachment,
@@ -262,7 +261,10 @@ class _Splitter:
         )
 
     def into_wholes(
-        self, fragment: Fragment, decided: Mapping[str, Variant], nodes: Mapping[Any, Node]
+        self,
+        fragment: Fragment,
+        decided: Mapping[str, Variant],
+        nodes: Mapping[tuple[str, Path], Node],
     ) -> tuple[Fragment, dict[str, Node]]:
         """The fragment with a node for each part of a whole union that it touches, and these."""
         taken = {node.name for node in (*fragment.nodes, *nodes.values())}

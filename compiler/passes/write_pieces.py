@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fgg.compiler.passes.cpd import CpdImpossible, cpd
 from fgg.factors.definitions import asked_factors, sources
 from fgg.factors.pieces import given_pieces
 from fgg.grammar import Factor, Grammar
-from fgg.grammar.values import Table
+from fgg.grammar.values import Nested, Table
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+NestedLists = list["NestedLists"] | float
 
 MAX_TABLE = 20_000
 """More entries than a grammar should have as text."""
 
 
-def write_pieces(grammar: Grammar, weights: Mapping[str, Any], names: Collection[str]) -> Grammar:
+def write_pieces(grammar: Grammar, weights: Mapping[str, Array], names: Collection[str]) -> Grammar:
     """The grammar with pieces of these factors that have tables as values, around rank nodes.
 
     Requires factors of declared rank, and arrays of their pieces by name. Guarantees the value Z of
@@ -46,11 +54,11 @@ def write_pieces(grammar: Grammar, weights: Mapping[str, Any], names: Collection
     )
 
 
-def _with_table(factor: Factor, array: Any) -> Factor:
+def _with_table(factor: Factor, array: Array) -> Factor:
     learned = ("piece", "prior", "net", "init")
     attributes = tuple(a for a in factor.attributes if a.key not in learned)
     return replace(factor, value=Table(_tuples(array.tolist())), attributes=attributes)
 
 
-def _tuples(value: Any) -> Any:
+def _tuples(value: NestedLists) -> Nested:
     return tuple(map(_tuples, value)) if isinstance(value, list) else float(value)

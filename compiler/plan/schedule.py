@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise, product
 from math import lcm
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fgg.grammar import Edge, Grammar, Rule
 from fgg.grammar.components import components
@@ -25,6 +25,9 @@ from fgg.grammar.index import Expr
 from fgg.grammar.linear import Row, TooManyRows, implies, is_feasible, project
 from fgg.grammar.ranges import Region, affine, least_value, regions, row, rule_rows
 from fgg.rewrite.conjoin import lengths
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _LEVEL = "\0level"
 _MOST_SIMPLE = 4
@@ -254,7 +257,7 @@ class _Levels:
         place = {column: i for i, column in enumerate(columns)}
         free = len(columns)
         total = 2 * free + sum(2 + len(call.rows) for call in self.calls)
-        equalities: list[Any] = []
+        equalities: list[NDArray[np.float64]] = []
         cost = np.zeros(total)
         cost[: 2 * free] = 1e-3  # small coefficients, where there is a choice
         bounds: list[tuple[int, int | None]] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from fgg.grammar.domains import domain_size
 from fgg.grammar.index import Expr, quote_name
@@ -48,7 +47,7 @@ def plan_lines(plan: Plan) -> list[str]:
     return lines
 
 
-def plan_json(plan: Plan) -> dict[str, Any]:
+def plan_json(plan: Plan) -> dict[str, object]:
     """The same as plain data."""
     return {
         "parameters": list(plan.parameters),
@@ -182,7 +181,7 @@ def _product(names: Sequence[str], pair: Pair, name: str) -> str:
     return f"{name}({kept}) = sum of {names[pair.left]} {names[pair.right]}"
 
 
-def _step_json(plan: Plan, step: Step) -> dict[str, Any]:
+def _step_json(plan: Plan, step: Step) -> dict[str, object]:
     return {
         "rule": step.rule.name,
         "text": print_rule(plan.grammar, step.rule),
