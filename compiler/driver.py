@@ -23,7 +23,7 @@ from fgg.plan import Plan
 
 @dataclass(frozen=True)
 class Expected:
-    """What the cost model expects of inputs; a program takes any."""
+    """The length and batch size that the cost model assumes; a program takes any others too."""
 
     length: int = 32
     batch: int = 16
@@ -31,7 +31,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Pass:
-    """A step of the pipeline: from a grammar to a grammar of the same value."""
+    """A step of the pipeline: a named function from a grammar to a grammar of the same value."""
 
     name: str
     run: Callable[[Grammar, Expected], Grammar]
@@ -75,7 +75,7 @@ CONJOIN = "conjoin"
 
 
 def pass_names(space: str) -> tuple[str, ...]:
-    """The names of a pipeline's passes, in order, after that of joining a query."""
+    """The names of a pipeline's passes in order; the first is that of joining a query."""
     return (CONJOIN, *(item.name for item in PIPELINES[space]))
 
 

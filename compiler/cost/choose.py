@@ -1,4 +1,4 @@
-"""Which space a grammar is best compiled in: by the multiply-adds of its plan in each."""
+"""The space in which a grammar's plan has the fewest multiply-adds."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from fgg.rewrite.conjoin import lengths
 
 @dataclass(frozen=True)
 class SpaceChoice:
-    """The space with the least to do, its plan, and what every space would have to do.
+    """The cheapest space and its plan, and the cost of every space that was tried.
 
-    `refused` has the reasons why a space is none for this grammar.
+    `refused` says, for each other space, why the grammar cannot or should not be compiled in it.
     """
 
     space: str
@@ -50,7 +50,7 @@ class SpaceChoice:
 
 
 def choose(grammar: Grammar, expected: Expected, *, pinned: bool = True) -> SpaceChoice:
-    """The best space of a grammar without queries.
+    """The cheapest space for a grammar without queries.
 
     Raises CannotCompile or SplitImpossible if the grammar cannot be compiled in any.
     """

@@ -145,7 +145,7 @@ def cost(plan: Plan, lengths: Mapping[str, int], *, batch: int = 1, width: int =
 
 
 def size_order(grammar: Grammar, name: str) -> CostPolynomial:
-    """The number of values of a domain, by the names of sizes where it has any."""
+    """The number of values of a domain, as a polynomial in named sizes where possible."""
     shape = grammar.domain[name].shape
     if isinstance(shape, Sized):
         return CostPolynomial.of(shape.size)
@@ -251,7 +251,7 @@ class _Counter:
         boxes: Boxes,
         domains: Mapping[str, tuple[int, CostPolynomial]],
     ) -> int:
-        """The numbers of the largest result or gathered operand of a step on one level."""
+        """How many numbers the largest result or gathered operand of a step has on one level."""
         sizes = [(w.kept_loops, w.kept_axes) for w in work.products] + list(work.weights)
         numbers = [boxes.largest(x) * prod(domains[a][0] for a in axes) for x, axes in sizes]
         for operand in step.operands:
@@ -269,7 +269,7 @@ KINDS = {
 
 
 def cost_lines(cost: Cost) -> list[str]:
-    """The order of the whole, a table of what it consists of, and the memory."""
+    """The report as lines: the order of the whole, a table of its items, and the memory."""
     lines = [f"{cost.plan.grammar.name}: O({cost.text(cost.order)})", *_given(cost)]
     for kind, title in KINDS.items():
         items = [item for item in cost.items if item.kind == kind]
@@ -289,7 +289,7 @@ def cost_lines(cost: Cost) -> list[str]:
 
 
 def _given(cost: Cost) -> Iterator[str]:
-    """What the numbers hold for."""
+    """The line that says for which lengths, sizes, batch and type the numbers hold."""
     used = {name for item in cost.items for powers in item.order.terms for name, _ in powers}
     sizes = size_values(cost.plan.grammar)
     values = {**cost.lengths, **{name: sizes[name] for name in sizes if name in used}}

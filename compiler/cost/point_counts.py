@@ -1,4 +1,4 @@
-"""How many index points a step has: exactly for given lengths, and to leading order in names.
+"""How many index points a step has: exactly, for given lengths, or as a polynomial in names.
 
 Over all levels of a stage, a product over some loop variables runs once for every level and every
 value of these. To leading order the number of such points is the product of the ranges of as many
@@ -238,7 +238,7 @@ def extent_of(plan: Plan, rule: Rule | None, system: Sequence[Row], form: Expr) 
 
 
 def _growth(plan: Plan, extent: CostPolynomial) -> tuple[int, int, int]:
-    """What makes a range long: lengths above all, then sizes."""
+    """A key that orders ranges from short to long: by lengths, then by sizes."""
     names = [name for powers in extent.terms for name, _ in powers]
     return sum(name in plan.lengths for name in names), extent.degree, len(names)
 
@@ -250,7 +250,7 @@ def axis_extent(plan: Plan, axis: Loop) -> CostPolynomial:
 
 
 def _difference(plan: Plan, rule: Rule | None, low: Row, high: Row) -> CostPolynomial:
-    """The upper bound minus the lower one, and one."""
+    """The number of whole numbers between two bounds, to leading order."""
     down, up = low.coefficient(_FORM), -high.coefficient(_FORM)
     lengths = [
         name
@@ -279,7 +279,7 @@ def _size_name(grammar: Grammar, rule: Rule, count: int) -> str | None:
 
 
 def _outermost(stage: PlanStage) -> list[Row]:
-    """Bounds of the level where families differ in theirs: those that all of them have."""
+    """The bounds of the level that all families of a stage have in common."""
 
     def common(bounds: Sequence[Bound]) -> Bound:
         terms = [term for term in bounds[0].terms if all(term in b.terms for b in bounds)]

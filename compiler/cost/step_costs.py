@@ -1,4 +1,4 @@
-"""The products that a step carries out: over which loop variables, over which axes.
+"""The products that a step carries out, each over some loop variables and axes.
 
 They are what the emitted program multiplies. Scales, one number a cell, are not counted, except
 that a step with nothing but scales counts one for each point.
@@ -14,7 +14,7 @@ from fgg.plan import Operand, Plan, Step
 
 @dataclass(frozen=True)
 class Work:
-    """Two values multiplied at each point of some loops and axes, and what is kept of it."""
+    """A product of two values at each point of some loops and axes, and the loops and axes kept."""
 
     loops: tuple[str, ...]
     axes: tuple[str, ...]
@@ -82,7 +82,7 @@ class _Contraction:
         return tuple(name for name in self.order if name in loops)
 
     def follow(self, values: Sequence[_Value | None], weight: _Value | None) -> list[_Value]:
-        """Carry out the path; the values that it leaves."""
+        """Multiply along the step's path. Returns the values that are left."""
         live = {**dict(enumerate(values)), -1: weight}
         alias: dict[int, int] = {}
         width = len(self.step.operands)

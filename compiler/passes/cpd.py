@@ -75,7 +75,7 @@ def cpd(
 
 
 def declared(grammar: Grammar, ranks: Mapping[str, int]) -> Grammar:
-    """The grammar with these ranks of factors declared, in place of others they may have.
+    """The grammar with these ranks declared, in place of any that the factors have.
 
     A joint factor does not follow from its parts any more: it is a parameter, of low rank. Raises
     CpdImpossible for what cannot have a rank. A grammar that has these ranks is returned as it is.
@@ -109,7 +109,7 @@ def _declared(grammar: Grammar, factor: Factor, ranks: Mapping[str, int]) -> Fac
 
 
 def unjoined(factor: Factor) -> Factor:
-    """A factor that does not follow from parts any more."""
+    """The factor as a parameter of its own, which no longer follows from parts."""
     attributes = tuple(a for a in factor.attributes if a.key != "product")
     return replace(factor, attributes=attributes)
 

@@ -1,4 +1,4 @@
-"""Fold: what a rule needs of one nonterminal and parameters becomes a *message*.
+"""Fold: a product of one nonterminal and parameters in a rule becomes a *message*.
 
 Where the cheapest order of contraction multiplies a nonterminal with parameters first, the product
 depends on that nonterminal's cell alone. It becomes a nonterminal of its own, computed once a cell
@@ -130,7 +130,7 @@ class _Folder:
 
 
 def _free(index: Expr, cut: RuleCut) -> Expr:
-    """An index without what is the same for all cells of an item."""
+    """An index without lengths and sizes, which are the same for all cells of an item."""
     return index.substitute(dict.fromkeys(cut.known, 0))
 
 
@@ -175,7 +175,7 @@ def _in_names_of(
 def _canonical(
     product: MessageBody, family: Nonterminal, places: list[int]
 ) -> tuple[object, tuple[str, ...]]:
-    """What tells messages apart, and the order of their external nodes."""
+    """A key that is equal for equal messages, and the order of their external nodes."""
     charts = [e for e in product.edges if e.label == family.name]
     rest = [e for e in product.edges if e.label != family.name]
     fixed = [a.node for e in charts for a in e.attachments]
@@ -200,8 +200,8 @@ def _products(tree: Tree, parts: RuleOperands, cut: RuleCut) -> Iterator[Message
 def _product(tree: Tree, parts: RuleOperands, cut: RuleCut) -> MessageBody | None:
     """A subtree as a product, if it is worth a message.
 
-    It is one of a nonterminal and parameters; or it sums over an index; or, without nonterminals,
-    it multiplies parameters with each other at fewer indices than the rule has.
+    It is if it multiplies a nonterminal with parameters, or sums over an index, or multiplies
+    parameters and inputs with each other at fewer indices than the rule has.
     """
     kinds = [parts.parts[i].kind for i in tree.parts]
     charts, parameters = kinds.count("chart"), kinds.count("parameter")

@@ -1,4 +1,4 @@
-"""Heads: what several rules of a family do last becomes a rule of its own, done once a cell."""
+"""Heads: a product that several rules of a family end with is done once for each cell."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def heads(grammar: Grammar) -> Grammar:
 
 
 def head_of(grammar: Grammar, rule: Rule) -> RuleHead | None:
-    """The head of a rule, if it has one and something is left of the rule besides."""
+    """The head of a rule, or None if it has none or consists of nothing else."""
     fragment = rule.rhs
     clamped = {clamp.attachment.node for clamp in fragment.clamps}
     touching: dict[str, list[Edge]] = {}

@@ -1,4 +1,4 @@
-"""Writing out a use of a nonterminal: one of the fragments that it can be, in place of its edge."""
+"""Inlining: a fragment that a nonterminal can be takes the place of an edge of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fgg.grammar.ranges import condition_rows, input_rows, length_rows
 class Option:
     """One fragment that a nonterminal with external nodes `states` can be.
 
-    It holds at `indices` where the conditions do; `rule` is the rule that it comes from.
+    It applies at `indices` where the conditions hold. `rule` is the rule that it comes from.
     """
 
     name: str

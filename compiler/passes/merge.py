@@ -53,7 +53,7 @@ def _sources(factor: Factor) -> set[str]:
 
 
 class _Merger:
-    """Makes joint factors, the same one once, and rewrites rules."""
+    """Makes joint factors, equal ones once, and rewrites rules."""
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar

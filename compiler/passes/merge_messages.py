@@ -1,4 +1,4 @@
-"""Joining: messages that stand for each other everywhere are one message.
+"""Joining: messages that are interchangeable wherever they are used become one message.
 
 Splitting a union takes a rule apart. Where messages hide what the parts were,
 
@@ -152,7 +152,7 @@ def _relabelled(rule: Rule, labels: dict[int, str]) -> Rule:
 
 
 def _key(rule: Rule) -> object:
-    """What tells rules apart whose nodes have any names."""
+    """A key that is equal for rules that differ in the names of their nodes only."""
     wires, numbers = wiring(rule.rhs.edges, rule.rhs.clamps, rule.rhs.externals, {})
     named = [n for n in rule.rhs.nodes if n.name in numbers]
     domains = tuple(n.domain for n in sorted(named, key=lambda n: numbers[n.name]))
@@ -221,7 +221,7 @@ def _with_sum(
 
 
 def _beyond(grammar: Grammar, family: Nonterminal, other: Nonterminal) -> Iterator[Expr]:
-    """What is at least 0 in the inferred range of a message, but not in that of another one.
+    """The bounds of a message's inferred range that the other message's range does not imply.
 
     Where only the other one is used, a rule of the message adds nothing to their sum.
     """
@@ -236,7 +236,7 @@ def _beyond(grammar: Grammar, family: Nonterminal, other: Nonterminal) -> Iterat
 
 
 def _with_hull(known: Mapping[str, Region], pair: tuple[str, str], name: str) -> dict[str, Region]:
-    """Regions with that of a sum: what holds of both of its parts."""
+    """The regions with that of a sum of two messages: the conditions that hold for both."""
     left = {n: region for n, region in known.items() if n not in pair}
     parts = [known[n] for n in pair if n in known]
     if len(parts) < 2:
@@ -253,7 +253,7 @@ def _with_hull(known: Mapping[str, Region], pair: tuple[str, str], name: str) ->
 
 
 def _split(expr: Expr) -> tuple[Expr, int]:
-    """An expression without its constant, and that."""
+    """An expression without its constant, and the constant."""
     constant = sum(times for monomial, times in expr.terms if not monomial)
     return expr - constant, constant
 

@@ -1,4 +1,4 @@
-"""A product of some parts of a rule as a nonterminal of its own: its rule, and its use."""
+"""Messages: a product of some edges of a rule becomes a nonterminal with a rule of its own."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fgg.grammar.names import fresh
 class MessageBody:
     """Some edges and clamps of a rule, and the nodes that the rest of the rule needs of them.
 
-    `summed` are index variables that nothing else depends on; `conditions` are those that speak of
-    them, `left` what these say of other variables.
+    `summed` are index variables on which nothing else depends. `conditions` are those in which they
+    occur, and `left` what these imply for other variables.
     """
 
     edges: tuple[Edge, ...]
@@ -78,7 +78,7 @@ def with_product(rule: Rule, product: MessageBody, edge: Edge) -> Rule:
 
 
 def share(grammar: Grammar, *, length: int = 32, batch: int = 16) -> Grammar:
-    """Products of nonterminals that several rules have in common, computed once."""
+    """The grammar with a message for each product of nonterminals that several rules share."""
     groups: dict[object, list[tuple[Rule, MessageBody, tuple[str, ...]]]] = {}
     for rule in grammar.rules:
         candidate = _shareable(grammar, rule)

@@ -1,4 +1,4 @@
-"""Pin: where an observed value fixes the block of a state, the block is no node of a chart."""
+"""Pin: a chart needs no axis for a node whose value the input determines."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class _Pinner:
     def common(
         self, names: Sequence[str], occurrences: Sequence[tuple[Rule, tuple[Expr, ...], str]]
     ) -> Pin | None:
-        """What is known of a node in all places where it occurs, in terms of a family's indices."""
+        """The pin of a node that is known wherever it occurs, in terms of the family's indices."""
         clamps = [self.clamps(rule, node) for rule, _, node in occurrences]
         if not clamps or not all(clamps):
             return None

@@ -1,4 +1,4 @@
-"""Tie: what a rule reads of a position is one variable, also where the token is missing."""
+"""Tie: all that a rule reads at one position is one variable, even if the token is missing."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def tie(grammar: Grammar) -> Grammar:
 def _cases(
     grammar: Grammar, rule: Rule, decided: Mapping[tuple[int, int], bool]
 ) -> Iterator[tuple[Rule, list[list[Clamp]]]]:
-    """The cases of a rule in which it is known which of its clamps read the same position.
+    """The cases of a rule, in each of which it is known which clamps read the same position.
 
-    With each come the clamps of each position; `decided` says it of pairs of clamps, by their
-    places, where conditions of the rule do.
+    Each case comes with its clamps grouped by position. `decided` says of pairs of clamps, by
+    number, whether the conditions added so far make their positions equal.
     """
     clamps = rule.rhs.clamps
     rows = rows_of(grammar, rule) if len(clamps) > 1 else []
@@ -114,7 +114,7 @@ def _orders(one: Clamp, two: Clamp) -> Iterator[tuple[list[Condition], bool]]:
 
 
 def _groups(clamps: Sequence[Clamp], same: Sequence[tuple[Clamp, Clamp]]) -> list[list[Clamp]]:
-    """The clamps, those together that read the same position."""
+    """The clamps grouped by the position that they read."""
     groups = [[clamp] for clamp in clamps]
     for one, two in same:
         joined = [group for group in groups if one in group or two in group]

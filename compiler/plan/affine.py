@@ -1,4 +1,4 @@
-"""Affine forms and the inequalities they make: rows as expressions, bounds, equalities."""
+"""Affine forms of indices, and what follows from systems of inequalities between them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def box_rows(loop: Loop) -> list[Row]:
 
 
 def batch_rows(lengths: Iterable[str]) -> list[Row]:
-    """An item's lengths lie between the least and the greatest of the batch."""
+    """Inequalities: each length of an item lies between the least and the greatest of its batch."""
     rows: list[Row] = []
     for name in lengths:
         low, length, high = Expr.of(name + LOW), Expr.of(name), Expr.of(name + HIGH)
@@ -102,7 +102,7 @@ def batch_rows(lengths: Iterable[str]) -> list[Row]:
 
 
 def uniform(rows: Iterable[Row], lengths: Iterable[str]) -> list[Row]:
-    """A system for a batch whose items all have the same lengths."""
+    """The inequalities of a batch whose items all have the same lengths."""
     same = {name + end: Expr.of(name) for name in lengths for end in (LOW, HIGH)}
     return moved(rows, same)
 
@@ -120,9 +120,10 @@ def irredundant(rows: Iterable[Row]) -> list[Row]:
 def solve_equalities(
     equalities: Sequence[Expr], preferred: Sequence[str], without: Iterable[str] = ()
 ) -> tuple[dict[str, Expr], list[Expr]]:
-    """Values of as many preferred variables as possible, in order; and equalities left over.
+    """Solve equalities for as many of the preferred variables as possible, in their order.
 
-    Values do not speak of the names `without`.
+    Returns the value of each solved variable, and the equalities that are left. No value contains
+    a name in `without`.
     """
     excluded = set(without)
     values: dict[str, Expr] = {}
@@ -144,7 +145,7 @@ def solve_equalities(
 
 
 def implicit_equalities(rows: Sequence[Row]) -> list[Expr]:
-    """Forms that are zero because a system has both a row and its negation."""
+    """The forms that must be zero: the system has both `form >= 0` and `-form >= 0`."""
     known = set(rows)
     both_ways = []
     for r in rows:

@@ -2,8 +2,8 @@
 
 The head's indices are fixed by the level up to *positions*; what is left of the body's variables
 are *splits*. Each gets a range that depends on the level and the lengths only, if need be after a
-shift (`k = i + 1 + s`), so that body references are strided views. What a box does not say
-becomes a mask, unless a part of the rule is zero there anyway.
+shift (`k = i + 1 + s`), so that body references are strided views. A condition that ranges cannot
+express becomes a mask, unless an operand of the rule is zero wherever it fails.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Unbounded(Exception):
 
 @dataclass(frozen=True)
 class BoxShape:
-    """A rule's variables solved as far as equalities go: what is left to loop over.
+    """The variables of a rule that are left to loop over after all equalities are solved.
 
     Positions are indices of the head, or *steps*: a variable of the rule which the head has with a
     coefficient, as `X[2*i]` does, runs over the cells that the rule fills and no others.
@@ -146,8 +146,8 @@ def steps_in(
 ) -> list[str]:
     """The variables that an index of the head is a multiple of, up to the other indices.
 
-    Each is the only one of the summed variables in an equality, which has nothing that differs
-    from item to item (`without`) and says what an index of the head is.
+    For each of them there is an equality that determines an index of the head, contains no other
+    summed variable, and contains nothing that differs between items (`without`).
     """
     excluded = set(without)
     steps: dict[str, None] = {}
@@ -161,7 +161,7 @@ def steps_in(
 
 
 def shifts(shape: BoxShape) -> Iterable[dict[str, Expr]]:
-    """Ways to write the loop variables as new ones plus a bound, the plain one first.
+    """Ways to write loop variables as new ones plus a bound; the first way shifts nothing.
 
     Positions are shifted by positions only: the head's cells do not depend on what is summed.
     """
@@ -190,7 +190,7 @@ def shifts(shape: BoxShape) -> Iterable[dict[str, Expr]]:
 
 
 def _is_triangular(change: Mapping[str, Expr], names: Sequence[str]) -> bool:
-    """Whether each variable is shifted by ones that are not shifted by it in turn."""
+    """Whether no variable is shifted, directly or through others, by itself."""
     order: list[str] = []
     pending = list(names)
     while pending:
@@ -223,7 +223,7 @@ def boxed(
     lengths: Sequence[str],
     zeros: Sequence[Row],
 ) -> LoopBox:
-    """The box of a rule after a shift. `zeros` hold wherever no part of the rule is zero."""
+    """The box of a rule after a shift. `zeros` hold wherever no operand of the rule is zero."""
     full = resolve_shift(change)
     rows = moved(shape.rows, full)
     loops: dict[str, Loop] = {}
@@ -265,7 +265,7 @@ def boxed(
 
 
 def pruned(loop: Loop, system: Sequence[Row]) -> Loop:
-    """The loop without bounds that never decide."""
+    """The loop without the bounds that another of its bounds implies."""
 
     def least(terms: Sequence[tuple[Expr, int]], sign: int) -> tuple[tuple[Expr, int], ...]:
         kept = list(terms)
@@ -311,7 +311,7 @@ def is_view(
 
 
 def goes_on(index: Sequence[Expr], loops: Sequence[Loop]) -> bool:
-    """Whether no loop goes backwards through the cells of a chart whose axes `index` are."""
+    """Whether no loop goes backwards along any axis of a chart that is read at `index`."""
     for column in _columns(index, loops):
         nonzero = [c for c in column if c]
         # Axes are stored in order, so the first coefficient decides, unless later ones could
@@ -322,7 +322,7 @@ def goes_on(index: Sequence[Expr], loops: Sequence[Loop]) -> bool:
 
 
 def is_distinct(index: Sequence[Expr], loops: Sequence[Loop]) -> bool:
-    """Whether points that differ in a variable that occurs in the index are different cells."""
+    """Whether an index maps points that differ in one of its variables to different cells."""
     columns = _columns(index, loops)
     forms = [
         sum((Expr.of(f"x{i}") * c for i, c in enumerate(column)), Expr()) for column in columns

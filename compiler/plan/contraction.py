@@ -1,6 +1,6 @@
-"""The order in which a rule's parts are multiplied and summed.
+"""The order in which a rule's operands are multiplied and summed.
 
-A part has axes (nodes) and index forms. A split variable is an index like any other: a product
+An operand has axes (nodes) and index forms. A split variable is an index like any other: a product
 costs as many multiplications as there are points of the index forms that occur in it, times the
 values of its axes, times the batch if anything in it depends on the input. So one search pulls
 parameters out of sums over splits, finds messages, and finds what can be computed before any
@@ -37,7 +37,7 @@ class RuleOperand:
 
 @dataclass(frozen=True)
 class Tree:
-    """A leaf (a part's number) or the product of two trees, summed to the axes kept."""
+    """A leaf (the number of an operand), or the product of two trees summed to the axes `keep`."""
 
     parts: frozenset[int]
     keep: tuple[str, ...]
@@ -46,7 +46,7 @@ class Tree:
 
     @property
     def leaf(self) -> int:
-        """The number of the part that a leaf is."""
+        """The number of the operand that a leaf is."""
         (number,) = self.parts
         return number
 
@@ -84,7 +84,7 @@ class Facts:
 
 
 class Optimiser:
-    """Finds the cheapest tree for the parts of one rule."""
+    """Finds the cheapest tree for the operands of one rule."""
 
     def __init__(
         self,
@@ -108,12 +108,12 @@ class Optimiser:
         self._ranks: dict[frozenset[int], int] = {}
 
     def run(self) -> Tree:
-        """The cheapest tree: by exhaustive search, over what is left of many parts."""
+        """The cheapest tree. The search is exhaustive, after `fewer` if there are many operands."""
         trees = [Tree(frozenset([i]), self.keep(frozenset([i]))) for i in range(len(self.parts))]
         return self.exact(trees if len(trees) <= MAX_EXACT else self.fewer(trees))
 
     def exact(self, leaves: Sequence[Tree]) -> Tree:
-        """The cheapest tree over some trees, by exhaustive search over sets of them, as bits."""
+        """The cheapest product of all trees given, by a search over all subsets, as bits."""
         best = {1 << i: (0.0, leaf) for i, leaf in enumerate(leaves)}
         for whole in sorted(range(1, 1 << len(leaves)), key=int.bit_count):
             if whole in best:
@@ -140,7 +140,7 @@ class Optimiser:
         return best[(1 << len(leaves)) - 1][1]
 
     def fewer(self, trees: Sequence[Tree]) -> list[Tree]:
-        """No more trees than can be searched, made from many: the cheapest pair first."""
+        """At most `MAX_EXACT` trees: the cheapest pair is multiplied until so few are left."""
         trees = list(trees)
         for clamp in [t for t in trees if self.parts[t.leaf].kind == "clamp"]:
             # Tokens select entries of a parameter before anything else is done with it.
@@ -162,7 +162,7 @@ class Optimiser:
         return trees
 
     def keep(self, parts: frozenset[int]) -> tuple[str, ...]:
-        """The axes that something outside these parts, or the head, still needs."""
+        """The axes of these operands that another operand or the head still needs."""
         if parts not in self._keeps:
             outside = {a for i in self.everything - parts for a in self.parts[i].axes}
             outside.update(self.output)
@@ -171,7 +171,7 @@ class Optimiser:
         return self._keeps[parts]
 
     def facts(self, parts: frozenset[int]) -> Facts:
-        """What is known of a product of some parts."""
+        """What is known of a product of some operands."""
         if parts not in self._facts:
             axes, forms = frozenset(self.keep(parts)), self.kept_forms(parts)
             depends = not parts <= self.parameters
@@ -181,11 +181,11 @@ class Optimiser:
         return self._facts[parts]
 
     def has_chart(self, parts: frozenset[int]) -> bool:
-        """Whether a product has a nonterminal in it."""
+        """Whether a product contains a nonterminal."""
         return any(self.parts[i].kind == "chart" for i in parts)
 
     def cost(self, left: frozenset[int], right: frozenset[int]) -> float:
-        """The multiplications of a product, and what it writes."""
+        """The cost of a product: its multiplications, and moving its result to memory."""
         one, two, both = self.facts(left), self.facts(right), self.facts(left | right)
         axes = one.axes | two.axes
         for half, other in ((left, right), (right, left)):
@@ -220,7 +220,7 @@ class Optimiser:
         return frozenset(numbers.setdefault(f, len(numbers)) for f in forms)
 
     def gathers(self, clamp: frozenset[int], other: frozenset[int]) -> str | None:
-        """The axis that a clamp takes out of a parameter; empty if none; None if it cannot."""
+        """The axis of a parameter that a clamp selects from; empty: no clamp; None: it cannot."""
         if len(clamp) != 1 or self.parts[min(clamp)].kind != "clamp":
             return ""
         axis = self.parts[min(clamp)].tokens

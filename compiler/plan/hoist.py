@@ -1,4 +1,4 @@
-"""What is computed before the charts: products of parameters, entries at tokens, potentials.
+"""Tensors that are prepared before the charts: products, entries at tokens, potentials.
 
 A product of parameters alone is done once for a batch (*hoisted*). Evidence becomes tables over
 positions: where a token selects entries of a parameter, by a gather; else as a weight for every
@@ -42,7 +42,7 @@ Place = Callable[[Expr], Expr]
 
 
 class Preparer:
-    """Collects preparations, the same one once."""
+    """Collects the preparations of a plan; equal ones are made once."""
 
     def __init__(self, grammar: Grammar, lengths: Sequence[str]) -> None:
         self.grammar = grammar
@@ -144,7 +144,7 @@ class Preparer:
         return self.done[key].name, tree.keep
 
     def factor(self, label: str) -> None:
-        """Note that a factor is used; one that follows from others is made of them."""
+        """Record a factor that is used; if it follows from others, also how it is made of them."""
         if label in self.done:
             return
         cut, joint = slice_of(self.grammar.factor[label]), joint_of(self.grammar.factor[label])
@@ -269,9 +269,9 @@ class Preparer:
         return Operand(kind="table", name=self.done[key].name, index=tuple(index), axes=rest)
 
     def group(self, firsts: Sequence[Clamp], clamp: Clamp) -> tuple[int, tuple[int, ...]]:
-        """The earlier clamp that another one has its index in common with, and the distance.
+        """The number of an earlier clamp at a fixed distance in the input, and the distance.
 
-        The number of clamps if there is none, and no distance.
+        If there is none, the number of clamps and no distance.
         """
         shapes = {name: item.shape for name, item in self.grammar.input.items()}
         for number, first in enumerate(firsts):
@@ -343,7 +343,7 @@ class Preparer:
 def _renumbered(
     operands: Sequence[tuple[str, tuple[str, ...]]], keep: tuple[str, ...]
 ) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], tuple[str, ...]]:
-    """Axes by number, so that the same product in two rules is the same."""
+    """Axes as numbers, so that a product has one key whatever its nodes are called in a rule."""
     numbers: dict[str, str] = {}
     for _, axes in operands:
         for axis in axes:

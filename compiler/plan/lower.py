@@ -232,7 +232,7 @@ class _Lowering:
         return step
 
     def with_linear(self, steps: list[Step]) -> list[Step]:
-        """A family's steps; they are linear only where no other one fills the same cells."""
+        """A family's steps; one stays linear only if no other step fills the same cells."""
         apart = all(step.mode == "write" for step in steps)
         groups = Counter(step.group for step in steps)
         return [
@@ -329,7 +329,7 @@ class _Lowering:
         )
 
     def zero_rows(self, rule: Rule) -> list[Row]:
-        """What holds wherever no chart and no table of a rule is zero."""
+        """Inequalities that hold wherever no chart and no table of a rule is zero."""
         rows = input_rows(self.grammar, rule)
         for edge in rule.rhs.edges:
             if edge.label in self.grammar.nonterminal:
@@ -339,7 +339,7 @@ class _Lowering:
         return rows
 
     def stored_rows(self, edge: Edge) -> list[Row]:
-        """What holds of a reference to a cell that is stored and not zero.
+        """Inequalities that hold where a reference meets a stored cell other than zero.
 
         An index that follows from others is not stored: a chart cannot tell when it is wrong.
         """
@@ -375,7 +375,7 @@ class _Lowering:
         )
 
     def free_values(self, rule: Rule) -> int:
-        """How many values the nodes that nothing touches have together."""
+        """The number of joint values of the nodes that no edge or clamp touches."""
         touched = {a.node for edge in rule.rhs.edges for a in edge.attachments}
         touched |= {clamp.attachment.node for clamp in rule.rhs.clamps}
         touched |= set(rule.rhs.externals)
@@ -430,7 +430,7 @@ class _Lowering:
 def common_rows(
     one: Sequence[Expr], box: LoopBox, two: Sequence[Expr], other: LoopBox
 ) -> list[Row]:
-    """What holds of two points of a level, one in each box, whose indices are the same cell."""
+    """Inequalities for a point of each box, on one level, whose indices are the same cell."""
     renamed = {loop.name: Expr.of(loop.name + "*") for loop in other.loops}
     rows = [*box.system, *moved(other.system, renamed)]
     for left, right in zip(one, two, strict=True):

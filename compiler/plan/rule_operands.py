@@ -1,4 +1,4 @@
-"""A rule as the parts of a contraction: parameters, evidence, tables, charts."""
+"""A rule as the operands of a contraction: parameters, evidence, tables, charts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fgg.rewrite.conjoin import lengths
 
 @dataclass(frozen=True)
 class RuleOperands:
-    """The parts of a rule, and the edge or clamp that each one is."""
+    """The operands of a rule (`parts`), and the edge or clamp that each one is."""
 
     parts: tuple[RuleOperand, ...]
     sources: tuple[Edge | Clamp, ...]
@@ -34,7 +34,7 @@ class RuleOperands:
         return Optimiser(self.parts, self.output, self.head, costs).run()
 
     def between_ranks(self) -> frozenset[str]:
-        """The nodes that parameters alone touch, and lead from to rank nodes only."""
+        """The nodes that only parameters touch and whose neighbours are rank nodes or tokens."""
         nodes = set()
         for node in self.sizes.keys() - self.ranks - set(self.output):
             touching = [part for part in self.parts if node in part.axes]
@@ -46,7 +46,7 @@ class RuleOperands:
 
 
 def rule_operands(grammar: Grammar, rule: Rule) -> RuleOperands:
-    """The parts of a rule whose nodes are all atomic."""
+    """The operands of a rule whose nodes are all atomic."""
     known = dict.fromkeys([*lengths(grammar), *grammar.size], 0)
     parts: list[RuleOperand] = []
     sources: list[Edge | Clamp] = []

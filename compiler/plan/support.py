@@ -3,7 +3,7 @@
 A range says which indices a derivation may reach from above; the support says for which of them
 there is a derivation at all: a preterminal spans one word, whatever the range of spans is. It is
 the least fixed point of the rules from below, in the same shape of region and with the same
-widening. Charts are no larger than this, and rules are not tried where a part of theirs is zero.
+widening. Charts store no more than the support, and a rule runs only where no operand is zero.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def supported_rows(
     ranges: Mapping[str, Region],
     supports: Mapping[str, Region],
 ) -> list[Row] | None:
-    """What holds where a rule's value is not zero; None if one of its parts is zero everywhere."""
+    """Inequalities where a rule is not zero; None if a nonterminal of it is zero everywhere."""
     sizes = size_values(grammar)
     rows = rule_rows(grammar, rule, ranges)
     for edge in rule.rhs.edges:

@@ -48,7 +48,7 @@ def plan_lines(plan: Plan) -> list[str]:
 
 
 def plan_json(plan: Plan) -> dict[str, object]:
-    """The same as plain data."""
+    """The listing as plain data, for JSON."""
     return {
         "parameters": list(plan.parameters),
         "prepared": [

@@ -1,4 +1,4 @@
-"""Charts of which some cells stay empty: half of a square, or cells that no step fills."""
+"""Charts with cells that stay empty: half of a square, or cells that no step fills."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def halves(charts: Mapping[str, Chart], work: Sequence[tuple[Step, LoopBox]]) ->
 
 
 def _diagonal(chart: Chart) -> Expr | None:
-    """By how much the second index of the first cell is greater than the first; None: no square."""
+    """Second index minus first of the chart's first cell; None if the chart is no square."""
     if len(chart.axes) != 2:
         return None
     lows = [_single(axis.low) for axis in chart.axes]
@@ -46,7 +46,7 @@ def _diagonal(chart: Chart) -> Expr | None:
 
 
 def _single(bound: Bound) -> Expr | None:
-    """The expression that a bound is, if it is one."""
+    """The expression of a bound that consists of one only, else None."""
     if len(bound.terms) != 1 or bound.terms[0][1] != 1:
         return None
     return bound.terms[0][0]
@@ -57,7 +57,7 @@ def _above(
 ) -> bool:
     """Whether all cells that a box uses lie on the diagonal or above it.
 
-    What is gathered is held inside the chart, and is zero where it would lie outside.
+    A gather clips its indices to the chart, and is zero where they lie outside.
     """
     system = list(box.system)
     if not view:
@@ -70,7 +70,7 @@ def _above(
 def partly_filled(
     charts: Mapping[str, Chart], work: Sequence[tuple[Step, LoopBox]]
 ) -> frozenset[str]:
-    """The charts with another's scales of which a cell may be read that their step does not fill.
+    """The charts, of those that share another's scales, with cells that are read but never filled.
 
     The gradient of such a step's parameters is a product over whole charts, which is right only
     where an empty cell has the adjoint zero. (With several axes it is not done at once.)

@@ -1,4 +1,4 @@
-"""Cutting a rule at its rank nodes: what hangs together by state nodes are its components.
+"""Cutting a rule at its rank nodes into components, which are connected by state nodes.
 
 Rank nodes are where a rule can be taken apart: what lies beyond them depends on nothing but their
 values. A component that holds the external nodes is one side of such a cut, a nonterminal with
@@ -18,7 +18,7 @@ from fgg.rewrite.conjoin import lengths
 
 @dataclass(frozen=True)
 class RuleComponent:
-    """State nodes of a rule and what touches them; edges and clamps by their numbers.
+    """Connected state nodes of a rule, with the edges and clamps that touch them, by number.
 
     `ranks` are the rank nodes that it is cut off at, in the order in which they are touched.
     """
@@ -46,7 +46,7 @@ class RuleCut:
 
     @cached_property
     def components(self) -> tuple[RuleComponent, ...]:
-        """All components, edges that touch rank nodes only among them."""
+        """All components; an edge that touches rank nodes only is a component of its own."""
         rhs = self.rule.rhs
         above = {n.name: n.name for n in rhs.nodes if not is_rank(self.grammar, self.rule, n.name)}
 
@@ -143,7 +143,7 @@ class RuleCut:
         return solved(edge.indices, family.indices, self.known)
 
     def about(self, name: str) -> list[Condition]:
-        """The conditions of the rule that speak of a variable."""
+        """The conditions of the rule in which a variable occurs."""
         return [c for c in self.conditions if name in self.names(c.terms)]
 
 
@@ -168,7 +168,7 @@ def solved(indices: Sequence[Expr], names: Sequence[str], known: Set[str]) -> di
 def without_all(
     conditions: tuple[Condition, ...], gone: Iterable[Condition]
 ) -> tuple[Condition, ...]:
-    """Conditions without some of their comparisons; the others as they are."""
+    """The conditions without the comparisons in `gone`."""
     lost = set(gone)
     kept: list[Condition] = []
     for condition in conditions:
@@ -191,7 +191,7 @@ def wiring(
     fixed: Iterable[str],
     indices: Mapping[str, int | Expr],
 ) -> tuple[object, dict[str, int]]:
-    """What tells connections between the same nodes apart, and numbers for all the nodes.
+    """A key of how edges and clamps connect nodes, whatever their names, and the nodes' numbers.
 
     Nodes in `fixed` come first, in their order; `indices` are names to use for index variables.
     """

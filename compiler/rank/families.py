@@ -1,4 +1,4 @@
-"""The families of rank space: those over rank nodes, and the messages that their uses become."""
+"""The new families of rank space: those over rank nodes, and messages in place of their uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Families:
-    """Declares families and writes their rules; the same message once.
+    """Declares families and writes their rules; equal messages are declared once.
 
     `below` are the families over the rank nodes of rules, by the rules' names; `options` is what
     each family that moves can be.
@@ -42,7 +42,7 @@ class Families:
         }
 
     def family(self, item: Nonterminal) -> list[Option]:
-        """Declare the families over rank nodes, one for each U; what X is, written out."""
+        """Declare the families over rank nodes, one for each U. Returns the options of X."""
         groups: dict[object, str] = {}
         options: list[Option] = []
         for rule in self.grammar.rules_of[item.name]:
@@ -58,7 +58,7 @@ class Families:
         return options
 
     def above(self, item: Nonterminal, rule: Rule, kind: BelowRanks, name: str) -> Option:
-        """What lies above the rank nodes of a rule, and the family over them."""
+        """A rule as an option: what lies above its rank nodes, and a cell of the family below."""
         values = dict[str, int | Expr](self.plan.cuts[rule.name].head_values)
         nodes = rule.rhs.by_name
         indices = tuple(map(Expr.of, item.indices))
@@ -109,7 +109,7 @@ class Families:
         return label
 
     def whole(self, name: str) -> list[Rule]:
-        """The rules of a family over its state nodes, for uses that cannot go."""
+        """The rules of a family over its state nodes, for uses that stay in state space."""
         rules = []
         for option in self.options[name]:
             rhs = Fragment.make(
@@ -199,7 +199,7 @@ class Families:
         return replace(rule, name=name, lhs=label, origin=origin, span=source.span)
 
     def plain(self, label: str) -> str:
-        """The name of a factor, of its source if it is a slice."""
+        """The name of a factor, or of the factor that it is a slice of."""
         factor = self.grammar.factor.get(label)
         cut = None if factor is None else slice_of(factor)
         return label if cut is None else cut.source

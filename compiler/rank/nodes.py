@@ -1,12 +1,12 @@
-"""Which nonterminals can go from states to ranks, and what stands in the way of the others.
+"""Which nonterminals can move from state to rank space, and why the others cannot.
 
 A rule of a family is met *below* rank nodes if these separate its external nodes from all its
 nonterminals, `X(a) -> U(a, q) …`; a rule without nonterminals is a *leaf*. If every rule of a
 family is one or the other, the family's values are products with U (or those of a leaf), and its
 state nodes can be summed wherever it is used and nothing but parameters leads to them.
 
-What depends on the input, too, may be beside U, at fewer indices than the family has: the label of
-a head word, or of an aligned node. It is then known before the spans are.
+U may come with something that depends on the input at fewer indices than the family has, such as
+the label of a head word or of an aligned node. It is then known before any span is.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def state_uses(grammar: Grammar) -> Iterator[tuple[Rule, Edge, str]]:
 
 
 def kind_of(cut: RuleCut) -> BelowRanks | LeafRule | NotRankSpace:
-    """What a rule of a family is, or why it is neither."""
+    """Whether a rule lies below rank nodes or is a leaf, or why it is neither."""
     grammar, rule = cut.grammar, cut.rule
     externals = rule.rhs.externals
     if not externals:
@@ -121,7 +121,7 @@ def _why_not_separated(cut: RuleCut, part: RuleComponent) -> tuple[str, str]:
 
 
 def _droppable(cut: RuleCut, part: RuleComponent) -> tuple[tuple[int, ...], tuple[Condition, ...]]:
-    """The places of indices that only the part above the rank nodes needs, and their conditions."""
+    """The places of indices that nothing below the rank nodes needs, and their conditions."""
     family = cut.grammar.nonterminal[cut.rule.lhs]
     below = set().union(
         *(cut.variables(c) for c in cut.components if not set(c.nodes) & set(part.nodes))
@@ -172,7 +172,7 @@ class Analysis:
         }
 
     def family(self, name: str) -> dict[str, BelowRanks | LeafRule] | NotRankSpace:
-        """What each rule of a nonterminal is, or why one of them is neither."""
+        """The kind of each rule of a nonterminal, or why one of them has none."""
         kinds: dict[str, BelowRanks | LeafRule] = {}
         for rule in self.grammar.rules_of.get(name, ()):
             kind = kind_of(self.cuts[rule.name])
@@ -182,7 +182,7 @@ class Analysis:
         return kinds
 
     def uses_of(self, cut: RuleCut) -> dict[int, FamilyUse]:
-        """The uses in a rule that can go, by the numbers of their edges."""
+        """The uses in a rule that can move to rank space, by the numbers of their edges."""
         uses: dict[int, FamilyUse] = {}
         options = 1
         for number, edge in enumerate(cut.rule.rhs.edges):
@@ -207,7 +207,7 @@ class Analysis:
         return uses
 
     def hidden(self, name: str) -> set[int]:
-        """The places of a family's indices that some rule without nonterminals has no part at."""
+        """The places of indices on which nothing in some leaf rule of the family depends."""
         places: set[int] = set()
         for rule in self.grammar.rules_of[name]:
             if isinstance(self.kinds[name][rule.name], LeafRule):

@@ -1,4 +1,4 @@
-"""Rank space: the state nodes between nonterminals are summed, and what is left are ranks."""
+"""Rank space: summing the state nodes between nonterminals, so that charts range over ranks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def rank_space(grammar: Grammar) -> Grammar:
 
 
 def without_idle(grammar: Grammar, known: Set[str]) -> Grammar:
-    """The grammar without new rules that never apply; those of the `known` names do.
+    """The grammar without new rules that never apply; rules with names in `known` are not new.
 
     A leaf `X[n]`, written out in a rule that uses `X[i]` for i < n, makes such a rule.
     """
@@ -100,7 +100,7 @@ class _Rewriter:
         )
 
     def rewrite(self, rule: Rule) -> list[Rule]:
-        """What becomes of a rule: it loses its state nodes, and its uses become messages."""
+        """The rules that replace a rule: without state nodes, with messages in place of uses."""
         cut, uses = self.plan.cuts[rule.name], self.plan.uses[rule.name]
         gone: list[RuleComponent] = []
         conditions, externals = rule.conditions, rule.rhs.externals
@@ -139,7 +139,7 @@ class _Rewriter:
         return self.written(result, written)
 
     def written(self, rule: Rule, uses: Sequence[int]) -> list[Rule]:
-        """A rule with all choices of what some of its nonterminals can be."""
+        """One rule for each way to write out the nonterminal edges numbered `uses`."""
         choices = [self.families.options[rule.rhs.edges[number].label] for number in uses]
         if not choices:
             return [rule]

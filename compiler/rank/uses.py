@@ -24,10 +24,10 @@ class NotRankSpace(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """A use and all that hangs together with it, cut off at rank nodes.
+    """A use and everything that is connected with it by state nodes, up to rank nodes.
 
-    `summed` are index variables that nothing else in the rule depends on; `conditions` are those
-    that speak of them, and `left` what these say of the other variables.
+    `summed` are index variables on which nothing else in the rule depends. `conditions` are those
+    in which they occur, and `left` what these imply for the other variables.
     """
 
     part: RuleComponent
@@ -85,7 +85,7 @@ def use(cut: RuleCut, number: int, hidden: Container[int] = ()) -> FamilyUse | N
 def message(
     cut: RuleCut, part: RuleComponent, edge: Edge, hidden: Container[int] = ()
 ) -> Message | None:
-    """The message that a use becomes, if it is cut off at rank nodes, no more than its nodes."""
+    """The message that a use becomes; None if it would have more rank nodes than the use nodes."""
     if len(cut.nonterminals(part)) != 1 or set(part.nodes) & set(cut.rule.rhs.externals):
         return None
     result = Message(part, (), (), ())
@@ -99,7 +99,7 @@ def message(
 
 
 def _is_early(cut: RuleCut, part: RuleComponent, edge: Edge) -> bool:
-    """Whether what depends on the input beside a use does so at fewer indices than the use has."""
+    """Whether the input beside a use is read at fewer indices than the use has."""
     needed = cut.inputs(part)
     return not cut.has_input(part) or (
         needed <= set(cut.at(edge)) and len(needed) < len(edge.indices)
@@ -107,7 +107,7 @@ def _is_early(cut: RuleCut, part: RuleComponent, edge: Edge) -> bool:
 
 
 def _summing(cut: RuleCut, inner: Message, name: str, edge: Edge) -> Message | None:
-    """The message that sums over a variable, too, with all that depends on it; None if it cannot.
+    """The message that also sums over a variable, with everything that depends on it, or None.
 
     Nothing but this use may depend on the variable, parts without nonterminals aside.
     """
@@ -146,7 +146,7 @@ def _touches(edge: Edge, node: str) -> bool:
 
 
 def observed_reason(cut: RuleCut, part: RuleComponent, node: str) -> str:
-    """What of a component depends on the input, as near to a node as possible."""
+    """The reason that a component depends on the input, as near to a node as possible."""
     direct = _input_at(cut, part, node)
     if direct:
         return direct
