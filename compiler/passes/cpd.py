@@ -15,7 +15,6 @@ from fgg.grammar import (
     Fragment,
     Grammar,
     Node,
-    Origin,
     Rule,
     Sized,
 )
@@ -176,7 +175,7 @@ class _Decomposer:
             rhs=Fragment.make(
                 (*rule.rhs.nodes, *nodes), tuple(edges), rule.rhs.clamps, rule.rhs.externals
             ),
-            origin=rule.origin or Origin(rule=rule.name),
+            origin=rule.origin_or_self,
         )
 
     def edges(self, edge: Edge, rank: Attachment) -> list[Edge]:

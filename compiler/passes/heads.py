@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fgg.grammar import Attachment, Edge, Fragment, Grammar, Nonterminal, Origin, Rule
+from fgg.grammar import Attachment, Edge, Fragment, Grammar, Nonterminal, Rule
 from fgg.grammar.index import Expr
 from fgg.grammar.names import fresh
 
@@ -126,7 +126,7 @@ def _inner(rule: Rule, head: RuleHead, family: str) -> Rule:
         rule.rhs.clamps,
         _externals(rule, head),
     )
-    origin = rule.origin or Origin(rule=rule.name)
+    origin = rule.origin_or_self
     return replace(rule, lhs=family, rhs=rhs, origin=origin, source=None)
 
 
@@ -151,6 +151,6 @@ def _whole(item: Nonterminal, family: str, rule: Rule, head: RuleHead, name: str
             (),
             rule.rhs.externals,
         ),
-        origin=rule.origin or Origin(rule=rule.name),
+        origin=rule.origin_or_self,
         span=rule.span,
     )

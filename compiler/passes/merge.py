@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from fgg.factors.product_factors import Joint, Part, given_axes, joint_of
-from fgg.grammar import Attachment, Edge, Factor, Fragment, Grammar, Origin, Rule
+from fgg.grammar import Attachment, Edge, Factor, Fragment, Grammar, Rule
 from fgg.grammar.names import fresh
 from fgg.grammar.values import Word
 
@@ -77,7 +77,7 @@ class _Merger:
         return replace(
             rule,
             rhs=Fragment.make(rule.rhs.nodes, tuple(edges), rule.rhs.clamps, rule.rhs.externals),
-            origin=rule.origin or Origin(rule=rule.name),
+            origin=rule.origin_or_self,
         )
 
     def groups(self, fragment: Fragment) -> list[list[int]]:

@@ -206,7 +206,7 @@ def _with_sum(
             rules.append(replace(rule, lhs=name, conditions=conditions))
         elif rule.name in general:
             places = {i: name for i, e in enumerate(rule.rhs.edges) if e.label in pair}
-            source = rule.origin.rule if rule.origin else rule.name
+            source = rule.origin_or_self.rule
             title = rule.name if source in titles else source
             titles.add(title)
             # It stands for several variants of the user's rule now, and so for none of them.

@@ -51,7 +51,7 @@ def new_rule(
             product.clamps,
             externals,
         ),
-        origin=Origin(rule=rule.origin.rule if rule.origin else rule.name),
+        origin=Origin(rule=rule.origin_or_self.rule),
         span=rule.span,
     )
 

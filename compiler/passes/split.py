@@ -19,7 +19,6 @@ from fgg.grammar import (
     InputFactor,
     Node,
     Nonterminal,
-    Origin,
     Product,
     Rule,
     Union,
@@ -255,7 +254,7 @@ class _Splitter:
                     clamps,
                     tuple(new for x in externals for new in parts[x].nodes),
                 ),
-                origin=rule.origin or Origin(rule=rule.name),
+                origin=rule.origin_or_self,
                 source=rule.source and rule.source.refined(parts),
             )
         )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 
 from fgg.compiler.passes.split import MAX_VARIANTS, SplitImpossible
-from fgg.grammar import Clamp, Grammar, Origin, Rule
+from fgg.grammar import Clamp, Grammar, Rule
 from fgg.grammar.index import Condition, Expr
 from fgg.grammar.linear import is_feasible
 from fgg.grammar.names import fresh
@@ -47,7 +47,7 @@ def tie(grammar: Grammar) -> Grammar:
                 continue
             name = fresh(f"{rule.name}_tied", names)
             names.add(name)
-            origin = rule.origin or Origin(rule=rule.name)
+            origin = rule.origin_or_self
             source = rule.source and rule.source.renamed(renamed)
             rules.append(replace(case, name=name, rhs=fragment, origin=origin, source=source))
     if tuple(rules) == grammar.rules:

@@ -11,7 +11,7 @@ from fgg.compiler.plan.eliminate import within, without
 from fgg.compiler.rank.cut import RuleComponent, RuleCut, single, wiring, without_all
 from fgg.compiler.rank.nodes import Analysis, BelowRanks, LeafRule
 from fgg.compiler.rank.uses import Message
-from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Nonterminal, Origin, Rule
+from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Nonterminal, Rule
 from fgg.grammar.index import Condition, Expr
 from fgg.grammar.names import fresh
 from fgg.grammar.slices import slice_of
@@ -195,7 +195,7 @@ class Families:
         many = len(self.options[source.lhs]) > 1
         name = fresh(f"{label}_{option.name}" if many else label, self.rule_names)
         self.rule_names.add(name)
-        origin = source.origin or Origin(rule=source.name)
+        origin = source.origin_or_self
         return replace(rule, name=name, lhs=label, origin=origin, span=source.span)
 
     def plain(self, label: str) -> str:

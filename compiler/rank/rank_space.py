@@ -13,7 +13,7 @@ from fgg.compiler.rank.cut import RuleComponent, without_all
 from fgg.compiler.rank.families import Families, without_places
 from fgg.compiler.rank.nodes import Analysis, BelowRanks, refusal, state_uses
 from fgg.compiler.rank.uses import NotRankSpace
-from fgg.grammar import Edge, Fragment, Grammar, Origin, Rule
+from fgg.grammar import Edge, Fragment, Grammar, Rule
 from fgg.grammar.linear import is_feasible
 from fgg.grammar.names import fresh
 from fgg.grammar.ranges import regions, rule_rows
@@ -133,7 +133,7 @@ class _Rewriter:
             tuple(c for i, c in enumerate(rule.rhs.clamps) if i not in clamps),
             externals,
         )
-        origin = rule.origin or Origin(rule=rule.name)
+        origin = rule.origin_or_self
         result = replace(result, conditions=conditions, origin=origin, source=None, rhs=rhs)
         written = [numbers.index(i) for i, item in uses.items() if item.message is None]
         return self.written(result, written)

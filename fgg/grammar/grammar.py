@@ -287,6 +287,11 @@ class Rule:
     head_span: Span | None = _span()
 
     @property
+    def origin_or_self(self) -> Origin:
+        """The origin; a rule without one is the user's own."""
+        return self.origin or Origin(rule=self.name)
+
+    @property
     def head(self) -> Reference:
         """The left-hand side with its indices."""
         return Reference(label=self.lhs, indices=self.indices, span=self.head_span)
