@@ -79,20 +79,35 @@ def pass_names(space: str) -> tuple[str, ...]:
     return (CONJOIN, *(item.name for item in PIPELINES[space]))
 
 
+Done = dict[tuple[Pass, ...], Grammar]
+"""One grammar as it is after the passes that several pipelines begin with."""
+
+
 def passed(
-    grammar: Grammar, expected: Expected, space: str, *, pinned: bool = True
+    grammar: Grammar,
+    expected: Expected,
+    space: str,
+    *,
+    pinned: bool = True,
+    done: Done | None = None,
 ) -> Iterator[tuple[str, Grammar]]:
     """A grammar without queries, then as it is after each pass, with the pass's name.
 
     Every rule and family carries its source (`fgg.grammar.provenance`). Without `pinned`, `tie`
-    takes the place of `pin`. Raises SplitImpossible, and NotRankSpace where the space is `rank`.
+    takes the place of `pin`. What is in `done` is not done again, and what is done is added: pass
+    the same one for each space of the same grammar. Raises SplitImpossible, and NotRankSpace where
+    the space is `rank`.
     """
-    grammar = traced(grammar)
+    done = {} if done is None else done
+    grammar = done.setdefault((), traced(grammar))
     yield CONJOIN, grammar
-    for item in PIPELINES[space]:
-        step = TIE if item is PIN and not pinned else item
-        grammar = step.run(grammar, expected)
-        yield step.name, grammar
+    passes = tuple(TIE if item is PIN and not pinned else item for item in PIPELINES[space])
+    for number, item in enumerate(passes, 1):
+        so_far = passes[:number]
+        if so_far not in done:
+            done[so_far] = item.run(grammar, expected)
+        grammar = done[so_far]
+        yield item.name, grammar
 
 
 def after(grammar: Grammar, name: str, expected: Expected, space: str) -> Grammar:
@@ -100,15 +115,22 @@ def after(grammar: Grammar, name: str, expected: Expected, space: str) -> Gramma
     return next(result for done, result in passed(grammar, expected, space) if done == name)
 
 
-def plan_of(grammar: Grammar, expected: Expected, space: str, *, pinned: bool = True) -> Plan:
+def plan_of(
+    grammar: Grammar,
+    expected: Expected,
+    space: str,
+    *,
+    pinned: bool = True,
+    done: Done | None = None,
+) -> Plan:
     """The plan of a grammar without queries, after all passes.
 
     A `pinned` plan is for batches in which no token is missing of the inputs that it lists as
-    `known`; any other plan takes missing tokens everywhere. Raises CannotCompile, SplitImpossible
-    or NotRankSpace.
+    `known`; any other plan takes missing tokens everywhere. `done` is that of `passed`. Raises
+    CannotCompile, SplitImpossible or NotRankSpace.
     """
     known: tuple[str, ...] = ()
-    for name, result in passed(grammar, expected, space, pinned=pinned):
+    for name, result in passed(grammar, expected, space, pinned=pinned, done=done):
         if name == PIN.name:
             known = known_inputs(result)
     made = plan(result, length=expected.length, batch=expected.batch, hoist=space == "rank")

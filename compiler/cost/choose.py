@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from fgg.compiler.cost.cost import Cost, cost
-from fgg.compiler.driver import SPACES, Expected, plan_of
+from fgg.compiler.driver import SPACES, Done, Expected, plan_of
 from fgg.compiler.passes.cpd import cpd
 from fgg.compiler.plan.lower import CannotCompile
 from fgg.compiler.rank.uses import NotRankSpace
@@ -63,12 +63,13 @@ def choose(grammar: Grammar, expected: Expected, *, pinned: bool = True) -> Spac
     refused: dict[str, str] = {}
     failure: CannotCompile | None = None
     products = _products(grammar)
+    done: Done = {}
     for space in reversed(SPACES):
         if space == "dense" and costs and products > min(c.multiply_adds for c in costs.values()):
             refused[space] = f"to make the factors alone takes {products:.3g}"
             continue
         try:
-            plans[space] = plan_of(grammar, expected, space, pinned=pinned)
+            plans[space] = plan_of(grammar, expected, space, pinned=pinned, done=done)
         except NotRankSpace as error:
             refused[space] = str(error)
             continue
