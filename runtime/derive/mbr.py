@@ -81,7 +81,7 @@ def best_through(charts: Charts, above: Charts, source: Source) -> dict[str, Ten
 
 
 def _parts(plan: Plan, source: Source) -> tuple[Refinement, ...]:
-    return refinements(source.grammar, plan, source.rules)
+    return refinements(source.grammar, plan)
 
 
 def _ends(charts: Charts) -> dict[str, int]:

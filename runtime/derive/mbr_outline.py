@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg.grammar import Grammar
-from fgg.grammar.slices import SplitRule
 from fgg.plan import Plan
 from fgg.runtime.derive.decode import items, start_of
 from fgg.runtime.derive.derivation import Derivation
@@ -37,11 +36,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Outline:
-    """The plan of a grammar without states, its emitted programs, and where its rules come from."""
+    """The plan of a grammar without states, and its emitted programs."""
 
     plan: Plan
     modules: Modules
-    origins: Mapping[str, SplitRule]
 
 
 def mbr_on_outline(
@@ -60,7 +58,7 @@ def mbr_on_outline(
     `marginals` are those of the user's families, `[batch, *indices, *values]`; with `states` a cell
     counts together with its best values. Raises GrammarError if an item has no derivation.
     """
-    own = Source(source.grammar, outline.origins)
+    own = Source(source.grammar)
     batch = batch_of(outline.plan, inputs, lengths)
     tables = {
         name: Table(found.numpy(), len(source.grammar.nonterminal[name].indices))

@@ -163,8 +163,7 @@ def _emitted(
 
         return "\n".join(plan_lines(plan)) + "\n", {**chosen, "plan": plan_json(plan)}
     if arguments.emit == "cost":
-        from fgg.compiler.cost.cost import cost
-        from fgg.compiler.cost.cost_text import cost_lines
+        from fgg.compiler.cost.cost import cost, cost_lines
 
         all_lengths = {name: given.get(name, 32) for name in lengths(source)}
         width = WIDTHS[arguments.dtype]

@@ -13,7 +13,7 @@ from fgg.compiler.driver import Expected, plan_of
 from fgg.compiler.emit.python import emit
 from fgg.compiler.passes.split import SplitImpossible
 from fgg.compiler.plan.lower import CannotCompile
-from fgg.compiler.rank.refusal import NotRankSpace
+from fgg.compiler.rank.uses import NotRankSpace
 
 
 def undefined(source: str) -> set[str]:

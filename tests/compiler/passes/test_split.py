@@ -9,13 +9,13 @@ from hypothesis import given, settings
 
 from fgg.check.grammar import check_grammar
 from fgg.compiler import load, loads
-from fgg.compiler.passes.split import SplitImpossible, split, split_with_origin
-from fgg.compiler.passes.whole_unions import whole_unions
+from fgg.compiler.passes.split import SplitImpossible, split, whole_unions
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.grammar.definitions import Slice
 from fgg.grammar.domains import lengths, with_sizes
 from fgg.grammar.printer import print_grammar
+from fgg.grammar.provenance import origins_of, traced
 from fgg.grammar.semantics import brute_force
 from fgg.rewrite.conjoin import conjoin
 from fgg.rewrite.ground import ground
@@ -72,8 +72,8 @@ def test_sizes_can_be_set_after_splitting(name: str) -> None:
 
 def test_a_grammar_of_atomic_nodes_is_returned_as_it_is() -> None:
     grammar = asked("hmm", "string")
-    result, origins = split_with_origin(grammar)
-    assert result is grammar
+    assert split(grammar) is grammar
+    origins = origins_of(split(traced(grammar)))
     assert origins["step"].values(grammar, {"t": 1, "u": 0, "o": 1}) == {"t": 1, "u": 0, "o": 1}
 
 
@@ -107,12 +107,12 @@ def test_split_grammars_are_valid_and_print(grammar: Grammar) -> None:
     queries = grammar.queries
     for plain_grammar in [conjoin(grammar, q) for q in queries] or [grammar]:
         try:
-            result, origins = split_with_origin(plain_grammar)
+            result = split(traced(plain_grammar))
         except SplitImpossible:
             continue
         assert is_atomic(result)
         assert split(result) is result
-        assert {*origins} == {rule.name for rule in result.rules}
+        assert {*origins_of(result)} == {rule.name for rule in result.rules}
         assert result.factors[: len(grammar.factors)] == grammar.factors
         assert loads(print_grammar(result)) == result
 

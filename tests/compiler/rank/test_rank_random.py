@@ -21,7 +21,7 @@ from fgg.compiler.passes.fold import fold
 from fgg.compiler.passes.narrow import narrow
 from fgg.compiler.passes.split import split
 from fgg.compiler.rank.rank_space import kept, rank_space
-from fgg.compiler.rank.refusal import NotRankSpace
+from fgg.compiler.rank.uses import NotRankSpace
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.grammar.printer import print_grammar
@@ -56,7 +56,7 @@ def value(
         x: y for x, y in inputs(seed, n, m).items() if x in {*grammar.input, *given_of(grammar)}
     }
     given |= {x: [max(token, 0) for token in given[x]] for x in known}
-    flat = ground(close(grammar)[0], inputs=given, lengths={"n": n, "m": m})
+    flat = ground(close(grammar), inputs=given, lengths={"n": n, "m": m})
     return float(np.asarray(solve(flat, semiring, seed=seed).value))
 
 
@@ -70,7 +70,7 @@ def keeps_its_value(grammar: Grammar, seed: int) -> str:
 
     For one grammar in four with messages, and written and read again: that takes longest.
     """
-    before = narrow(split(cpd(close(grammar)[0])))
+    before = narrow(split(cpd(close(grammar))))
     forms = [before]
     found = "refused"
     try:
