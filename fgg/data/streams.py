@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fgg.data.example import Example
 from fgg.diagnostics import refuse
-from fgg.files import why_unreadable
+from fgg.files import reason_of
 
 CHUNK = 1 << 20
 
@@ -97,7 +97,7 @@ class _Sink:
             with open(self._part, "ab") as file:
                 file.write(chunk.tobytes())
         except OSError as error:
-            refuse("F413", f"`{self.path}` cannot be written: {why_unreadable(error)}")
+            refuse("F413", f"`{self.path}` cannot be written: {reason_of(error)}")
 
     def ids(self) -> NDArray[np.int32]:
         """All tokens; called once, at the end."""

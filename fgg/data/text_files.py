@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from fgg.diagnostics import refuse
-from fgg.files import open_regular, unreadable, why_unreadable
+from fgg.files import open_regular, reason_of, unreadable
 
 VARIABLE = "FGG_DATA"
 MAX_LINE = 1 << 26  # bytes: a longer line is no text, or would not fit
@@ -85,7 +85,7 @@ def read_lines(path: Path, report: Report) -> Iterator[TextLine]:
         refuse("F480", f"`{path}` cannot be unpacked: {reason}")
     except OSError as error:
         if error.errno is None:  # bzip2 has no error of its own
-            reason = why_unreadable(error)
+            reason = reason_of(error)
             refuse("F480", f"`{path}` cannot be unpacked: {reason}")
         raise unreadable(path, error) from None
 
