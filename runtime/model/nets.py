@@ -101,10 +101,10 @@ class FactorNet(nn.Module):
         self.inputs = right if self.swapped else left
         sizes = [domain_size(grammar, d) for d in self.inputs]
         require(8 * prod(sizes) * net.dim, torch.device("cpu"), f"the network of `{factor.name}`")
-        self.own = nn.ParameterList()
+        self.embeddings = nn.ParameterList()
         self.layers: Residual | None = None
         if net.kind == "linear":
-            self.own.extend(maker.normal(size, net.dim) for size in sizes)
+            self.embeddings.extend(maker.normal(size, net.dim) for size in sizes)
         else:
             for domain in self.inputs:
                 shared.add(maker, domain, net.dim)
@@ -135,7 +135,7 @@ class FactorNet(nn.Module):
 
         Those of several nodes are concatenated, or added if there are no layers to mix them.
         """
-        tables: list[Tensor] = list(self.own) or [
+        tables: list[Tensor] = list(self.embeddings) or [
             shared.vectors(grammar, d, self.net.dim) for d in self.inputs
         ]
         if len(tables) == 1:

@@ -62,7 +62,7 @@ class SideVectors(nn.Module):
         self.factored = net.factored and transformed and isinstance(shape, Product)
         width = net.dim // 2 if self.factored else net.dim
         if domain is None:
-            self.own = maker.normal(1, net.dim)
+            self.vector = maker.normal(1, net.dim)
         else:
             shared.add(maker, domain, width, "z")
         if self.factored and isinstance(shape, Product):
@@ -73,7 +73,7 @@ class SideVectors(nn.Module):
     def forward(self, shared: Shared, grammar: Grammar, kept: Kept | None) -> Tensor:
         """The vector of each kept value, `[values, dim]`."""
         if self.domain is None:
-            single: Tensor = self.own
+            single: Tensor = self.vector
             return single
         rows = None if kept is None else kept.states(self.domain)
         width = self.net.dim // 2 if self.factored else self.net.dim
