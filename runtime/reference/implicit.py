@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg.diagnostics import refuse
-from fgg.runtime.model.count_gradients import Handles
 from fgg.runtime.program.bind import Logs
 from fgg.runtime.reference.blocks import Structure
+from fgg.runtime.reference.count_gradients import Handles
 from fgg.runtime.reference.newton import Outcome, block_matrix, radius
 from fgg.runtime.reference.problem import Problem
 

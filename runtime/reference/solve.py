@@ -30,11 +30,11 @@ from fgg.runtime.interpret.semirings.log import SAFE_RANGE, Log
 from fgg.runtime.interpret.semirings.max_plus import MaxPlus
 from fgg.runtime.interpret.semirings.real import Real
 from fgg.runtime.interpret.semirings.torch_base import TensorSemiring
-from fgg.runtime.model.count_gradients import Handles
 from fgg.runtime.model.materialise import with_tensors
 from fgg.runtime.program.bind import Logs, bind_with_logs
 from fgg.runtime.reference.blocks import Structure, structure
 from fgg.runtime.reference.chart import Chart, Weights
+from fgg.runtime.reference.count_gradients import Handles
 from fgg.runtime.reference.evaluate import evaluate_level
 from fgg.runtime.reference.finite import best_values, solve_exactly
 from fgg.runtime.reference.implicit import differentiable

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 import fgg
-from fgg.runtime.learn import Counter, Items
-from fgg.runtime.learn.items import ready
-from fgg.runtime.learn.log_counts import log_counts
+from fgg.runtime.learn import ExpectedCounter, Items
+from fgg.runtime.learn.expected_counts import log_counts
+from fgg.runtime.learn.item_batches import check_items
 
 
 def test_a_vanished_weight_beside_tiny_ones_gives_finite_counts() -> None:
@@ -17,7 +17,7 @@ def test_a_vanished_weight_beside_tiny_ones_gives_finite_counts() -> None:
         for j in range(i + 1, length + 1):
             parts[i][j], number = number, number + 1
     program = fgg.compile(fgg.load("morphology", sizes={"substrings": number}))
-    batch = ready(program, Items({"s": [parts]}))
+    batch = check_items(program, Items({"s": [parts]}))
     weights = program.weights(seed=0, dtype=torch.float64)
     logs = {name: weights[name].log() for name in program.compiled.plan.parameters}
     for name in ("stem", "mood", "subject", "tense", "object"):
@@ -29,7 +29,7 @@ def test_a_vanished_weight_beside_tiny_ones_gives_finite_counts() -> None:
     for name, entries in known.items():
         for i, j, log in entries:
             logs[name][parts[i][j]] = log
-    counter = Counter(program)
+    counter = ExpectedCounter(program)
     counter.set(logs)
     found = counter.count(batch)
     wanted = log_counts(program, counter.logs, batch)
@@ -40,13 +40,13 @@ def test_a_vanished_weight_beside_tiny_ones_gives_finite_counts() -> None:
 
 def test_small_weights_are_counted_in_float32_without_logarithms() -> None:
     program = fgg.compile(fgg.load("dmv", sizes={"tags": 3}))
-    batch = ready(program, Items({"w": [[0, 1, 2, 1, 0, 2, 2, 1, 0, 1], [2, 1, 1]]}))
+    batch = check_items(program, Items({"w": [[0, 1, 2, 1, 0, 2, 2, 1, 0, 1], [2, 1, 1]]}))
     weights = program.weights(seed=0, dtype=torch.float64)
     logs = {name: weights[name].log() for name in program.compiled.plan.parameters}
     for name in ("left", "right"):
         logs[name][0] -= 22  # about ψ(0.1) - ψ(100,000)
     wanted = log_counts(program, logs, batch)
-    counter = Counter(program, torch.float32)
+    counter = ExpectedCounter(program, torch.float32)
     counter.set(logs)
     found = counter.count(batch)
     torch.testing.assert_close(found.log_z, wanted.log_z, rtol=1e-5, atol=1e-5)

@@ -1,9 +1,9 @@
-"""Draws of derivations as counts: how often each entry of each factor was used."""
+"""Counts of sampled derivations: how often a draw uses each entry of each factor."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,59 +20,57 @@ from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.derive.trees import build
 from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.prepare import plain
-from fgg.runtime.learn.items import Ready
+from fgg.runtime.learn.item_batches import CheckedItems
 from fgg.runtime.program.chart_reader import log_charts
 from fgg.runtime.program.prepared_batch import suited_to
 from fgg.runtime.program.program import Program
 from fgg.runtime.program.reference import ReferenceProgram
 
 Entry = tuple[str, tuple[int, ...]]
-"""A factor and the place of one of its entries."""
+"""A factor and the index of one of its entries."""
 
 
 @dataclass(frozen=True)
-class Used:
-    """An edge of a rule that touches a factor: which nodes, and which parts of them."""
+class FactorUse:
+    """An edge of a rule that is labelled with a factor: for each node its name, domain and path."""
 
     label: str
-    nodes: tuple[tuple[str, str, tuple[str, ...]], ...]  # node, its domain, path
+    nodes: tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
-class Drawer:
-    """Draws from the posterior of single items of a program."""
+class EntrySampler:
+    """Draws derivations of single items from their posterior, as the entries they use."""
 
     def __init__(self, program: Program, generator: torch.Generator) -> None:
         self.program = program
         self.generator = generator
-        self.used: dict[str, tuple[Used, ...]] = {}
+        self.used: dict[str, tuple[FactorUse, ...]] = {}
         self.ready: dict[tuple[int, ...], Batch] = {}
 
     @cached_property
     def source(self) -> Any:
-        """Where the rules of the plan of derivations come from."""
+        """The origins of the rules in the plan of derivations."""
         return self.program.compiled.origin
 
-    def draw(self, weights: Mapping[str, Tensor], item: Ready) -> Counter[Entry]:
-        """The entries that a draw uses, with how often; the rank nodes of pieces are drawn too.
+    def draw(self, weights: Mapping[str, Tensor], item: CheckedItems) -> Counter[Entry]:
+        """The entries that a drawn derivation uses, and how often, those of pieces included.
 
         Raises GrammarError (F421) if there is no derivation.
         """
-        found: Counter[Entry] = Counter()
+        counts: Counter[Entry] = Counter()
         arrays = {name: plain(w) for name, w in weights.items()}
         for label, place in self.entries(weights, item):
             for entry in self.pieces(label, place, arrays):
-                found[entry] += 1
-        return found
+                counts[entry] += 1
+        return counts
 
-    def entries(self, weights: Mapping[str, Tensor], item: Ready) -> Iterator[Entry]:
-        """The entries of whole factors that a draw uses."""
+    def entries(self, weights: Mapping[str, Tensor], item: CheckedItems) -> Iterator[Entry]:
+        """The entries of whole factors that a drawn derivation uses."""
         program = self.program
         if isinstance(program, ReferenceProgram):
-            own = item.collated
+            inputs, lengths = item.collated.inputs, dict(item.collated.lengths) or None
             seed = int(torch.randint(2**31, (), generator=self.generator))
-            ((drawn,),) = program.posterior(weights, own.inputs, dict(own.lengths) or None).sample(
-                seed=seed
-            )
+            ((drawn,),) = program.posterior(weights, inputs, lengths).sample(seed=seed)
             yield from entries_of(drawn, program)
             return
         suited = suited_to(program.compiled, item.collated)
@@ -94,12 +92,12 @@ class Drawer:
                 yield used.label, self.index(used, values_of)
 
     def place(self, sums: NDArray[np.float64]) -> int:
-        """A place drawn in proportion to the weights that running sums are of."""
+        """An index drawn in proportion to weights, given their running sums `[choices]`."""
         drawn = torch.rand((), dtype=torch.float64, generator=self.generator).item() * sums[-1]
         return min(int(sums.searchsorted(drawn, side="right")), len(sums) - 1)
 
-    def uses(self, rule: Rule) -> tuple[Used, ...]:
-        """The edges of a rule that touch factors."""
+    def uses(self, rule: Rule) -> tuple[FactorUse, ...]:
+        """The edges of a rule that are labelled with factors."""
         if rule.name not in self.used:
             factors = self.program.grammar.factor
             self.used[rule.name] = tuple(
@@ -107,20 +105,20 @@ class Drawer:
             )
         return self.used[rule.name]
 
-    def index(self, used: Used, values: Mapping[str, int]) -> tuple[int, ...]:
-        """The place of the entry that an edge uses."""
+    def index(self, used: FactorUse, values: Mapping[str, int]) -> tuple[int, ...]:
+        """The index of the entry that an edge uses, given the values of nodes."""
         grammar = self.program.grammar
-        found = []
+        index = []
         for node, domain, path in used.nodes:
             value = values[node] if not path else select(grammar, domain, path, values[node])
             assert value is not None, "a derivation has no edges of weight 0"
-            found.append(value)
-        return tuple(found)
+            index.append(value)
+        return tuple(index)
 
     def pieces(
-        self, label: str, place: tuple[int, ...], arrays: Mapping[str, NDArray[Any]]
+        self, label: str, place: tuple[int, ...], arrays: Mapping[str, NDArray[np.float64]]
     ) -> list[Entry]:
-        """The entries of a factor's pieces, at a rank that is drawn given the rest."""
+        """The entries of a factor's pieces for an entry of it, at a rank drawn given the rest."""
         names = self.program.pieces(label)
         if label in arrays or names == (label,):
             return [(label, place)]
@@ -134,10 +132,11 @@ class Drawer:
         return [(names[0], (*left, rank)), *((name, (rank, value)) for name, value in pairs)]
 
 
-def used_by(edge: Edge, rule: Rule) -> Used:
-    """An edge as what it uses of a factor."""
-    domain: Callable[[str], str] = lambda node: rule.rhs.by_name[node].domain  # noqa: E731
-    return Used(edge.label, tuple((a.node, domain(a.node), a.path) for a in edge.attachments))
+def used_by(edge: Edge, rule: Rule) -> FactorUse:
+    """How an edge of a rule uses its factor."""
+    nodes = rule.rhs.by_name
+    uses = ((a.node, nodes[a.node].domain, a.path) for a in edge.attachments)
+    return FactorUse(edge.label, tuple(uses))
 
 
 def entries_of(derivation: Derivation, program: Program) -> Iterator[Entry]:

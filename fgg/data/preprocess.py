@@ -1,17 +1,16 @@
-"""What is done to examples before a model sees them: case, digits, punctuation, length."""
+"""Preprocessing of examples: case, digits, punctuation, length, labels, characters."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from fgg.data.example import Example
-from fgg.data.plain import segments_of
+from fgg.data.example import Change, Example
+from fgg.data.formats import segments_of
 from fgg.diagnostics import refuse
 
-Change = Callable[[Example], Example | None]
 T = TypeVar("T")
 
 # Tags of punctuation: Universal Dependencies, the Penn Treebank and its later additions.
@@ -23,10 +22,10 @@ _DIGIT = re.compile(r"[0-9]")
 
 
 def normal(*, lower: bool = False, digits: str | None = None) -> Change:
-    """A change of words: to lower case; each `digits` to 0 (`each`), or numbers to `N` (`number`).
+    """A change that normalises words: to lower case, and then their digits.
 
-    A number is a digit and the digits, points and commas after it: `3.5` and `tbx15` become `N` and
-    `tbxN`. Lower case comes first.
+    `digits="each"` replaces every digit by `0`, `digits="number"` every number by `N`. A number is
+    a digit with the digits, points and commas after it: `3.5` becomes `N`, `tbx15` becomes `tbxN`.
     """
     assert digits in (None, "each", "number"), digits
 
@@ -44,7 +43,7 @@ def normal(*, lower: bool = False, digits: str | None = None) -> Change:
 
 
 def of_length(least: int = 1, most: int | None = None) -> Change:
-    """A filter: examples of at least and at most so many words."""
+    """A filter that keeps examples of at least `least` and at most `most` words."""
 
     def change(example: Example) -> Example | None:
         fits = len(example) >= least and (most is None or len(example) <= most)
@@ -54,9 +53,9 @@ def of_length(least: int = 1, most: int | None = None) -> Change:
 
 
 def without_punctuation(example: Example) -> Example:
-    """The example without the words whose tag is in PUNCTUATION, as induction work does.
+    """The example without the words whose tag is in PUNCTUATION, as in grammar induction.
 
-    Without tags it is left as it is: words alone do not tell (`$` may be a word).
+    An example without tags is returned unchanged: words alone do not tell (`$` may be a word).
     """
     if example.tags is None:
         return example
@@ -64,13 +63,13 @@ def without_punctuation(example: Example) -> Example:
 
 
 def keep(example: Example, kept: Sequence[bool]) -> Example:
-    """The example with some of its words only.
+    """The example with only the words at which `kept` is true.
 
-    Heads: a word whose head is gone gets the nearest head above that is kept, or the root. Spans,
-    segments: those that hold nothing any more are gone, and so is a phrase right below one with
-    the same label and words. Pairs: those with both ends.
+    A word whose head is removed gets the nearest kept ancestor as its head, or the root. Empty
+    spans and segments are removed, and so is a phrase directly below one with the same label and
+    words. A pair stays if both its ends do.
     """
-    place = [0]  # of each old position, how many words are kept before it
+    place = [0]  # for each old position, how many words are kept before it
     for flag in kept:
         place.append(place[-1] + flag)
 
@@ -107,14 +106,14 @@ def _some(values: Sequence[T], kept: Sequence[bool]) -> tuple[T, ...]:
 
 
 def _heads(heads: Sequence[int], kept: Sequence[bool], place: Sequence[int]) -> tuple[int, ...]:
-    found = []
+    moved = []
     for position, head in enumerate(heads):
         if not kept[position]:
             continue
         while head and not kept[head - 1]:
             head = heads[head - 1]
-        found.append(place[head - 1] + 1 if head else 0)
-    return tuple(found)
+        moved.append(place[head - 1] + 1 if head else 0)
+    return tuple(moved)
 
 
 def bare_labels(example: Example) -> Example:
@@ -132,9 +131,9 @@ def _bare(label: str) -> str:
 
 
 def as_characters(example: Example) -> Example:
-    """The characters of an example's words, joined, with the words as segments.
+    """The characters of an example as its words, and its words as segments.
 
-    Tags, heads and phrases, which belong to words, are gone.
+    Tags, heads and phrases belong to words and are dropped.
     """
     return Example(
         words=tuple("".join(example.words)),
@@ -148,6 +147,5 @@ def as_characters(example: Example) -> Example:
 def as_tags(example: Example) -> Example:
     """The example with its tags in place of its words. Raises GrammarError if it has none."""
     if example.tags is None:
-        message = f"{example.place}: there are no tags"
-        refuse("F485", message)
+        refuse("F485", f"{example.place}: there are no tags")
     return replace(example, words=example.tags)

@@ -1,4 +1,4 @@
-"""How often words follow each other: what clustering works on."""
+"""Bigram counts: how often each word follows each other word."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
-CHUNK = 1 << 20  # pairs that wait to be added up; what is kept grows with different pairs only
+CHUNK = 1 << 20  # tokens that are read before their pairs are added up
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bigrams:
-    """Words in the order of their frequency, and how often each pair of them stands together.
+    """Words by descending frequency, and how often each pair of them is adjacent.
 
-    `tokens[i]` is the number of tokens of word i; words that are equally frequent keep the order
-    in which they first occur. Pair p is word `left[p]` before word `right[p]`, `pairs[p]` times;
-    pairs are sorted by (left, right).
+    `tokens[i]` is the number of tokens of word i; equally frequent words are in order of their
+    first occurrence. Word `left[p]` comes before word `right[p]` `pairs[p]` times; pairs are sorted
+    by (left, right).
     """
 
     words: tuple[str, ...]
@@ -30,15 +30,15 @@ class Bigrams:
 
     @property
     def total(self) -> int:
-        """The number of pairs."""
+        """The number of adjacent pairs of tokens."""
         return int(self.pairs.sum())
 
 
 def count_bigrams(sentences: Iterable[Sequence[str]], *, across: bool = True) -> Bigrams:
-    """The words and bigrams of sentences, each a sequence of words; read once.
+    """The bigrams of sentences, which are read once.
 
-    With `across`, the text is one stream: the last word of a sentence stands before the first one
-    of the next. Memory is taken by different pairs, not by tokens.
+    With `across`, the text is one stream: the last word of a sentence precedes the first of the
+    next. Memory grows with the number of different pairs, not of tokens.
     """
     number: dict[str, int] = {}
     runs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]  # pairs as numbers, and their counts
@@ -46,7 +46,7 @@ def count_bigrams(sentences: Iterable[Sequence[str]], *, across: bool = True) ->
     for left, right, seen in _chunks(sentences, number, across):
         runs.append(np.unique(left << 32 | right, return_counts=True))
         while len(runs) > 1 and len(runs[-2][0]) < 2 * len(runs[-1][0]):
-            runs.append(_added(*runs.pop(), *runs.pop()))  # like sizes: each pair moves seldom
+            runs.append(_added(*runs.pop(), *runs.pop()))  # of similar size: a pair moves rarely
         tokens = np.pad(tokens, (0, len(number) - len(tokens)))
         tokens += np.bincount(seen, minlength=len(number))
     while len(runs) > 1:
@@ -78,7 +78,7 @@ def _added(keys: Ints, counts: Ints, more: Ints, times: Ints) -> tuple[Ints, Int
 def _chunks(
     sentences: Iterable[Sequence[str]], number: dict[str, int], across: bool
 ) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """(left words, right words, all words) of stretches of the text; `number` grows on the way."""
+    """(left words, right words, all words) of each chunk of the text; extends `number`."""
     ids: list[int] = []
     cuts: list[int] = []  # where a sentence begins: no pair ends there
     new = 0  # how many of `ids` have not been counted as tokens yet

@@ -1,8 +1,8 @@
-"""Expected counts: the gradient of log Z in log-weights, one inside and one outside pass.
+"""Expected counts: the gradient of log Z in log-weights, from one inside and one outside pass.
 
-Weights come as logarithms, because those of variational methods may be too small for a number:
-exp(ψ(1e-5)) is 0 in float64. The emitted program computes with numbers, and for items that need it
-with more range (`fgg.runtime.program.certified`).
+Weights are given as logarithms, because those of variational methods may be too small for a float:
+exp(ψ(1e-5)) is 0 in float64. The emitted program computes with floats, and repeats items that need
+it with more range (`fgg.runtime.program.certified`).
 """
 
 from __future__ import annotations
@@ -15,30 +15,33 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import refuse
-from fgg.runtime.learn.items import Ready
+from fgg.runtime.interpret.batch import batch_of
+from fgg.runtime.interpret.interpret import inside
+from fgg.runtime.interpret.semirings.log import LogWeights
+from fgg.runtime.learn.item_batches import CheckedItems
 from fgg.runtime.prelude.charts import NEGATIVE
 from fgg.runtime.program.certified import Certified, Weights
-from fgg.runtime.program.prepared_batch import Run, prepared, suited_to
+from fgg.runtime.program.prepared_batch import Run, log_product, prepared, suited_to
 from fgg.runtime.program.program import Program
 from fgg.runtime.program.reference import ReferenceProgram
 
 LEAST = {torch.float64: -690.0, torch.float32: -85.0}
-"""What is less, in nats, is no normal number of this type."""
+"""The least logarithm of a normal number of each type."""
 
 LEAST_PIECE = -200.0
-"""Products of pieces that are less, in nats, may be no numbers."""
+"""With smaller logarithms, products of pieces may underflow."""
 
 
 @dataclass(frozen=True)
-class Counted:
-    """log Z of each item, `[batch]`, and how often each entry of each factor is expected."""
+class ExpectedCounts:
+    """log Z of each item, `[batch]`, and expected counts of the batch in each factor's shape."""
 
     log_z: Tensor
     counts: Mapping[str, Tensor]
 
 
-class Counter:
-    """Counts of a program; the weights are set once and serve for many batches."""
+class ExpectedCounter:
+    """Computes the expected counts of batches under weights that are set once."""
 
     def __init__(
         self,
@@ -52,32 +55,31 @@ class Counter:
         self.plain = False
 
     def needed(self, given: Mapping[str, Tensor]) -> list[str]:
-        """The factors whose weights the program is given, whole or as pieces."""
+        """The factors whose weights the program takes, whole or as pieces."""
         program = self.program
         if isinstance(program, ReferenceProgram):
-            found = list(program.parameter_names)
+            names = list(program.parameter_names)
         else:
-            found = [
+            names = [
                 piece
                 for name in program.compiled.plan.parameters
                 for piece in ((name,) if name in given else program.pieces(name))
             ]
-            # The emitted program takes these very factors, and no products of pieces.
-            self.plain = set(found) == set(program.compiled.plan.parameters)
-        missing = [name for name in found if name not in given]
+            # The emitted program takes exactly these factors, and no products of pieces.
+            self.plain = set(names) == set(program.compiled.plan.parameters)
+        missing = [name for name in names if name not in given]
         if missing:
             message = f"this query needs `{missing[0]}`, which the model's own does not"
-            help = "make the model from a query that needs all factors"
-            refuse("F476", message, help)
-        return found
+            refuse("F476", message, "make the model from a query that needs all factors")
+        return names
 
     def set(self, logs: Mapping[str, Tensor]) -> None:
-        """Take log-weights by name; those that the program does not need are passed over."""
+        """Set the log-weights by factor; those that the program does not need are ignored."""
         self.logs = {name: logs[name] for name in self.needed(logs)}
         self.numbers: dict[torch.dtype, tuple[Weights, Weights | None]] = {}
 
     def set_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Take weights, in float64, of which none is too small for that."""
+        """Set the weights by factor, in float64, none of which underflows."""
         given = {name: weights[name] for name in self.needed(weights)}
         if self.dtype != torch.float64:
             self.set({name: w.log() for name, w in given.items()})
@@ -86,10 +88,10 @@ class Counter:
         self.numbers = {self.dtype: ({n: w.to(self.device) for n, w in given.items()}, None)}
 
     def weights(self, dtype: torch.dtype) -> tuple[Weights, Weights | None]:
-        """The weights as numbers of a type; and, if some are too small for it, with these raised.
+        """The weights in a float type, and if some underflow, the weights with these raised.
 
-        What is too small is 0 in the first: so that one gives a lower bound of log Z and the other
-        an upper one.
+        A weight that underflows is 0 in the first and the least normal number in the second, so the
+        first gives a lower bound of log Z and the second an upper bound.
         """
         if dtype not in self.numbers:
             floor = LEAST[dtype]
@@ -104,39 +106,37 @@ class Counter:
             self.numbers[dtype] = plain, raised if small else None
         return self.numbers[dtype]
 
-    def count(self, batch: Ready) -> Counted:
-        """log Z and expected counts of a batch, in float64; items without derivations give none.
+    def count(self, batch: CheckedItems) -> ExpectedCounts:
+        """log Z and expected counts of a batch, in float64; items without derivations add none.
 
-        With numbers of the type that was asked for, and for items that need it with more range.
+        The passes run in the counter's type, and with more range for items that need it.
         """
         if isinstance(self.program, ReferenceProgram):
             return self.differentiated(batch)
         if self.plain:
             return self.emitted(batch)
         if self.logs and min(map(_least, self.logs.values()), default=0.0) < LEAST_PIECE:
-            from fgg.runtime.learn.log_counts import log_counts
-
             return log_counts(suited_to(self.program.compiled, batch.collated), self.logs, batch)
         return self.differentiated(batch)
 
-    def emitted(self, batch: Ready) -> Counted:
-        """By the emitted programs of inside and outside passes."""
+    def emitted(self, batch: CheckedItems) -> ExpectedCounts:
+        """The expected counts, from the emitted inside and outside passes."""
         program, inputs = suited_to(self.program.compiled, batch.collated), batch.collated
         weights, _ = self.weights(self.dtype)
         with torch.inference_mode(False), torch.enable_grad():
             leaves = {n: w.detach().requires_grad_() for n, w in weights.items()}
             run: Run = prepared(program, leaves, inputs, self.dtype, self.device)
-        run.batch.spare = True  # nobody needs the charts after the outside pass
+        run.batch.spare = True  # the charts are not needed after the outside pass
         passes = Certified(run, self.weights, self.logs or None)
-        counts = passes.counts()
-        found = {
-            name: counts[name].cpu() if name in counts else torch.zeros(w.shape, dtype=torch.double)
+        known = passes.counts()
+        counts = {
+            name: known[name].cpu() if name in known else torch.zeros(w.shape, dtype=torch.double)
             for name, w in weights.items()
         }
-        return Counted(passes.log_z.cpu().double(), found)
+        return ExpectedCounts(passes.log_z.cpu().double(), counts)
 
-    def differentiated(self, batch: Ready) -> Counted:
-        """By automatic differentiation around the program: products of pieces, references."""
+    def differentiated(self, batch: CheckedItems) -> ExpectedCounts:
+        """The expected counts by automatic differentiation: products of pieces, references."""
         inputs = batch.collated
         plain, raised = self.weights(torch.float64)
         with torch.inference_mode(False), torch.enable_grad():
@@ -149,10 +149,37 @@ class Counter:
             else torch.where(w > 0, w.grad * w.detach(), 0.0).cpu().to(torch.float64)
             for name, w in leaves.items()
         }
-        return Counted(log_z.detach().cpu().to(torch.float64), counts)
+        return ExpectedCounts(log_z.detach().cpu().to(torch.float64), counts)
 
 
 def _least(logs: Tensor) -> float:
-    """The least finite logarithm, or 0."""
+    """The least finite logarithm, or 0 if there is none."""
     live = logs[logs > NEGATIVE]
     return float(live.min()) if live.numel() else 0.0
+
+
+def log_counts(program: Program, logs: Mapping[str, Tensor], batch: CheckedItems) -> ExpectedCounts:
+    """log Z and expected counts of a batch, computed in logarithms throughout."""
+    plan, collated = program.compiled.plan, batch.collated
+    inputs = {name: tensor.cpu() for name, tensor in collated.inputs.items()}
+    interpreted = batch_of(plan, inputs, dict(collated.lengths) or None)
+    with torch.inference_mode(False), torch.enable_grad():
+        leaves = {n: x.detach().clone().requires_grad_() for n, x in logs.items()}
+        whole = {name: _whole(program, name, leaves) for name in plan.parameters}
+        log_z = inside(plan, whole, interpreted, LogWeights()).z
+        total = log_z[torch.isfinite(log_z)].sum()
+        if total.requires_grad:
+            torch.autograd.backward(total)
+    counts = {
+        name: torch.zeros_like(x) if x.grad is None else x.grad.nan_to_num(0.0)
+        for name, x in leaves.items()
+    }
+    return ExpectedCounts(log_z.detach(), counts)
+
+
+def _whole(program: Program, name: str, logs: Mapping[str, Tensor]) -> Tensor:
+    """The log-weights of a factor, from those of its pieces if it has some."""
+    pieces = program.pieces(name)
+    if name in logs or pieces == (name,):
+        return logs[name]
+    return log_product([logs[piece] for piece in pieces])

@@ -1,8 +1,11 @@
-"""Factors tied to stationary distributions: an M step without a closed form.
+"""Factors tied to a stationary distribution: an M step without a closed form.
 
-A distribution π with π = π A depends on A through all its entries. What EM maximises is then
-Q(A) = Σ f_A log A + Σ f_π log π(A); it is done numerically from the A that there is, so that Q, and
-with it the likelihood, never goes down.
+A distribution π with π = π A depends on all entries of A. EM then maximises
+Q(A) = Σ f_A log A + Σ f_π log π(A) numerically, starting from the present A, so that Q, and with it
+the likelihood, never decreases.
+
+`sums` are the counts f_A and `tables` log-weights, tables `[rows, entries]` by factor; `logs` are
+log-weights in the shapes of the factors.
 """
 
 from __future__ import annotations
@@ -13,13 +16,13 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import refuse
-from fgg.runtime.learn.groups import Group
+from fgg.runtime.learn.distributions import Distributions
 from fgg.runtime.learn.method import Reduce
 from fgg.runtime.model.materialise import whole
 from fgg.runtime.model.model import Model, stationary, tied_to
 
 STEPS = 50
-"""How many steps the search for a maximum may take."""
+"""The most steps of the search for a maximum."""
 
 
 def refuse_ties(model: Model, method: str) -> None:
@@ -28,27 +31,26 @@ def refuse_ties(model: Model, method: str) -> None:
         source = tied_to(factor)
         if source is not None and model.program.weighted.factor[source].value is None:
             message = f"`{method}` cannot learn `{source}`, to which `{factor.name}` is tied"
-            help = "use `em` or `adam`"
-            refuse("F473", message, help)
+            refuse("F473", message, "use `em` or `adam`")
 
 
-class Ties:
-    """The tied factors of a model, with their counts, and what they are tied to."""
+class TiedFactors:
+    """The tied factors of a model: their counts, and the pieces of the factors they are tied to."""
 
-    def __init__(self, model: Model, groups: Mapping[str, Group]) -> None:
+    def __init__(self, model: Model, distributions: Mapping[str, Distributions]) -> None:
         self.model = model
         self.sources: dict[str, tuple[str, ...]] = {}
         for factor in model.program.parameters:
             source = tied_to(factor)
             pieces = () if source is None else model.program.pieces(source)
-            if source is not None and any(piece in groups for piece in pieces):
+            if source is not None and any(piece in distributions for piece in pieces):
                 self.sources[factor.name] = pieces
-        self.groups = groups
+        self.distributions = distributions
         self.counts: dict[str, Tensor] = {}
         self.begin()
 
     def begin(self) -> None:
-        """No counts."""
+        """Set all counts to 0."""
         shape = self.model.program.shape
         self.counts = {n: torch.zeros(shape(n), dtype=torch.float64) for n in self.sources}
 
@@ -69,18 +71,21 @@ class Ties:
         closed: Mapping[str, Tensor],
         pseudo: float,
     ) -> dict[str, Tensor]:
-        """Log-weights of the factors that others are tied to, `[rows, entries]`."""
+        """The log-weights of the factors that others are tied to, which maximise Q.
+
+        `closed` is the M step without ties, a second start.
+        """
         if not self.sources:
             return {}
-        names = [n for n in dict.fromkeys(p for ps in self.sources.values() for p in ps)]
-        learned = [n for n in names if n in self.groups]
-        start = {n: self.groups[n].table(logs[n]) for n in learned}
-        best, found = self.value(sums, start, logs, pseudo), start
-        value = self.value(sums, {n: closed[n] for n in learned}, logs, pseudo)
-        if value > best:
-            best, found = value, {n: closed[n] for n in learned}
-        tried = self.search(sums, found, logs, pseudo)
-        return tried if self.value(sums, tried, logs, pseudo) > best else found
+        names = dict.fromkeys(piece for pieces in self.sources.values() for piece in pieces)
+        learned = [n for n in names if n in self.distributions]
+        start = {n: self.distributions[n].table(logs[n]) for n in learned}
+        value, best = self.value(sums, start, logs, pseudo), start
+        untied = {n: closed[n] for n in learned}
+        if (other := self.value(sums, untied, logs, pseudo)) > value:
+            value, best = other, untied
+        searched = self.search(sums, best, logs, pseudo)
+        return searched if self.value(sums, searched, logs, pseudo) > value else best
 
     def value(
         self,
@@ -89,7 +94,7 @@ class Ties:
         logs: Mapping[str, Tensor],
         pseudo: float,
     ) -> Tensor:
-        """Q: expected log-weights, of the factors and of those tied to them."""
+        """Q: the expected log-weights of the factors and of those tied to them."""
         total = torch.zeros((), dtype=torch.float64)
         for name, table in tables.items():
             live = table.detach() > -torch.inf
@@ -103,15 +108,15 @@ class Ties:
     def stationaries(
         self, tables: Mapping[str, Tensor], logs: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        """The tied distributions."""
-        found = {}
+        """The tied distributions π by factor, `[values]`."""
+        tied = {}
         for name, pieces in self.sources.items():
-            own = [
-                (tables[p].reshape(self.groups[p].shape) if p in tables else logs[p]).exp()
+            weights = [
+                (tables[p].reshape(self.distributions[p].shape) if p in tables else logs[p]).exp()
                 for p in pieces
             ]
-            found[name] = stationary(own[0] if len(own) == 1 else whole(own, 1))
-        return found
+            tied[name] = stationary(weights[0] if len(weights) == 1 else whole(weights, 1))
+        return tied
 
     def search(
         self,
@@ -120,7 +125,7 @@ class Ties:
         logs: Mapping[str, Tensor],
         pseudo: float,
     ) -> dict[str, Tensor]:
-        """A maximum of Q near a start, by L-BFGS on logits."""
+        """A local maximum of Q near a start, by L-BFGS on logits."""
         live = {n: x > -torch.inf for n, x in start.items()}
         with torch.inference_mode(False), torch.enable_grad():
             free = {n: torch.where(live[n], x, 0.0).requires_grad_() for n, x in start.items()}
@@ -130,7 +135,7 @@ class Ties:
 
             def tables() -> dict[str, Tensor]:
                 return {
-                    n: self.groups[n].log_softmax(x.masked_fill(~live[n], -torch.inf))
+                    n: self.distributions[n].log_softmax(x.masked_fill(~live[n], -torch.inf))
                     for n, x in free.items()
                 }
 
@@ -144,7 +149,7 @@ class Ties:
         return {n: x.detach() for n, x in tables().items()}
 
     def follow(self, tables: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The log-weights of tied factors under new weights of what they are tied to."""
+        """The log-weights of the tied factors under new log-weights of their sources."""
         if not self.sources:
             return {}
         logs = {
@@ -160,5 +165,5 @@ class Ties:
         return {f"ties.{name}": x.clone() for name, x in self.counts.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a state."""
+        """Resume from a state."""
         self.counts = {name: state[f"ties.{name}"].clone() for name in self.counts}

@@ -1,4 +1,4 @@
-"""Feeding: from examples of a corpus to the inputs of a program."""
+"""The feed of a run: how examples of a corpus become inputs of a program."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ from fgg.grammar.domains import domain_values
 from fgg.runtime.learn import Items
 
 FIELDS = ("words", "tags", "fine_tags", "parts")
-"""What an input can be taken from; `parts`: `s[i,j]` says what lies from i to j."""
+"""The fields of an example that an input can be; for `parts`, `s[i,j]` is the part from i to j."""
 NONE = -2
-"""A token that matches nothing: a part that is not among the values of its domain."""
-
-
+"""The token of a part that is not among the values of its domain."""
 UNTAGGED, MISSING = "_", -1
-"""A tag that is not known, as CoNLL-U writes it, and the token of what is not observed."""
+"""An unknown tag as CoNLL-U writes it, and the token of what is not observed."""
+
+Changes = Mapping[str, Any]
+"""Preprocessing options of a run, as JSON: `characters`, `lower`, `digits`, `max_length`, …"""
 
 
 @dataclass(frozen=True)
 class Feed:
-    """Which field of an example each input is, and the vocabulary of each input's domain."""
+    """The field of an example that each input is, and the vocabulary of each domain."""
 
     fields: Mapping[str, str]
     domains: Mapping[str, str]
@@ -48,9 +49,9 @@ class Feed:
         return Items(inputs, None, batch.numbers)
 
     def serving(self, grammar: Grammar) -> Feed:
-        """The feed of a grammar joined with another query of it. Raises GrammarError (F478)."""
+        """The feed for another query of the grammar. Raises GrammarError (F478)."""
         names = {item.name for item in grammar.observed}
-        fields = fields_of(grammar, {n: field for n, field in self.fields.items() if n in names})
+        fields = input_fields(grammar, {n: field for n, field in self.fields.items() if n in names})
         domains = {item.name: item.domain for item in grammar.inputs if item.name in fields}
         for name, domain in domains.items():
             if domain not in self.vocabularies:
@@ -59,7 +60,10 @@ class Feed:
         return Feed(fields, domains, self.vocabularies)
 
     def ids(self, name: str, example: Example) -> list[int] | list[list[int]]:
-        """What an example gives an input, as numbers. Raises GrammarError (F478)."""
+        """The token ids of an example for an input, `[n]`, or `[n, n + 1]` for parts.
+
+        Raises GrammarError (F478).
+        """
         vocabulary = self.vocabularies[self.domains[name]]
         if self.fields[name] == "parts":
             return part_ids(example.words, vocabulary)
@@ -73,28 +77,28 @@ class Feed:
 
 
 def part_ids(words: Sequence[str], vocabulary: Vocabulary) -> list[list[int]]:
-    """The number of each part [i, j) of a sequence, `[n, n + 1]`; -2 where it has none."""
+    """The number of each part [i, j) of a sequence, `[n, n + 1]`; -2 if it has none."""
     size, index = len(words), vocabulary.index
-    found = [[NONE] * (size + 1) for _ in range(size)]
-    for i, row in enumerate(found):
+    numbers = [[NONE] * (size + 1) for _ in range(size)]
+    for i, row in enumerate(numbers):
         text = ""
         for j in range(i + 1, size + 1):
             text += words[j - 1]
             row[j] = index.get(text, NONE)
-    return found
+    return numbers
 
 
 def parts(corpus: Iterable[Example], longest: int | None) -> Iterator[Example]:
-    """Examples with all their parts, up to a longest one, in place of words."""
+    """Examples with all their parts, up to `longest` words each, in place of their words."""
     for example in corpus:
         words, size = example.words, len(example)
         ends = (min(size, i + (longest or size)) for i in range(size))
-        found = ("".join(words[i:j]) for i, end in enumerate(ends) for j in range(i + 1, end + 1))
-        yield replace(example, words=tuple(found))
+        strings = ("".join(words[i:j]) for i, end in enumerate(ends) for j in range(i + 1, end + 1))
+        yield replace(example, words=tuple(strings))
 
 
-def fields_of(grammar: Grammar, given: Mapping[str, str]) -> dict[str, str]:
-    """The field that each input of a grammar is taken from: as given, or words for the only one.
+def input_fields(grammar: Grammar, given: Mapping[str, str]) -> dict[str, str]:
+    """The field of an example that each input of a grammar is: as given, or words for the last one.
 
     Raises GrammarError (F478).
     """
@@ -107,7 +111,7 @@ def fields_of(grammar: Grammar, given: Mapping[str, str]) -> dict[str, str]:
     more = [factor.name for factor in grammar.input_factors] + [t.name for t in grammar.tables]
     if more:
         refuse("F478", f"`{more[0]}` is no sequence of words", "train such a model from Python")
-    # An input with two axes says what each part of the sequence is.
+    # An input with two axes holds the parts of the sequence.
     shapes = {item.name: len(item.shape) for item in grammar.observed}
     given = {**{name: "parts" for name in names if shapes[name] == 2}, **given}
     for name, value in given.items():
@@ -120,8 +124,8 @@ def fields_of(grammar: Grammar, given: Mapping[str, str]) -> dict[str, str]:
     return {**given, **{name: "words" for name in left}}
 
 
-def changed(corpus: Corpus, changes: Mapping[str, Any]) -> Corpus:
-    """The corpus with the changes that a run makes: characters, case, digits, lengths."""
+def preprocessed(corpus: Corpus, changes: Changes) -> Corpus:
+    """The corpus with the preprocessing of a run: characters, case, digits, lengths."""
     if changes.get("characters"):
         corpus = corpus.map(as_characters)
     if changes.get("lower") or changes.get("digits"):
@@ -132,17 +136,17 @@ def changed(corpus: Corpus, changes: Mapping[str, Any]) -> Corpus:
     return corpus.map(of_length(least, most))
 
 
-def feed_of(
+def make_feed(
     grammar: Grammar,
     fields: Mapping[str, str],
     corpus: Iterable[Example],
-    changes: Mapping[str, Any],
+    changes: Changes,
 ) -> Feed:
-    """The feed of a corpus: the values of each domain are the grammar's, or those in the corpus."""
+    """The feed of a corpus. The values of a domain are those of the grammar, or of the corpus."""
     domains = {item.name: item.domain for item in grammar.inputs if item.name in fields}
-    found: dict[str, Vocabulary] = {}
+    vocabularies: dict[str, Vocabulary] = {}
     for name, domain in domains.items():
-        if domain in found:
+        if domain in vocabularies:
             continue
         shape = grammar.domain[domain].shape
         if isinstance(shape, Sized):
@@ -151,7 +155,7 @@ def feed_of(
             if field == "parts":
                 examples = parts(corpus, changes.get("max_part"))
             plain = field != "words" or bool(changes.get("no_unknown"))
-            found[domain] = build_vocabulary(
+            vocabularies[domain] = build_vocabulary(
                 examples,
                 least=1 if plain else changes.get("min_count") or 1,
                 most=None if plain else changes.get("max_words"),
@@ -161,41 +165,41 @@ def feed_of(
         else:
             values = tuple(domain_values(grammar, domain))
             unknown = "<unk>" if "<unk>" in values else None
-            found[domain] = Vocabulary(values=values, unknown=unknown)
-    return Feed(dict(fields), domains, found)
+            vocabularies[domain] = Vocabulary(values=values, unknown=unknown)
+    return Feed(dict(fields), domains, vocabularies)
 
 
 def _in_place(corpus: Iterable[Example], field: str) -> Iterable[Example]:
-    """Examples with another field as their words, without the tags that are not known."""
+    """Examples with another field as their words, without unknown tags."""
     for example in corpus:
         values = getattr(example, field) or ()
         yield replace(example, words=tuple(value for value in values if value != UNTAGGED))
 
 
 def sizes_for(grammar: Grammar, feed: Feed, given: Mapping[str, int]) -> dict[str, int]:
-    """The sizes of a grammar that the vocabularies decide, where they are not given.
+    """The sizes of a grammar: those given, and those that vocabularies decide.
 
     Raises GrammarError (F478) if a vocabulary has more values than its domain.
     """
-    found = dict(given)
+    sizes = dict(given)
     for domain, vocabulary in feed.vocabularies.items():
         item = grammar.domain[domain]
         size = _size_name(item)
         if size is None:
             continue
         if size not in given:
-            found[size] = len(vocabulary)
+            sizes[size] = len(vocabulary)
         elif given[size] < len(vocabulary):
             refuse(
                 "F478",
                 f"the data have {len(vocabulary):,} values of `{domain}`, not {given[size]:,}",
                 "`--max-words N` keeps the most frequent ones",
             )
-    return found
+    return sizes
 
 
 def _size_name(domain: Domain) -> str | None:
-    """The size that is a domain's own, if it is just a name."""
+    """The name of a domain's size; None if the size is no single name."""
     if not isinstance(domain.shape, Sized):
         return None
     names = list(domain.shape.size.names())

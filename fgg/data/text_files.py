@@ -1,18 +1,20 @@
-"""Lines of text files that may be packed (gzip, xz, bzip2), one after the other."""
+"""Text files: where data lie (`FGG_DATA`), and lines of files that may be compressed."""
 
 from __future__ import annotations
 
 import bz2
 import gzip
 import lzma
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from fgg.diagnostics import refuse
-from fgg.files import open_regular, unreadable, why_unreadable
+from fgg.files import open_regular, reason_of, unreadable
 
+VARIABLE = "FGG_DATA"
 MAX_LINE = 1 << 26  # bytes: a longer line is no text, or would not fit
 
 _MAGIC: dict[bytes, Callable[[Path, str], object]] = {
@@ -23,30 +25,44 @@ _MAGIC: dict[bytes, Callable[[Path, str], object]] = {
 _SUFFIXES = (".gz", ".xz", ".bz2")
 
 
-class Line(NamedTuple):
+def find(name: str) -> Path:
+    """The path of a data file: in the folder `FGG_DATA`, else in `shared/data` beside the checkout.
+
+    Raises GrammarError (F401), whose help names the variable, if there is no such file.
+    """
+    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
+    folder = Path(os.environ.get(VARIABLE) or beside)
+    path = folder / name
+    if not path.exists():
+        help = f"set `{VARIABLE}` to the folder that holds it"
+        refuse("F401", f"there is no `{name}` in `{folder}`", help)
+    return path
+
+
+class TextLine(NamedTuple):
     """A line without its end, and its number, counted from 1."""
 
     number: int
     text: str
 
 
-# What a reader says about a line that it cannot use: code, number of the line, message, help.
 Report = Callable[[str, int, str, str], None]
+"""Reports a line that a reader cannot use: code, line number, message, help."""
 
 
 def plain_suffix(path: Path) -> str:
-    """The suffix of a file's name, that of packing left aside: `.txt` for `train.txt.xz`."""
+    """The suffix of a file's name without that of compression: `.txt` for `train.txt.xz`."""
     name = path.name
     for suffix in _SUFFIXES:
         name = name.removesuffix(suffix)
     return Path(name).suffix
 
 
-def read_lines(path: Path, report: Report) -> Iterator[Line]:
-    """The lines of a file, unpacked by what it holds, whatever its name; read as they are used.
+def read_lines(path: Path, report: Report) -> Iterator[TextLine]:
+    """The lines of a file, read lazily. Its first bytes, not its name, tell how it is compressed.
 
-    Lines end with `\\n` or `\\r\\n`, and nothing else. Raises GrammarError if the file cannot be
-    read or unpacked; a line that is not UTF-8 is reported and left out.
+    Only `\\n` and `\\r\\n` end a line. A line that is not UTF-8 is reported and left out. Raises
+    GrammarError (F401, F480, F481) if the file cannot be read or decompressed.
     """
     try:
         with _opened(path) as file:
@@ -63,13 +79,13 @@ def read_lines(path: Path, report: Report) -> Iterator[Line]:
                     wrong = f"byte {error.start + 1} is not UTF-8"
                     report("F481", number, wrong, "save the file in the encoding UTF-8")
                     continue
-                yield Line(number, text.removesuffix("\n").removesuffix("\r"))
+                yield TextLine(number, text.removesuffix("\n").removesuffix("\r"))
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         reason = str(error).lower().rstrip(".")
         refuse("F480", f"`{path}` cannot be unpacked: {reason}")
     except OSError as error:
         if error.errno is None:  # bzip2 has no error of its own
-            reason = why_unreadable(error)
+            reason = reason_of(error)
             refuse("F480", f"`{path}` cannot be unpacked: {reason}")
         raise unreadable(path, error) from None
 

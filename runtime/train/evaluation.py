@@ -1,4 +1,4 @@
-"""Evaluation: the likelihood of data, and scores of what a model's derivations say of them."""
+"""Evaluation: the likelihood of data, and scores of a model's derivations against gold."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fgg.diagnostics import refuse
 from fgg.grammar.annotations import Link, heads, pairs, segments, span_cells, tags
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.model.model import Model
-from fgg.runtime.train.feeding import UNTAGGED, Feed
+from fgg.runtime.train.feed import UNTAGGED, Feed
 from fgg.scores import (
     head_score,
     left_branching,
@@ -29,20 +29,14 @@ from fgg.scores import (
     v_measure,
 )
 
-NEEDS = {
-    "spans": "spans",
-    "heads": "heads",
-    "tags": "tags",
-    "segments": "segments",
-    "pairs": "pairs",
-}
-"""What a score needs of each example."""
-SCORES = ("likelihood", *NEEDS)
+ANNOTATIONS = ("spans", "heads", "tags", "segments", "pairs")
+"""The scores that compare derivations with the field of an example of the same name."""
+SCORES = ("likelihood", *ANNOTATIONS)
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is to be scored, and how derivations are found and read."""
+class Evaluation:
+    """The scores to compute, how derivations are decoded, and how annotation is read from them."""
 
     scores: tuple[str, ...] = ("likelihood",)
     method: str = "viterbi"
@@ -54,15 +48,15 @@ def evaluate(
     model: Model,
     feed: Feed,
     batches: Batches,
-    asked: Asked,
+    asked: Evaluation,
     tick: Callable[[int], None] | None = None,
 ) -> dict[str, dict[str, float]]:
-    """Each score asked for, as named numbers. Raises GrammarError (F478) if gold is missing."""
-    found: dict[str, dict[str, float]] = {}
+    """The numbers of each score by name. Raises GrammarError (F478) if annotation is missing."""
+    scores: dict[str, dict[str, float]] = {}
     examples: list[Example] = []
     derivations: list[Derivation] = []
     log_z: list[float] = []
-    decoding = any(name in NEEDS for name in asked.scores)
+    decoding = any(name in ANNOTATIONS for name in asked.scores)
     weights = model.detached()
     program = model.program
     with torch.no_grad():
@@ -80,18 +74,17 @@ def evaluate(
             if tick is not None:
                 tick(sum(batch.lengths))
     if "likelihood" in asked.scores:
-        found["likelihood"] = _likelihood(log_z, examples)
+        scores["likelihood"] = _likelihood(log_z, examples)
     for name in asked.scores:
-        if name in NEEDS:
-            found[name] = SCORERS[name](model, examples, derivations, asked)
-    return found
+        if name in ANNOTATIONS:
+            scores[name] = SCORERS[name](model, examples, derivations, asked)
+    return scores
 
 
-def _check(example: Example, asked: Asked) -> None:
+def _check(example: Example, asked: Evaluation) -> None:
     for name in asked.scores:
-        if name in NEEDS and getattr(example, NEEDS[name]) is None:
-            message = f"{example.place}: there are no {NEEDS[name]} to score against"
-            refuse("F478", message)
+        if name in ANNOTATIONS and getattr(example, name) is None:
+            refuse("F478", f"{example.place}: there are no {name} to score against")
 
 
 def _likelihood(log_z: Sequence[float], examples: Sequence[Example]) -> dict[str, float]:
@@ -108,15 +101,15 @@ def _likelihood(log_z: Sequence[float], examples: Sequence[Example]) -> dict[str
     }
 
 
-Found = Sequence[Derivation]
+Derivations = Sequence[Derivation]
 
 
 def _spans(
-    model: Model, examples: Sequence[Example], found: Found, asked: Asked
+    model: Model, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
 ) -> dict[str, float]:
     gold = [example.spans or () for example in examples]
     lengths = list(map(len, examples))
-    guess = [span_cells(d, asked.families) for d in found]
+    guess = [span_cells(d, asked.families) for d in derivations]
     score = span_score(gold, guess, lengths)
     baselines = {
         "left": [left_branching(n) for n in lengths],
@@ -133,14 +126,14 @@ def _spans(
 
 
 def _heads(
-    model: Model, examples: Sequence[Example], found: Found, asked: Asked
+    model: Model, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
 ) -> dict[str, float]:
     if not asked.links:
         message = "no rule says which word is the head of which"
         help = "say so: `--links left_some=j-1:k right_some=i:k root=:r`"
         refuse("F478", message, help)
     gold = [example.heads or () for example in examples]
-    guess = [heads(d, len(e), asked.links) for d, e in zip(found, examples, strict=True)]
+    guess = [heads(d, len(e), asked.links) for d, e in zip(derivations, examples, strict=True)]
     score = head_score(gold, guess)
     left = head_score(gold, [left_neighbours(len(e)) for e in examples])
     right = head_score(gold, [right_neighbours(len(e)) for e in examples])
@@ -153,11 +146,11 @@ def _heads(
 
 
 def _tags(
-    model: Model, examples: Sequence[Example], found: Found, asked: Asked
+    model: Model, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
 ) -> dict[str, float]:
     gold = [tag for example in examples for tag in example.tags or ()]
     guess: list[str] = []
-    for derivation, example in zip(found, examples, strict=True):
+    for derivation, example in zip(derivations, examples, strict=True):
         guess += [tag or "" for tag in tags(derivation, len(example), asked.families)]
     known = [(g, t) for g, t in zip(gold, guess, strict=True) if g != UNTAGGED]
     gold, guess = [g for g, _ in known], [t for _, t in known]
@@ -172,10 +165,10 @@ def _tags(
 
 
 def _segments(
-    model: Model, examples: Sequence[Example], found: Found, asked: Asked
+    model: Model, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
 ) -> dict[str, float]:
     gold = [example.segments or () for example in examples]
-    guess = [segments(d, len(e)) for d, e in zip(found, examples, strict=True)]
+    guess = [segments(d, len(e)) for d, e in zip(derivations, examples, strict=True)]
     score = segment_score(gold, guess)
     return {
         "boundary_f1": score.boundaries.f1,
@@ -187,10 +180,10 @@ def _segments(
 
 
 def _pairs(
-    model: Model, examples: Sequence[Example], found: Found, asked: Asked
+    model: Model, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
 ) -> dict[str, float]:
     gold = [example.pairs or () for example in examples]
-    guess = [pairs(d, model.program.grammar, asked.links) for d in found]
+    guess = [pairs(d, model.program.grammar, asked.links) for d in derivations]
     score = pair_score(gold, guess)
     return {
         "mean_f1": score.mean_f1,
@@ -200,7 +193,7 @@ def _pairs(
     }
 
 
-Scorer = Callable[[Model, Sequence[Example], Found, Asked], dict[str, float]]
+Scorer = Callable[[Model, Sequence[Example], Derivations, Evaluation], dict[str, float]]
 SCORERS: dict[str, Scorer] = {
     "spans": _spans,
     "heads": _heads,

@@ -14,7 +14,7 @@ from fgg.scores import (
     right_branching,
     span_score,
 )
-from fgg.scores.spans import Pair
+from fgg.scores.parses import Pair
 from tests.helpers.real_data import real
 
 
