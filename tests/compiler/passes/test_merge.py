@@ -24,7 +24,7 @@ from fgg.factors.product_factors import Part, given_axes, joint_of
 from fgg.grammar import Factor, Grammar
 from fgg.grammar.printer import print_grammar
 from fgg.grammar.semantics import brute_force
-from fgg.json.document import from_json, to_json
+from fgg.json import from_json, to_json
 from fgg.library import library_names
 from fgg.rewrite.compose import rename
 from fgg.rewrite.ground import ground
