@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, floor, log10
 
-from fgg.api.sweep_table import Entry, summary, written
+from fgg.api.sweep_table import Entry, sweep_table, written
 from fgg.draw import style
 from fgg.draw.errors import TooLarge
 from fgg.draw.geometry import Box, Route, text_width
@@ -28,7 +28,7 @@ def sweep_svg(entries: Sequence[Entry]) -> str:
     """
     if len(entries) > MAX_CELLS:
         raise TooLarge(f"the sweep has {len(entries):,} entries; a picture holds {MAX_CELLS:,}")
-    table = summary(entries)
+    table = sweep_table(entries)
     lengths = sorted({entry.length for entry in entries})
     wide = max(len(lengths) * UNIT, *(text_width(n, style.INSIDE) for n in table.observed), 56.0)
     left = MARGIN + max(text_width(clean(g), style.INSIDE) for g in table.grammars) + 14
@@ -42,6 +42,7 @@ def sweep_svg(entries: Sequence[Entry]) -> str:
         sizes = list(dict.fromkeys(tuple(entry.sizes.items()) for entry in own))
         painted.append(_text(clean(grammar), MARGIN, top + 10, style.INSIDE))
         row = {size: number for number, size in enumerate(sizes)}
+        texts = table.row(grammar)
         for column, name in enumerate(table.observed):
             x = left + column * (wide + 18)
             for entry in own:
@@ -49,9 +50,8 @@ def sweep_svg(entries: Sequence[Entry]) -> str:
                     cell_x = x + lengths.index(entry.length) * UNIT
                     cell_y = top + row[tuple(entry.sizes.items())] * UNIT
                     painted.append(_square(cell_x, cell_y, entry))
-            shown = table.shown(grammar, name)
             place = top + len(sizes) * UNIT + 12
-            painted.append(_text(shown, x, place, style.SMALL + 1.5, style.QUIET))
+            painted.append(_text(texts[column], x, place, style.SMALL + 1.5, style.QUIET))
         top += max(len(sizes) * UNIT, 12) + 26
     ends = f"L = {lengths[0]} … {lengths[-1]} from left to right, sizes from top to bottom"
     painted.append(_text(f"green: identifiable; {ends}", MARGIN, top + 4, 10.0, style.QUIET))
@@ -61,7 +61,7 @@ def sweep_svg(entries: Sequence[Entry]) -> str:
 
 def _square(x: float, y: float, entry: Entry) -> Shape:
     rank = "" if entry.rank is None else f", rank {entry.rank} of {entry.parameters}"
-    sizes = written(entry.sizes)
+    sizes = written(entry.sizes.items())
     title = f"{entry.grammar} {entry.observed}: {sizes}, L = {entry.length}: {entry.verdict}{rank}"
     box = Box(x, y, x + UNIT - 1, y + UNIT - 1)
     color = COLORS.get(entry.verdict, style.HAIRLINE)

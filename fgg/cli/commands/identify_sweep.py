@@ -43,8 +43,7 @@ def run_sweep(arguments: argparse.Namespace, words: Sequence[str], moments: Sequ
     length = read_length(arguments.length)
     if isinstance(length, dict):
         raise Usage("a sweep has one length", "`--length 4`, or a range, `L=2..9`")
-    from fgg.api.sweep import FIGURE, sweep
-    from fgg.api.sweep_ranges import read_ranges
+    from fgg.api.sweep import FIGURE, read_ranges, sweep
 
     ranges = read_ranges(words)
     loaded = [loaded_grammar(arguments, file) for file in arguments.files]
