@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from fgg.draw import Format, MissingExtra, TooLarge, draw_grammar, draw_rule, render
-from fgg.draw.page import Picture
+from fgg.draw.picture import Picture
 from fgg.draw.scene import clean, shorten
 from fgg.draw.writers.dot import quoted
 from fgg.draw.writers.png import _plain
@@ -218,6 +218,8 @@ def test_pictures_show_themselves_in_notebooks() -> None:
 
 
 def test_importing_is_cheap() -> None:
-    code = "import sys, fgg.draw; print(*{'PIL', 'pygraphviz', 'fgg.draw.page'} & set(sys.modules))"
+    code = (
+        "import sys, fgg.draw; print(*{'PIL', 'pygraphviz', 'fgg.draw.picture'} & set(sys.modules))"
+    )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (loaded.stdout.strip(), loaded.stderr) == ("", "")

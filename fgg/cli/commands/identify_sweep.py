@@ -77,8 +77,8 @@ def run_sweep(arguments: argparse.Namespace, words: Sequence[str], moments: Sequ
 def _table(path: str, entries: Sequence[Entry]) -> str:
     """The table of a sweep in the form that a file's name asks for."""
     from fgg.api.sweep_table import as_csv, as_latex, as_text, json_text
+    from fgg.draw import TooLarge
     from fgg.draw.charts import sweep_svg
-    from fgg.draw.errors import TooLarge
 
     forms: dict[str, Callable[[Sequence[Entry]], str]] = {
         ".txt": as_text,

@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from fgg.draw import style
-from fgg.draw.errors import MissingExtra
+from fgg.draw import MissingExtra, style
 from fgg.draw.geometry import Box, Point, Route, unit
 from fgg.draw.layout.labels import Label, place_labels
-from fgg.draw.layout.layers import Rows, make_rows
-from fgg.draw.layout.levels import components
-from fgg.draw.layout.spread import spread
-from fgg.draw.scene import Graph, Vertex
+from fgg.draw.layout.rows import Rows, components, make_rows, spread, vertex_levels
+from fgg.draw.scene import Graph, Kind, Vertex
 
 Engine = Literal["auto", "graphviz", "builtin"]
 
@@ -26,6 +23,7 @@ MAX_WIDTH = 640.0
 """Where a row of unconnected parts is broken."""
 LARGE = 60
 """From this number of vertices on, `auto` asks Graphviz if it is installed."""
+POINTS = 0.75  # a pixel in points; Graphviz counts in these
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,7 +239,43 @@ def _finish(graph: Graph, centers: Mapping[str, Point], routes: tuple[Route, ...
 
 def layout_graphviz(graph: Graph, prog: str = "dot") -> Placed:
     """The graph as Graphviz places it (`dot` in rows, `neato` by springs)."""
-    from fgg.draw.layout.graphviz import graphviz_positions
-
-    centers = graphviz_positions(graph, prog)
+    centers = _graphviz_centers(graph, prog)
     return _finish(graph, centers, _routes(graph, centers, {}))
+
+
+def _graphviz_centers(graph: Graph, prog: str) -> dict[str, Point]:
+    """The centers of a graph's vertices."""
+    try:
+        import pygraphviz
+    except ImportError as error:
+        raise MissingExtra("pygraphviz", "layout by Graphviz") from error
+    if not graph.vertices:
+        return {}
+    level = vertex_levels(graph)
+    drawing = pygraphviz.AGraph(directed=True, strict=False)
+    drawing.graph_attr.update(nodesep="0.3", ranksep="0.36", overlap="false")
+    drawing.graph_attr.update(sep="+8")
+    for vertex in graph.vertices:
+        width, height = style.size(vertex)
+        # Room for the name on the right; as much on the left keeps the center.
+        room = 0.0 if prog != "dot" else style.label_width(vertex)
+        drawing.add_node(
+            vertex.key,
+            label="",
+            shape="ellipse" if vertex.kind is Kind.NODE and not room else "box",
+            width=f"{(width + 2 * room * 0.6) * POINTS / 72:.4f}",
+            height=f"{height * POINTS / 72:.4f}",
+            fixedsize="true",
+        )
+    outside = [vertex.key for vertex in graph.vertices if vertex.external]
+    if outside:
+        drawing.add_subgraph(outside, name="top", rank="source")
+    for i, link in enumerate(graph.links):
+        upper, lower = sorted((link.edge, link.node), key=level.__getitem__)
+        drawing.add_edge(upper, lower, key=f"k{i}", dir="none")
+    drawing.layout(prog=prog)
+    centers = {}
+    for vertex in graph.vertices:
+        x, y = drawing.get_node(vertex.key).attr["pos"].split(",")
+        centers[vertex.key] = (float(x) / POINTS, -float(y) / POINTS)
+    return centers

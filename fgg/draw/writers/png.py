@@ -11,10 +11,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from fgg.draw import style
-from fgg.draw.errors import MissingExtra
-from fgg.draw.marks import Head, Mark, Shape, Stroke, Text, marks
-from fgg.draw.page import Picture
+from fgg.draw import MissingExtra, style
+from fgg.draw.marks import Head, Mark, Shape, Stroke, Text
+from fgg.draw.picture import Picture, picture_marks
 
 SCALE = 2.0
 FINER = 3
@@ -37,7 +36,7 @@ def to_png(picture: Picture) -> bytes:
     size = (max(round(picture.width * scale), 1), max(round(picture.height * scale), 1))
     image = image_module.new("RGB", (size[0] * finer, size[1] * finer), style.PAPER)
     pen = draw_module.Draw(image)
-    for mark in marks(picture):
+    for mark in picture_marks(picture):
         _paint(pen, mark, scale * finer)
     target = BytesIO()
     image.resize(size, image_module.Resampling.BOX).save(

@@ -1,21 +1,104 @@
-"""Pictures: one rule, or a grammar's rules on a page."""
+"""Pictures of rules: the panel of one rule, a page of panels, and the marks of both."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fgg.draw import style
-from fgg.draw.geometry import Box, Point, text_width
+from fgg.draw.geometry import Box, Point, Route, text_width
 from fgg.draw.layout.fragment import Placed
 from fgg.draw.layout.labels import Label, Role
-from fgg.draw.panel import Panel, Text, wrapped
-from fgg.draw.scene import Graph, Kind, Vertex
+from fgg.draw.marks import Mark, Shape, Stroke, Text, arrow
+from fgg.draw.scene import Flow, Graph, Kind, RuleScene, Vertex
 
+PADDING = 14.0
+ARROW_LENGTH = 34.0
+ARROW_SPACE = 18.0
+CONDITION_WIDTH = 300.0
+MIDDLE = 140.0
+"""Up to this height, a left-hand side without nodes stands in the middle of the fragment's."""
 MARGIN = 16.0
 GUTTER = 12.0
 PAGE_WIDTH = 960.0
 """The width of a page, except for grammars with very many rules."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """The picture of a rule: two placed graphs, the arrow between them, texts, and a frame."""
+
+    scene: RuleScene
+    left: Placed
+    right: Placed
+    arrow: Route
+    texts: tuple[Text, ...]
+    frame: Box
+    framed: bool = False
+
+    def moved(self, dx: float, dy: float) -> Panel:
+        """The panel at another place."""
+        return replace(
+            self,
+            left=self.left.moved(dx, dy),
+            right=self.right.moved(dx, dy),
+            arrow=self.arrow.moved(dx, dy),
+            texts=tuple(text.moved(dx, dy) for text in self.texts),
+            frame=self.frame.moved(dx, dy),
+        )
+
+
+def rule_panel(scene: RuleScene, left: Placed, right: Placed) -> Panel:
+    """The panel of a rule, with its frame's corner at the origin."""
+    texts = [Text(text=scene.caption, place=(PADDING, PADDING + 11), size=style.CAPTION, bold=True)]
+    for i, line in enumerate(wrapped(scene.conditions)):
+        place = (PADDING, PADDING + 28 + i * 15)
+        texts.append(Text(text=line, place=place, size=style.CONDITION, color=style.QUIET))
+    top = max(text.box().bottom for text in texts) + 14
+    a, b = left.box(), right.box()
+    drop_a, drop_b = _drops(left, right)
+    arrow_y = top + drop_a + a.height / 2
+    arrow_x = PADDING + a.width + ARROW_SPACE
+    right_x = arrow_x + ARROW_LENGTH + ARROW_SPACE
+    if not right.graph.vertices:
+        empty = Text(text="(empty)", place=(0, 0), size=style.INSIDE, color=style.QUIET)
+        texts.append(empty.moved(right_x, arrow_y + 4))
+    bottom = top + max(drop_a + a.height, drop_b + b.height)
+    far = max(right_x + b.width, *(text.box().right for text in texts))
+    return Panel(
+        scene=scene,
+        left=left.moved(PADDING, top + drop_a),
+        right=right.moved(right_x, top + drop_b),
+        arrow=Route(((arrow_x, arrow_y), (arrow_x + ARROW_LENGTH, arrow_y))),
+        texts=tuple(texts),
+        frame=Box(0, 0, far + PADDING, bottom + PADDING),
+    )
+
+
+def _drops(left: Placed, right: Placed) -> tuple[float, float]:
+    """How far below the top both sides begin: external nodes stand at one height, if any."""
+    first, second = _outside_height(left), _outside_height(right)
+    if first is not None and second is not None:
+        return max(second - first, 0.0), max(first - second, 0.0)
+    a, b = left.box().height, right.box().height
+    return max((min(b, MIDDLE) - a) / 2, 0.0), max((a - b) / 2, 0.0)
+
+
+def _outside_height(placed: Placed) -> float | None:
+    """The height of a graph's external nodes, or None if it has none."""
+    return next((placed.centers[v.key][1] for v in placed.graph.vertices if v.external), None)
+
+
+def wrapped(text: str, width: float = CONDITION_WIDTH) -> list[str]:
+    """The text in lines that are not wider than `width`, broken at spaces."""
+    lines: list[str] = []
+    for word in text.split(" ") if text else ():
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and text_width(longer, style.CONDITION) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,3 +278,77 @@ def _sorts(vertex: Vertex) -> list[str]:
         return [vertex.kind.value]
     marks = {"external": vertex.external, "observed": vertex.observed, "rank": vertex.rank}
     return [mark for mark, holds in marks.items() if holds] or ["node"]
+
+
+def picture_marks(picture: Picture) -> Iterator[Mark]:
+    """The marks of a picture in the order in which they are to be painted."""
+    yield from picture.texts
+    for panel in picture.panels:
+        yield from _panel(panel)
+    if picture.legend is not None:
+        yield from _placed(picture.legend)
+
+
+def _panel(panel: Panel) -> Iterator[Mark]:
+    if panel.framed:
+        yield Shape(box=panel.frame, radius=8, fill=style.PAPER, line=style.HAIRLINE, width=1)
+    yield from panel.texts
+    yield from _placed(panel.left)
+    yield from arrow(panel.arrow, style.INK, 1.6, 9.0)
+    yield from _placed(panel.right)
+
+
+def _placed(placed: Placed) -> Iterator[Mark]:
+    for link, route in zip(placed.graph.links, placed.routes, strict=True):
+        if link.flow is Flow.NONE:
+            yield Stroke(route=route, color=style.LINE, width=1.2)
+        else:
+            towards_node = link.flow is Flow.INTO_NODE
+            points = route.points if towards_node else route.points[::-1]
+            yield from arrow(Route(points), style.LINE, 1.2, style.ARROW)
+    for vertex in placed.graph.vertices:
+        yield from _vertex(vertex, placed.centers[vertex.key])
+    for label in placed.labels:
+        yield label_text(label)
+
+
+def _vertex(vertex: Vertex, center: Point) -> Iterator[Mark]:
+    look, box, radius = style.look(vertex), style.shape_box(vertex, center), style.corner(vertex)
+    if vertex.rank:
+        yield Shape(
+            box=box, radius=radius, fill=style.PAPER, line=look.line, width=1.2, title=vertex.title
+        )
+        box, radius = box.grown(-style.RING), radius - style.RING
+    yield Shape(
+        box=box, radius=radius, fill=look.fill, line=look.line, width=1.3, title=vertex.title
+    )
+    if vertex.text:
+        place = (center[0], center[1] + style.INSIDE * 0.36)
+        yield Text(
+            text=vertex.text, place=place, size=style.INSIDE, color=look.text, anchor="middle"
+        )
+
+
+_COLORS = {
+    Role.NAME: style.INK,
+    Role.FACTOR: style.INK,
+    Role.PATH: style.NONTERMINAL.line,
+    Role.PORT: style.QUIET,
+    Role.POSITION: style.INK,
+}
+
+
+def label_text(label: Label) -> Text:
+    """The text of a label, at its place."""
+    x, y = label.box.center
+    x = {"start": label.box.left, "middle": x, "end": label.box.right}[label.anchor]
+    return Text(
+        text=label.text,
+        place=(x, y + label.size * 0.36),
+        size=label.size,
+        color=_COLORS[label.role],
+        italic=label.role in (Role.NAME, Role.PATH),
+        bold=label.role is Role.POSITION,
+        anchor=label.anchor,
+        halo=True,
+    )
