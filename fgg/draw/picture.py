@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from fgg.draw import style
 from fgg.draw.geometry import Box, Point, Route, text_width
 from fgg.draw.layout.fragment import Placed
-from fgg.draw.layout.labels import Label, Role
+from fgg.draw.layout.labels import PlacedLabel, Role
 from fgg.draw.marks import Mark, Shape, Stroke, Text, arrow
 from fgg.draw.scene import Flow, Graph, Kind, RuleScene, Vertex
 
@@ -189,7 +190,7 @@ def _rows(panels: Sequence[Panel], width: float) -> tuple[float, list[list[Panel
     # costs[k] is that of the first k panels, starts[k] where their last row begins.
     costs, starts = [0.0], [0]
     for end in range(1, len(panels) + 1):
-        found = []
+        choices = []
         used = -GUTTER
         for start in range(end - 1, -1, -1):
             used += panels[start].frame.width + GUTTER
@@ -198,8 +199,8 @@ def _rows(panels: Sequence[Panel], width: float) -> tuple[float, list[list[Panel
             row = panels[start:end]
             height = max(panel.frame.height for panel in row) + GUTTER
             spare = (width - used) / len(row)
-            found.append((costs[start] + height * width + 0.5 * spare * height, start))
-        cost, start = min(found)
+            choices.append((costs[start] + height * width + 0.5 * spare * height, start))
+        cost, start = min(choices)
         costs.append(cost)
         starts.append(start)
     rows: list[list[Panel]] = []
@@ -217,15 +218,8 @@ def _framed(panel: Panel, x: float, y: float, width: float, height: float) -> Pa
     dy = (height - panel.frame.height) / 2
     middle = panel.moved(x + dx, y + dy)
     corner = tuple(text.moved(x, y) for text in panel.texts[:count])
-    return Panel(
-        scene=panel.scene,
-        left=middle.left,
-        right=middle.right,
-        arrow=middle.arrow,
-        texts=(*corner, *middle.texts[count:]),
-        frame=Box(x, y, x + width, y + height),
-        framed=True,
-    )
+    texts = (*corner, *middle.texts[count:])
+    return replace(middle, texts=texts, frame=Box(x, y, x + width, y + height), framed=True)
 
 
 _LEGEND = (
@@ -250,7 +244,7 @@ def _legend(panels: Sequence[Panel], width: float) -> Placed | None:
     }
     vertices: list[Vertex] = []
     centers: dict[str, Point] = {}
-    labels: list[Label] = []
+    labels: list[PlacedLabel] = []
     x, y = 0.0, 0.0
     for text, vertex in _LEGEND:
         if _sorts(vertex)[0] not in shown:
@@ -263,7 +257,7 @@ def _legend(panels: Sequence[Panel], width: float) -> Placed | None:
         vertices.append(named)
         centers[key] = (x + size / 2, y + style.DIAMETER / 2)
         middle = (x + size + 6 + text_size / 2, y + style.DIAMETER / 2)
-        labels.append(Label(text, Role.FACTOR, Box.around(middle, text_size, 14), "start"))
+        labels.append(PlacedLabel(text, Role.FACTOR, Box.around(middle, text_size, 14), "start"))
         x += size + text_size + 22
     if not vertices:
         return None
@@ -284,21 +278,21 @@ def picture_marks(picture: Picture) -> Iterator[Mark]:
     """The marks of a picture in the order in which they are to be painted."""
     yield from picture.texts
     for panel in picture.panels:
-        yield from _panel(panel)
+        yield from _panel_marks(panel)
     if picture.legend is not None:
-        yield from _placed(picture.legend)
+        yield from _graph_marks(picture.legend)
 
 
-def _panel(panel: Panel) -> Iterator[Mark]:
+def _panel_marks(panel: Panel) -> Iterator[Mark]:
     if panel.framed:
         yield Shape(box=panel.frame, radius=8, fill=style.PAPER, line=style.HAIRLINE, width=1)
     yield from panel.texts
-    yield from _placed(panel.left)
+    yield from _graph_marks(panel.left)
     yield from arrow(panel.arrow, style.INK, 1.6, 9.0)
-    yield from _placed(panel.right)
+    yield from _graph_marks(panel.right)
 
 
-def _placed(placed: Placed) -> Iterator[Mark]:
+def _graph_marks(placed: Placed) -> Iterator[Mark]:
     for link, route in zip(placed.graph.links, placed.routes, strict=True):
         if link.flow is Flow.NONE:
             yield Stroke(route=route, color=style.LINE, width=1.2)
@@ -307,38 +301,27 @@ def _placed(placed: Placed) -> Iterator[Mark]:
             points = route.points if towards_node else route.points[::-1]
             yield from arrow(Route(points), style.LINE, 1.2, style.ARROW)
     for vertex in placed.graph.vertices:
-        yield from _vertex(vertex, placed.centers[vertex.key])
+        yield from _vertex_marks(vertex, placed.centers[vertex.key])
     for label in placed.labels:
         yield label_text(label)
 
 
-def _vertex(vertex: Vertex, center: Point) -> Iterator[Mark]:
+def _vertex_marks(vertex: Vertex, center: Point) -> Iterator[Mark]:
     look, box, radius = style.look(vertex), style.shape_box(vertex, center), style.corner(vertex)
+    shape = partial(Shape, line=look.line, title=vertex.title)
     if vertex.rank:
-        yield Shape(
-            box=box, radius=radius, fill=style.PAPER, line=look.line, width=1.2, title=vertex.title
-        )
+        yield shape(box=box, radius=radius, fill=style.PAPER, width=1.2)
         box, radius = box.grown(-style.RING), radius - style.RING
-    yield Shape(
-        box=box, radius=radius, fill=look.fill, line=look.line, width=1.3, title=vertex.title
-    )
+    yield shape(box=box, radius=radius, fill=look.fill, width=1.3)
     if vertex.text:
-        place = (center[0], center[1] + style.INSIDE * 0.36)
-        yield Text(
-            text=vertex.text, place=place, size=style.INSIDE, color=look.text, anchor="middle"
-        )
+        place, color = (center[0], center[1] + style.INSIDE * 0.36), look.text
+        yield Text(text=vertex.text, place=place, size=style.INSIDE, color=color, anchor="middle")
 
 
-_COLORS = {
-    Role.NAME: style.INK,
-    Role.FACTOR: style.INK,
-    Role.PATH: style.NONTERMINAL.line,
-    Role.PORT: style.QUIET,
-    Role.POSITION: style.INK,
-}
+_COLORS = {Role.PATH: style.NONTERMINAL.line, Role.PORT: style.QUIET}
 
 
-def label_text(label: Label) -> Text:
+def label_text(label: PlacedLabel) -> Text:
     """The text of a label, at its place."""
     x, y = label.box.center
     x = {"start": label.box.left, "middle": x, "end": label.box.right}[label.anchor]
@@ -346,7 +329,7 @@ def label_text(label: Label) -> Text:
         text=label.text,
         place=(x, y + label.size * 0.36),
         size=label.size,
-        color=_COLORS[label.role],
+        color=_COLORS.get(label.role, style.INK),
         italic=label.role in (Role.NAME, Role.PATH),
         bold=label.role is Role.POSITION,
         anchor=label.anchor,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Literal
 
 from fgg.draw import MissingExtra, style
 from fgg.draw.geometry import Box, Point, Route, unit
-from fgg.draw.layout.labels import Label, place_labels
+from fgg.draw.layout.labels import PlacedLabel, place_labels
 from fgg.draw.layout.rows import Rows, components, make_rows, spread, vertex_levels
-from fgg.draw.scene import Graph, Kind, Vertex
+from fgg.draw.scene import Graph, Kind
 
 Engine = Literal["auto", "graphviz", "builtin"]
 
@@ -33,7 +34,7 @@ class Placed:
     graph: Graph
     centers: Mapping[str, Point]
     routes: tuple[Route, ...]
-    labels: tuple[Label, ...]
+    labels: tuple[PlacedLabel, ...]
 
     def boxes(self) -> list[Box]:
         """The boxes around the shapes of the vertices, in their order."""
@@ -157,70 +158,70 @@ def _routes(
         alike = twins[link.edge, link.node]
         bulge = 26.0 * (alike.index(i) - (len(alike) - 1) / 2)
         others = [box for key, box in boxes.items() if key not in (link.edge, link.node)]
-        routes.append(_route(edge, start, node, end, inner, bulge, others))
+        ends = _Ends(partial(style.border, edge, start), partial(style.border, node, end))
+        routes.append(_route(ends, start, end, inner, bulge, others))
     return tuple(routes)
 
 
+@dataclass(frozen=True)
+class _Ends:
+    """Where a line leaves its edge and enters its node, given the point that it goes to there."""
+
+    leave: Callable[[Point], Point]
+    enter: Callable[[Point], Point]
+
+
 def _route(
-    edge: Vertex,
-    start: Point,
-    node: Vertex,
-    end: Point,
-    inner: list[Point],
-    bulge: float,
-    others: list[Box],
+    ends: _Ends, start: Point, end: Point, inner: list[Point], bulge: float, others: list[Box]
 ) -> Route:
     if bulge:
-        return _bow(edge, start, node, end, bulge)
-    straight = Route((style.border(edge, start, end), style.border(node, end, start)))
+        return _bow(ends, start, end, bulge)
+    straight = Route((ends.leave(end), ends.enter(start)))
     if _hits(straight, others) == 0:
         return straight
     if inner:
-        curves = [_along(edge, start, node, end, inner), _through(edge, start, node, end, inner)]
+        curves = [_along(ends, inner), _through(ends, inner)]
     else:
-        down = math.copysign(1.0, end[1] - start[1])
-        a, b = (start[0], start[1] + down * 1e3), (end[0], end[1] - down * 1e3)
-        a, b = style.border(edge, start, a), style.border(node, end, b)
+        down = math.copysign(1e3, end[1] - start[1])
+        a, b = ends.leave((start[0], start[1] + down)), ends.enter((end[0], end[1] - down))
         middle = (a[1] + b[1]) / 2
         curves = [Route((a, (a[0], middle), (b[0], middle), b))]
     return min([straight, *curves], key=lambda route: round(_hits(route, others)))
 
 
 def _hits(route: Route, boxes: list[Box]) -> float:
+    """The length of the parts of a route that lie in boxes."""
     points = route.flattened()
     return sum(box.length_inside(a, b) for a, b in pairwise(points) for box in boxes)
 
 
-def _bow(edge: Vertex, start: Point, node: Vertex, end: Point, bulge: float) -> Route:
+def _towards(start: Point, end: Point, fraction: float) -> Point:
+    """The point that lies a fraction of the way from one point to another."""
+    return start[0] + (end[0] - start[0]) * fraction, start[1] + (end[1] - start[1]) * fraction
+
+
+def _bow(ends: _Ends, start: Point, end: Point, bulge: float) -> Route:
     """A line that swings out to one side, so that a node touched twice has two lines."""
     dx, dy = unit(start, end)
     if (dy, dx) > (0, 0):  # from left to right, whether the line goes up or down
         bulge = -bulge
-    side = (-dy * bulge, dx * bulge)
-    a = (start[0] + (end[0] - start[0]) * 0.3 + side[0], start[1] + (end[1] - start[1]) * 0.3)
-    b = (start[0] + (end[0] - start[0]) * 0.7 + side[0], start[1] + (end[1] - start[1]) * 0.7)
-    a, b = (a[0], a[1] + side[1]), (b[0], b[1] + side[1])
-    return Route((style.border(edge, start, a), a, b, style.border(node, end, b)))
+    (ax, ay), (bx, by) = _towards(start, end, 0.3), _towards(start, end, 0.7)
+    a, b = (ax - dy * bulge, ay + dx * bulge), (bx - dy * bulge, by + dx * bulge)
+    return Route((ends.leave(a), a, b, ends.enter(b)))
 
 
-def _along(edge: Vertex, start: Point, node: Vertex, end: Point, inner: list[Point]) -> Route:
+def _along(ends: _Ends, inner: list[Point]) -> Route:
     """A curve near bends, straighter than one through them (a quadratic spline)."""
-    first = style.border(edge, start, inner[0])
-    last = style.border(node, end, inner[-1])
-    middles = [((a[0] + b[0]) / 2, (a[1] + b[1]) / 2) for a, b in pairwise(inner)]
-    points = [first]
-    for bend, goal in zip(inner, [*middles, last], strict=True):
-        for near in (points[-1], goal):
-            points.append(
-                (near[0] + (bend[0] - near[0]) * 2 / 3, near[1] + (bend[1] - near[1]) * 2 / 3)
-            )
-        points.append(goal)
+    points = [ends.leave(inner[0])]
+    middles = [_towards(a, b, 0.5) for a, b in pairwise(inner)]
+    for bend, goal in zip(inner, [*middles, ends.enter(inner[-1])], strict=True):
+        points += [_towards(points[-1], bend, 2 / 3), _towards(goal, bend, 2 / 3), goal]
     return Route(tuple(points))
 
 
-def _through(edge: Vertex, start: Point, node: Vertex, end: Point, inner: list[Point]) -> Route:
+def _through(ends: _Ends, inner: list[Point]) -> Route:
     """A smooth curve through bends (Catmull & Rom)."""
-    chain = [style.border(edge, start, inner[0]), *inner, style.border(node, end, inner[-1])]
+    chain = [ends.leave(inner[0]), *inner, ends.enter(inner[-1])]
     padded = [chain[0], *chain, chain[-1]]
     points = [chain[0]]
     for p, q, r, s in zip(padded, padded[1:], padded[2:], padded[3:], strict=False):

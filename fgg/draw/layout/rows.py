@@ -200,9 +200,9 @@ def _uncross(rows: list[list[str]], segments: Sequence[Segment], fixed: bool) ->
                 continue
             neighbour = current[i - 1] if down else current[i + 1]
             current[i] = _by_barycenter(current[i], neighbour, segments, down)
-        found = crossings(current, segments)
-        if found < fewest:
-            best, fewest = [list(row) for row in current], found
+        count = crossings(current, segments)
+        if count < fewest:
+            best, fewest = [list(row) for row in current], count
     return best
 
 
