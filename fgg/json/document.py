@@ -10,12 +10,13 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NoReturn, TypeGuard, TypeVar
+from typing import NoReturn, ParamSpec, TypeGuard, TypeVar
 
 from fgg.diagnostics import Diagnostic, Report
 from fgg.grammar.spans import Span
 
 K = TypeVar("K")
+P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_SYNTAX_REPORTS = 20
@@ -139,10 +140,10 @@ class Located:
         return self.value
 
 
-def attempt(read: Callable[[], T]) -> T | None:
-    """What `read` returns, or None if what it reads is malformed."""
+def attempt(read: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T | None:
+    """What `read` returns for the arguments, or None if what it reads is malformed."""
     try:
-        return read()
+        return read(*arguments, **options)
     except Malformed:
         return None
 

@@ -6,7 +6,7 @@ Every problem is reported with its path in the document, all of them in one go.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +16,6 @@ from fgg.check.grammar import check_grammar
 from fgg.diagnostics import Diagnostic, Report, did_you_mean
 from fgg.grammar import (
     Attachment,
-    Attribute,
     Domain,
     Edge,
     Enumerated,
@@ -47,6 +46,7 @@ from fgg.json.document import (
     whole_number,
 )
 from fgg.json.tensor import constant_value, read_weight, read_weights
+from fgg.rewrite.rename import Renaming
 
 MAX_REPORTS = 50
 _KEYS = ("rules", "start", "terminals", "nonterminals")
@@ -63,7 +63,7 @@ def from_json(
     """
     document = Located(unflatten(data))
     try:
-        grammar = attempt(lambda: _read_grammar(document, name, domain_sizes or {}))
+        grammar = attempt(_read_grammar, document, name, domain_sizes or {})
         if grammar is None:
             return None, _first_problems(document.problems)
         problems = tuple(check_grammar(grammar))
@@ -91,29 +91,21 @@ def read_json_text(
     return (None, problems) if problems else from_json(data, name, domain_sizes=domain_sizes)
 
 
-@dataclass(frozen=True)
-class EdgeLabel:
-    """A terminal or nonterminal as the document declares it."""
-
-    type: tuple[str, ...]
-    given: int | None = None
-    rank: int | None = None
-    attributes: tuple[Attribute, ...] = ()
-
-
-Labels = Mapping[str, EdgeLabel | None]
-"""Edge labels by name; None where the declaration has errors."""
-
-
 def _read_grammar(document: Located, name: str, domain_sizes: Mapping[str, int]) -> Grammar:
     grammar, interpretation = _halves(document)
-    terminals = _read_labels(grammar, "terminals")
-    nonterminals = _read_labels(grammar, "nonterminals")
+    terminals = {
+        label: attempt(_read_factor, label, entry)
+        for label, entry in _fields_at(grammar, "terminals").items()
+    }
+    nonterminals = {
+        label: attempt(_read_nonterminal, label, entry)
+        for label, entry in _fields_at(grammar, "nonterminals").items()
+    }
     for label in terminals:
         if label in nonterminals:
             grammar.child("nonterminals").child(label).report(f"`{label}` is a terminal as well")
     reader = _RuleReader(terminals, nonterminals)
-    start = attempt(lambda: reader.nonterminal_at(grammar, "start")) or ""
+    start = attempt(reader.nonterminal_at, grammar, "start") or ""
     reader.used[start] = None
     rules = read_each(_items_at(grammar, "rules"), reader.rule)
     weights: Mapping[str, Located] = {}
@@ -125,7 +117,7 @@ def _read_grammar(document: Located, name: str, domain_sizes: Mapping[str, int])
     used = dict.fromkeys(node.domain for rule in rules for node in rule.rhs.nodes)
     for label in (*reader.used, *weights):
         declared = reader.declared(label)
-        used |= dict.fromkeys(() if declared is None else declared.type)
+        used |= dict.fromkeys(() if declared is None else declared.domains)
     domains |= _given_domains(document, domain_sizes, used, domains)
     missing = [f"`{label}`" for label in used if label not in domains and label not in listed]
     if missing:
@@ -138,14 +130,26 @@ def _read_grammar(document: Located, name: str, domain_sizes: Mapping[str, int])
     def read_value(name: str, entry: Located) -> Value:
         if name not in terminals:
             entry.fail(f"there is no terminal `{name}`", did_you_mean(name, terminals))
-        label = terminals[name]
-        known = label is not None and all(node in domains for node in label.type)
-        return _read_value(entry, label if known else None, sizes)
+        factor = terminals[name]
+        known = factor is not None and all(node in domains for node in factor.domains)
+        return _read_value(entry, factor if known else None, sizes)
 
     values = read_fields(weights, read_value)
     if document.problems.has_errors:
         raise Malformed
-    return _build(name, start, rules, domains, values, terminals, nonterminals)
+    # Labels that no rule uses may have node labels without domains; these are left out.
+    factors = [f for f in terminals.values() if f and all(x in domains for x in f.domains)]
+    heads = [x for x in nonterminals.values() if x and all(d in domains for d in x.domains)]
+    result = Grammar(
+        name=name.rsplit("/", 1)[-1].removesuffix(".json") or "grammar",
+        start=Reference(label=start),
+        domains=tuple(domains.values()),
+        factors=tuple(replace(factor, value=values.get(factor.name)) for factor in factors),
+        nonterminals=tuple(heads),
+        rules=tuple(rules),
+    )
+    labels = safe_names({**terminals, **nonterminals})
+    return Renaming({}, safe_names(domains), labels, {}).grammar(result)
 
 
 def _halves(document: Located) -> tuple[Located, Located | None]:
@@ -174,41 +178,46 @@ def _items_at(data: Located, key: str) -> list[Located]:
     return attempt(lambda: data.required(key).items()) or []
 
 
-def _read_labels(grammar: Located, key: str) -> Labels:
-    """The terminals or nonterminals of a grammar."""
-
-    def read(entry: Located) -> EdgeLabel:
-        nodes = entry.as_object().required("type").items()
-        label = EdgeLabel(tuple(read_each(nodes, Located.text)))
-        if len(label.type) < len(nodes):
-            raise Malformed
-        return _with_extras(entry, label) if key == "terminals" else label
-
-    fields = _fields_at(grammar, key).items()
-    return {name: attempt(partial(read, entry)) for name, entry in fields}
-
-
-def _with_extras(entry: Located, label: EdgeLabel) -> EdgeLabel:
-    """The terminal with the entries that only our own writer makes."""
+def _read_factor(name: str, entry: Located) -> Factor:
+    """A terminal without its weights, with the entries that only our own writer makes."""
+    domains = _read_type(entry)
     given, rank, attributes = entry.child("given"), entry.child("rank"), entry.child("with", {})
     reports = len(entry.problems.diagnostics)
-    arity = len(label.type)
+    arity = len(domains)
     if given.value is not None and not (whole_number(given.value) and given.value < arity):
         given.report(f"a whole number below {arity} was expected")
     if rank.value is not None and not (whole_number(rank.value) and rank.value > 0 and arity > 1):
         rank.report("a positive whole number, of a terminal with two nodes or more, was expected")
     try:
-        label = replace(label, attributes=read_attributes(attributes.value))
+        read = read_attributes(attributes.value)
     except (ValueError, OverflowError) as error:
         attributes.fail(str(error))
-    for attribute in label.attributes:
+    for attribute in read:
         problem = check_attribute(attribute)
         if problem is not None:
             attributes.child(attribute.key).report(problem.message)
     if len(entry.problems.diagnostics) > reports:
         raise Malformed
-    label = replace(label, given=given.value) if whole_number(given.value) else label
-    return replace(label, rank=rank.value) if whole_number(rank.value) else label
+    return Factor(
+        name=name,
+        domains=domains,
+        given=given.value if whole_number(given.value) else None,
+        rank=Expr.of(rank.value) if whole_number(rank.value) else None,
+        attributes=read,
+    )
+
+
+def _read_nonterminal(name: str, entry: Located) -> Nonterminal:
+    return Nonterminal(name=name, domains=_read_type(entry))
+
+
+def _read_type(entry: Located) -> tuple[str, ...]:
+    """The node labels of a terminal or nonterminal."""
+    nodes = entry.as_object().required("type").items()
+    labels = tuple(read_each(nodes, Located.text))
+    if len(labels) < len(nodes):
+        raise Malformed
+    return labels
 
 
 def _read_domain(name: str, entry: Located) -> Domain:
@@ -271,23 +280,23 @@ def _given_domains(
     return read_fields(sizes, read)
 
 
-def _read_value(entry: Located, label: EdgeLabel | None, sizes: Grammar) -> Value:
-    """The value of a terminal, if its type is known. `sizes` has all known domains."""
+def _read_value(entry: Located, factor: Factor | None, sizes: Grammar) -> Value:
+    """The value of a factor. None is a factor of unknown shape; `sizes` has the known domains."""
     kind = entry.as_object().required("function")
     if kind.text() not in ("finite", "constant"):
         kind.fail(f'"finite" or "constant" was expected, not {json.dumps(kind.value)}')
     key = "weights" if kind.value == "finite" else "weight"
     if key not in entry.entries:
         entry.fail(f"there is no `{key}`")
-    if label is None:
+    if factor is None:
         raise Malformed
-    shape = tuple(domain_size(sizes, node) for node in label.type)
+    shape = tuple(domain_size(sizes, name) for name in factor.domains)
     weights = entry.child(key, code="F407")
     if "map" in entry.entries:
         return _read_map(entry.child("map", code="F407"), shape)
     if key == "weights":
-        return read_weights(weights, shape, label.given)
-    return constant_value(read_weight(weights), shape, label.given)
+        return read_weights(weights, shape, factor.given)
+    return constant_value(read_weight(weights), shape, factor.given)
 
 
 def _read_map(data: Located, shape: tuple[int, ...]) -> Map:
@@ -304,14 +313,17 @@ def _read_map(data: Located, shape: tuple[int, ...]) -> Map:
 
 @dataclass
 class _RuleReader:
-    """Reads rules, checked against the declared labels; `used` collects the labels in them."""
+    """Reads rules and checks them against the declared labels, None where one is malformed.
 
-    terminals: Labels
-    nonterminals: Labels
+    `used` collects the labels that occur in them.
+    """
+
+    terminals: Mapping[str, Factor | None]
+    nonterminals: Mapping[str, Nonterminal | None]
     rule_names: set[str] = field(default_factory=set)
     used: dict[str, None] = field(default_factory=dict)
 
-    def declared(self, label: str) -> EdgeLabel | None:
+    def declared(self, label: str) -> Factor | Nonterminal | None:
         """The declaration of a label; None if there is none, or a wrong one."""
         return self.nonterminals.get(label) or self.terminals.get(label)
 
@@ -327,7 +339,7 @@ class _RuleReader:
 
     def rule(self, entry: Located) -> Rule:
         """A rule; the labels in it are still the document's."""
-        lhs = attempt(partial(self.nonterminal_at, entry.as_object(), "lhs"))
+        lhs = attempt(self.nonterminal_at, entry.as_object(), "lhs")
         rhs = entry.required("rhs").as_object()
         if lhs is None:
             raise Malformed
@@ -370,8 +382,8 @@ class _RuleReader:
         """The nodes that an edge or a head touches, their number and labels checked."""
         items = data.items()
         declared = self.declared(label)
-        if declared is not None and len(items) != len(declared.type):
-            wanted = len(declared.type)
+        if declared is not None and len(items) != len(declared.domains):
+            wanted = len(declared.domains)
             data.report(f"{kind} `{label}` touches {len(items)} nodes, but its type has {wanted}")
             declared = None
         names = []
@@ -386,8 +398,8 @@ class _RuleReader:
                 if node is None:
                     continue
                 names.append(node.name)
-                if declared is not None and declared.type[position] != node.domain:
-                    wants = f"`{label}` wants `{declared.type[position]}`"
+                if declared is not None and declared.domains[position] != node.domain:
+                    wants = f"`{label}` wants `{declared.domains[position]}`"
                     item.fail(f"node {number} has label `{node.domain}`, but {wants}")
         return tuple(names)
 
@@ -406,65 +418,10 @@ def _read_nodes(rhs: Located) -> list[Node | None]:
         return label, None if key.value is None else key.text()
 
     entries = enumerate(_items_at(rhs, "nodes"))
-    labels_and_ids = [attempt(partial(read, number, entry)) for number, entry in entries]
+    labels_and_ids = [attempt(read, number, entry) for number, entry in entries]
     names = safe_names(ids)
     unused = (name for i in count() if (name := f"n{i}") not in names.values())
     return [
         pair and Node(name=next(unused) if pair[1] is None else names[pair[1]], domain=pair[0])
         for pair in labels_and_ids
     ]
-
-
-def _build(
-    name: str,
-    start: str,
-    rules: Iterable[Rule],
-    domains: Mapping[str, Domain],
-    values: Mapping[str, Value],
-    terminals: Labels,
-    nonterminals: Labels,
-) -> Grammar:
-    """The grammar, with names that the language can write.
-
-    Labels that no rule uses, over node labels without domains, are left out.
-    """
-    domain_names = safe_names(domains)
-    names = safe_names({**terminals, **nonterminals})
-
-    def complete(labels: Labels) -> list[tuple[str, EdgeLabel, tuple[str, ...]]]:
-        """The labels whose domains are known, and the names of these."""
-        return [
-            (name, label, tuple(domain_names[x] for x in label.type))
-            for name, label in labels.items()
-            if label is not None and all(x in domains for x in label.type)
-        ]
-
-    def renamed(rule: Rule) -> Rule:
-        rhs = Fragment(
-            nodes=tuple(replace(node, domain=domain_names[node.domain]) for node in rule.rhs.nodes),
-            edges=tuple(replace(edge, label=names[edge.label]) for edge in rule.rhs.edges),
-            externals=rule.rhs.externals,
-        )
-        return replace(rule, lhs=names[rule.lhs], rhs=rhs)
-
-    return Grammar(
-        name=name.rsplit("/", 1)[-1].removesuffix(".json") or "grammar",
-        start=Reference(label=names[start]),
-        domains=tuple(replace(domain, name=domain_names[x]) for x, domain in domains.items()),
-        factors=tuple(
-            Factor(
-                name=names[label],
-                domains=types,
-                given=declared.given,
-                rank=None if declared.rank is None else Expr.of(declared.rank),
-                value=values.get(label),
-                attributes=declared.attributes,
-            )
-            for label, declared, types in complete(terminals)
-        ),
-        nonterminals=tuple(
-            Nonterminal(name=names[label], domains=types)
-            for label, _, types in complete(nonterminals)
-        ),
-        rules=tuple(renamed(rule) for rule in rules),
-    )

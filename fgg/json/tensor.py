@@ -199,8 +199,8 @@ class StructuredTensor:
 def _read_tensor(data: Located) -> StructuredTensor:
     if "physical" not in data.entries:
         data.fail("there is no `physical`")
-    physical = attempt(lambda: _read_nested(data.child("physical")))
-    default = attempt(lambda: read_weight(data.child("default", 0)))
+    physical = attempt(_read_nested, data.child("physical"))
+    default = attempt(read_weight, data.child("default", 0))
     expand = data.child("expand", [])
     if not isinstance(expand.value, list) or not all(map(whole_number, expand.value)):
         expand.fail("a list of sizes was expected")
