@@ -113,18 +113,11 @@ def _read_grammar(document: Located, name: str, domain_sizes: Mapping[str, int])
     if interpretation is not None:
         weights = _fields_at(interpretation, "factors")
         listed = _fields_at(interpretation, "domains")
-    domains = read_fields(listed, _read_domain)
     used = dict.fromkeys(node.domain for rule in rules for node in rule.rhs.nodes)
     for label in (*reader.used, *weights):
         declared = reader.declared(label)
         used |= dict.fromkeys(() if declared is None else declared.domains)
-    domains |= _given_domains(document, domain_sizes, used, domains)
-    missing = [f"`{label}`" for label in used if label not in domains and label not in listed]
-    if missing:
-        place = replace(document, path="interpretation.domains" if listed else "interpretation")
-        message = f"the number of values of {', '.join(missing)} is not known"
-        help_text = "add domains to the file, or give the sizes of these node labels"
-        place.report(f"{message}, and every domain needs one", help_text)
+    domains = _read_domains(document, listed, domain_sizes, used)
     sizes = Grammar(start=Reference(label=""), domains=tuple(domains.values()))
 
     def read_value(name: str, entry: Located) -> Value:
@@ -220,6 +213,34 @@ def _read_type(entry: Located) -> tuple[str, ...]:
     return labels
 
 
+def _read_domains(
+    document: Located,
+    listed: Mapping[str, Located],
+    domain_sizes: Mapping[str, int],
+    used: Mapping[str, None],
+) -> dict[str, Domain]:
+    """The domains that are listed or whose sizes the caller gives; all used ones must be there."""
+    domains = read_fields(listed, _read_domain)
+
+    def read_given(label: str, size: Located) -> Domain:
+        if label in domains:
+            size.fail("the file says what values this node label has")
+        if label not in used:
+            size.fail("the grammar has no such node label", did_you_mean(label, used))
+        return Domain(name=label, shape=Sized(Expr.of(_read_size(size))))
+
+    problems = document.problems
+    sizes = {label: Located(n, label, problems, "F410") for label, n in domain_sizes.items()}
+    domains |= read_fields(sizes, read_given)
+    missing = [f"`{label}`" for label in used if label not in domains and label not in listed]
+    if missing:
+        place = replace(document, path="interpretation.domains" if listed else "interpretation")
+        message = f"the number of values of {', '.join(missing)} is not known"
+        help_text = "add domains to the file, or give the sizes of these node labels"
+        place.report(f"{message}, and every domain needs one", help_text)
+    return domains
+
+
 def _read_domain(name: str, entry: Located) -> Domain:
     """A domain, named after its node label."""
     kind = entry.as_object().required("class")
@@ -258,26 +279,6 @@ def _read_value_names(data: Located) -> tuple[str, ...]:
     if len(seen) < len(values):
         raise Malformed
     return tuple(names)
-
-
-def _given_domains(
-    document: Located,
-    domain_sizes: Mapping[str, int],
-    used: Mapping[str, None],
-    known: Mapping[str, Domain],
-) -> dict[str, Domain]:
-    """The domains whose sizes the caller gives."""
-
-    def read(label: str, size: Located) -> Domain:
-        if label in known:
-            size.fail("the file says what values this node label has")
-        if label not in used:
-            size.fail("the grammar has no such node label", did_you_mean(label, used))
-        return Domain(name=label, shape=Sized(Expr.of(_read_size(size))))
-
-    problems = document.problems
-    sizes = {label: Located(n, label, problems, "F410") for label, n in domain_sizes.items()}
-    return read_fields(sizes, read)
 
 
 def _read_value(entry: Located, factor: Factor | None, sizes: Grammar) -> Value:
