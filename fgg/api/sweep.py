@@ -82,12 +82,10 @@ def sweep(
     check_moments(moments)
     grammars = _distinct(grammars)
     marks = [_mark(grammar, query, direction) for grammar in grammars]
-    points = _points_of_grammars(grammars, ranges, query, length)
-    wanted = {
-        Key(marks[number], sizes, at, name, seed): number
-        for number, sizes, at in points
-        for name in moments
-    }
+    wanted: dict[Key, int] = {}
+    for number, sizes, at in _points_of_grammars(grammars, ranges, query, length):
+        for name in moments:
+            wanted.setdefault(Key(marks[number], sizes, at, name, seed), number)
     # Entries are named as in this sweep: files may have been moved since they were computed.
     entries = {
         key: replace(entry, grammar=grammars[wanted[key]].name)
@@ -100,7 +98,7 @@ def sweep(
     report = progress or (lambda done, total: None)
     report(len(entries), len(wanted))
     with _appending(results) as write:
-        for task, computed in _computed(_Worker(grammars, query), tasks, jobs):
+        for task, computed in _computed(_Worker(grammars, query, direction, seed), tasks, jobs):
             new = {
                 Key(marks[task.grammar], task.sizes, entry.length, entry.observed, seed): entry
                 for entry in computed
@@ -296,8 +294,6 @@ class Task:
     sizes: Sizes
     lengths: tuple[int, ...]
     moments: tuple[str, ...]
-    seed: int
-    direction: tuple[Number, ...] | int | None
     parameters: int
 
 
@@ -307,13 +303,12 @@ def _tasks(
     """The tasks that compute missing entries, the largest first."""
     from fgg.runtime.identify.parameters import parameters_of
 
-    groups: dict[tuple[int, Sizes, int], dict[int, list[str]]] = {}
+    groups: dict[tuple[int, Sizes], dict[int, list[str]]] = {}
     for key, number in missing.items():
-        lengths = groups.setdefault((number, key.sizes, key.seed), {})
+        lengths = groups.setdefault((number, key.sizes), {})
         lengths.setdefault(key.length, []).append(key.observed)
-    weights = tuple(direction) if isinstance(direction, Sequence) else direction
     tasks = []
-    for (number, sizes, seed), names in groups.items():
+    for (number, sizes), names in groups.items():
         source = selected(with_sizes(grammars[number], dict(sizes)), query)
         parameters, bad = parameters_of(source)
         if bad:
@@ -325,7 +320,7 @@ def _tasks(
             batches.setdefault(tuple(observed), []).append(length)
         for moments, together in batches.items():
             parts = [(length,) for length in together] if count > MANY else [tuple(together)]
-            tasks += [Task(number, sizes, n, moments, seed, weights, count) for n in parts]
+            tasks += [Task(number, sizes, part, moments, count) for part in parts]
     return sorted(tasks, key=lambda task: -task.parameters * max(task.lengths))
 
 
@@ -346,6 +341,8 @@ class _Worker:
 
     grammars: Sequence[Grammar]
     query: str | None
+    direction: Direction
+    seed: int
     key: tuple[int, Sizes] | None = None
     model: Model | None = None
 
@@ -355,29 +352,28 @@ class _Worker:
         if self.key != key or self.model is None:
             self.model = model_of(self.grammars[task.grammar], self.query, dict(task.sizes))
             self.key = key
-        return [e for length in task.lengths for e in _entries(self.model, task, length)]
+        return [e for length in task.lengths for e in self._entries(self.model, task, length)]
 
-
-def _entries(model: Model, task: Task, length: int) -> list[Entry]:
-    """The entries at one length; undefined where there are no strings of it (F455)."""
-    entry = partial(Entry, model.name, dict(task.sizes), length)
-    try:
-        results = model.identify(
-            length,
-            task.moments,
-            direction=task.direction,
-            seed=task.seed,
-            second=False,
-            null=False,
-        )
-    except GrammarError as error:
-        if error.diagnostics[0].code != "F455":
-            raise
-        return [entry(name, task.parameters, 0, None, "undefined") for name in task.moments]
-    return [
-        entry(name, x.parameters, x.moments, x.rank, x.verdict, x.error, model.query)
-        for name, x in results.items()
-    ]
+    def _entries(self, model: Model, task: Task, length: int) -> list[Entry]:
+        """The entries at one length; undefined where there are no strings of it (F455)."""
+        entry = partial(Entry, model.name, dict(task.sizes), length)
+        try:
+            results = model.identify(
+                length,
+                task.moments,
+                direction=self.direction,
+                seed=self.seed,
+                second=False,
+                null=False,
+            )
+        except GrammarError as error:
+            if error.diagnostics[0].code != "F455":
+                raise
+            return [entry(name, task.parameters, 0, None, "undefined") for name in task.moments]
+        return [
+            entry(name, x.parameters, x.moments, x.rank, x.verdict, x.error, model.query)
+            for name, x in results.items()
+        ]
 
 
 def _computed(
