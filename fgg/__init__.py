@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fgg.diagnostics import Diagnostic, GrammarError
     from fgg.grammar import Grammar
     from fgg.grammar.printer import print_grammar
-    from fgg.json.document import from_json, to_json
+    from fgg.json import from_json, to_json
     from fgg.library import library_names
     from fgg.rewrite.conjoin import conjoin, conjunction
     from fgg.rewrite.factorise import factorise
@@ -98,7 +98,7 @@ _HOMES = {
     "equations": "fgg.check.describe",
     "factorise": "fgg.rewrite.factorise",
     "fix": "fgg.compiler.resolve.builder",
-    "from_json": "fgg.json.document",
+    "from_json": "fgg.json",
     "gradients": "fgg.runtime.reference.posterior",
     "ground": "fgg.rewrite.ground",
     "identify": "fgg.api.identify",
@@ -118,7 +118,7 @@ _HOMES = {
     "sample": "fgg.runtime.derive.sample",
     "solve": "fgg.runtime.reference.solve",
     "symbols": "fgg.compiler.resolve.builder",
-    "to_json": "fgg.json.document",
+    "to_json": "fgg.json",
     "trim": "fgg.rewrite.trim",
     "union": "fgg.rewrite.union",
     "unmix": "fgg.api.unmix",

@@ -25,7 +25,7 @@ from fgg.grammar import Factor, Grammar
 from fgg.grammar.definitions import ProductOf, ProductPart
 from fgg.grammar.printer import print_grammar
 from fgg.grammar.semantics import brute_force
-from fgg.json.document import from_json, to_json
+from fgg.json import from_json, to_json
 from fgg.library import library_names
 from fgg.rewrite.ground import ground
 from fgg.rewrite.rename import rename
