@@ -11,7 +11,7 @@ from fgg.runtime.program.inputs import Lengths
 
 if TYPE_CHECKING:
     from fgg.runtime.derive.derivation import Derivation
-    from fgg.runtime.interpret.charts import Charts
+    from fgg.runtime.interpret.charts import AnyCharts
     from fgg.runtime.program.program import Program
     from fgg.runtime.program.rule_marginals import RuleMarginals
 
@@ -67,7 +67,7 @@ class ModelQuestions(nn.Module):
         """The weight of each assignment of kept positions, `keep={"w": [0, 2]}`."""
         return self.program.moments(self.weights(), inputs, lengths, keep=keep)
 
-    def solve(self, *, semiring: str = "log", lengths: Lengths = None, **inputs: Any) -> Charts:
+    def solve(self, *, semiring: str = "log", lengths: Lengths = None, **inputs: Any) -> AnyCharts:
         """The charts in a semiring; `.z` is the value of each item."""
         return self.program.solve(self.detached(), inputs, lengths, semiring=semiring)
 

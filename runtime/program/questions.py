@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fgg.grammar.slices import SplitRule
     from fgg.plan import Plan
     from fgg.runtime.derive.derivation import Derivation
-    from fgg.runtime.interpret.charts import Charts
+    from fgg.runtime.interpret.charts import AnyCharts
     from fgg.runtime.program.chart_reader import Modules
     from fgg.runtime.program.rule_marginals import RuleMarginals
 
@@ -272,7 +272,7 @@ class Questions:
         lengths: Lengths = None,
         *,
         semiring: str = "log",
-    ) -> Charts:
+    ) -> AnyCharts:
         """The charts in a semiring of the reference engine; `.z` is the value of each item."""
         from fgg.runtime.interpret.interpret import interpret
 
