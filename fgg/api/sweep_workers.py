@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from threading import Thread
 
-from fgg.api.identify import Model, Number, model_of
+from fgg.api.identify import IdentificationModel, Number, model_of
 from fgg.api.sweep_results import Sizes
 from fgg.api.sweep_table import Entry
 from fgg.diagnostics import GrammarError
@@ -65,7 +65,7 @@ class _Worker:
         self.grammars = grammars
         self.query = query
         self.key: tuple[int, Sizes] | None = None
-        self.model: Model | None = None
+        self.model: IdentificationModel | None = None
 
     def run(self, task: Task) -> list[Entry]:
         """The entries of a task."""
@@ -77,7 +77,7 @@ class _Worker:
             found += self.at(self.model, task, length)
         return found
 
-    def at(self, model: Model, task: Task, length: int) -> list[Entry]:
+    def at(self, model: IdentificationModel, task: Task, length: int) -> list[Entry]:
         """The entries at one length; undefined where there are no strings of it."""
         try:
             results = model.identify(

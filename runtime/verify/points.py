@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgg.diagnostics import refuse
 from fgg.factors.definitions import sources
@@ -23,9 +21,9 @@ from fgg.grammar import Factor, Grammar
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.slices import slice_of
 from fgg.grammar.values import Word
+from fgg.runtime.interpret.semirings.base import NumpyArray
 from fgg.runtime.program.bind import product_of
 
-Array = NDArray[Any]
 Key = tuple[str, int | None]
 """A factor's name, and the number of its piece if it has pieces."""
 
@@ -48,24 +46,24 @@ class Leaf:
 class Point:
     """Values of all leaves; `wholes` are the products of those that are pieces."""
 
-    leaves: Mapping[Key, Array]
-    wholes: Mapping[str, Array]
+    leaves: Mapping[Key, NumpyArray]
+    wholes: Mapping[str, NumpyArray]
 
-    def weights(self, grammar: Grammar) -> dict[str, Array]:
+    def weights(self, grammar: Grammar) -> dict[str, NumpyArray]:
         """The free weights of a grammar that its rules use, as `bind` takes them."""
         needed = _needed(grammar)
-        found: dict[str, Array] = {}
+        weights: dict[str, NumpyArray] = {}
         for factor in grammar.factors:
             piece = piece_of(factor)
             if piece is not None and slice_of(factor) is None:
-                found[factor.name] = self.leaves[(piece.source, piece.number)]
+                weights[factor.name] = self.leaves[(piece.source, piece.number)]
             elif (factor.name, None) in self.leaves:
-                found[factor.name] = self.leaves[(factor.name, None)]
+                weights[factor.name] = self.leaves[(factor.name, None)]
             elif factor.name in self.wholes and is_free(factor):
-                own = pieces(grammar, factor.name).values()
-                if not any(name in needed for names in own for name in names):
-                    found[factor.name] = self.wholes[factor.name]
-        return found
+                piece_names = pieces(grammar, factor.name).values()
+                if not any(name in needed for names in piece_names for name in names):
+                    weights[factor.name] = self.wholes[factor.name]
+        return weights
 
 
 @dataclass(frozen=True)
@@ -77,11 +75,11 @@ class Leaves:
 
     def point(
         self,
-        values: Mapping[Key, Array],
-        reduce: Callable[[Array], Array] = lambda array: array,
+        values: Mapping[Key, NumpyArray],
+        reduce: Callable[[NumpyArray], NumpyArray] = lambda array: array,
     ) -> Point:
         """The point with these values; `reduce` brings products back into a field."""
-        parts: dict[str, list[Array]] = {}
+        parts: dict[str, list[NumpyArray]] = {}
         for leaf in self.items:
             name, number = leaf.key
             if number is not None:
@@ -103,7 +101,7 @@ class Leaves:
             prime,
         )
 
-    def residues(self, values: Mapping[Key, Array], prime: int) -> Point:
+    def residues(self, values: Mapping[Key, NumpyArray], prime: int) -> Point:
         """The point of a prime field with these values."""
         return self.point(values, lambda array: np.asarray(array % prime, dtype=object))
 
@@ -121,7 +119,7 @@ def leaves(*grammars: Grammar) -> Leaves:
 
     Factors tied to others count as free: what holds for all values holds for tied ones.
     """
-    found: dict[Key, Leaf] = {}
+    by_key: dict[Key, Leaf] = {}
     left: dict[str, int] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     decomposed = {f.name for g in grammars for f in g.factors if f.rank is not None}
@@ -136,15 +134,15 @@ def leaves(*grammars: Grammar) -> Leaves:
             if factor.name in decomposed and factor.rank is None:
                 continue  # another grammar says what its pieces are
             for leaf in _own(grammar, factor, shape):
-                found.setdefault(leaf.key, leaf)
+                by_key.setdefault(leaf.key, leaf)
             left.setdefault(factor.name, factor.given or 0)
-    total = sum(prod(leaf.shape) for leaf in found.values())
+    total = sum(prod(leaf.shape) for leaf in by_key.values())
     total += sum(prod(shapes[name]) for name in decomposed if name in shapes)
     if total > MAX_ENTRIES:
         message = f"the grammar has {total:,} weights; {MAX_ENTRIES:,} can be compared"
         help = "choose smaller sizes"
         refuse("F420", message, help)
-    return Leaves(tuple(found.values()), left)
+    return Leaves(tuple(by_key.values()), left)
 
 
 def is_free(factor: Factor) -> bool:
@@ -163,30 +161,30 @@ def _own(grammar: Grammar, factor: Factor, shape: tuple[int, ...]) -> list[Leaf]
         return [Leaf((factor.name, None), shape, factor.given)]
     rank = factor.rank.evaluate(size_values(grammar))
     assert rank is not None
-    found = []
+    result = []
     for number, signature in enumerate(signatures(factor, "")):
-        own = tuple(domain_size(grammar, d) if d else rank for d in signature.domains)
-        found.append(Leaf((factor.name, number), own, signature.given))
-    return found
+        extents = tuple(domain_size(grammar, d) if d else rank for d in signature.domains)
+        result.append(Leaf((factor.name, number), extents, signature.given))
+    return result
 
 
 def _needed(grammar: Grammar) -> set[str]:
     """The factors that rules use, and those that these follow from."""
-    found = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
+    names = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
     while True:
         # A piece that is used says that the whole is not.
         more = {
             source
             for factor in grammar.factors
-            if factor.name in found and piece_of(factor) is None
+            if factor.name in names and piece_of(factor) is None
             for source in sources(factor)
         }
-        if more <= found:
-            return found
-        found |= more
+        if more <= names:
+            return names
+        names |= more
 
 
-def _real(leaf: Leaf, kind: str, rng: np.random.Generator) -> Array:
+def _real(leaf: Leaf, kind: str, rng: np.random.Generator) -> NumpyArray:
     array = rng.uniform(0.05, 1.0, size=leaf.shape)
     if kind == "peaked":
         array = array**8

@@ -28,11 +28,11 @@ from fgg.runtime.interpret.semirings.log import Log
 from fgg.runtime.program.program import Program
 from fgg.runtime.reference.posterior import posterior
 from fgg.runtime.verify import run as running
-from fgg.runtime.verify.confirm import Second, log_value
+from fgg.runtime.verify.confirm import SecondEvaluation, log_value
 from fgg.runtime.verify.floats import answer
 from fgg.runtime.verify.items import Item
 from fgg.runtime.verify.points import leaves
-from fgg.runtime.verify.result import PEAKED, Row, Verification
+from fgg.runtime.verify.result import PEAKED, Comparison, Verification
 from fgg.runtime.verify.sides import GroundSide
 from fgg.runtime.verify.stress import (
     TINY,
@@ -103,7 +103,7 @@ def flushing(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def peaked_row(found: Verification) -> Row:
+def peaked_row(found: Verification) -> Comparison:
     (row,) = (row for row in found.rows if row.quantity == PEAKED)
     return row
 
@@ -128,6 +128,7 @@ def test_a_loss_of_range_in_a_chain_that_cannot_change_its_state_is_refuted() ->
     most = {1000: 625, 160: 100}[example.lengths["n"]]
     wanted = log(0.5) + most * log(0.9) + (example.lengths["n"] - most) * log(0.1)
     assert example.wanted == pytest.approx(wanted, rel=1e-6)
+    assert isinstance(example.found, float) and isinstance(example.wanted, float)
     assert example.found < example.wanted - 10
 
 
@@ -286,7 +287,7 @@ def test_a_second_evaluation_has_log_z_uses_and_cells_of_the_posterior() -> None
     point = free.real("peaked", np.random.default_rng(3))
     source = GroundSide(grammar)
     item = Item({"n": 3}, {"w": np.array([0, 2, -1])})
-    other, flat = Second(source, free, point), source.flat(item)
+    other, flat = SecondEvaluation(source, free, point), source.flat(item)
     assert flat is not None
     found = posterior(flat, weights=point.weights(flat))
     assert other.log_z(item) == pytest.approx(found.log_z, rel=1e-13)
@@ -389,6 +390,7 @@ def test_recursive_grammars_that_differ_are_refuted_with_a_counterexample() -> N
     assert found.verdict == "refuted"
     example = found.counterexample
     assert example is not None and example.quantity == "log Z" and example.confirmed
+    assert isinstance(example.found, float) and isinstance(example.wanted, float)
     assert example.found < example.wanted
 
 
