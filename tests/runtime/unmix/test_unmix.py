@@ -18,13 +18,12 @@ from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.runtime.program.bind import stationary
 from fgg.runtime.unmix import spectral
-from fgg.runtime.unmix.matching import aligned
 from fgg.runtime.unmix.mixing import compound, mixing
-from fgg.runtime.unmix.moments import Exact, sampled
-from fgg.runtime.unmix.refine import expected, refine
-from fgg.runtime.unmix.shapes import Arcs, States, shape_of
-from fgg.runtime.unmix.simplex import project
-from fgg.runtime.unmix.solving import solve
+from fgg.runtime.unmix.moments import ExactMoments, sampled
+from fgg.runtime.unmix.result import aligned
+from fgg.runtime.unmix.solve import expected, refine, solve
+from fgg.runtime.unmix.spectral import project
+from fgg.runtime.unmix.structure import Arcs, States, shape_of
 from fgg.runtime.unmix.topology import topologies
 from tests.helpers.places import LIBRARY
 
@@ -50,6 +49,12 @@ def instance(random: np.random.Generator, k: int, d: int) -> dict[str, Any]:
     }
 
 
+def test_a_result_is_short_in_a_session_and_a_table_in_a_notebook() -> None:
+    result = unmix(load("pcfg_ie", k=2, d=4), weights=TRUTH)
+    assert repr(result).startswith("Unmixing('pcfg_ie_string', root [2], child [2, 2], emit [2, 4], ")
+    assert "| `emit` | [2, 4] |" in result._repr_markdown_().splitlines()
+
+
 # backbones and the mixing matrix
 
 
@@ -63,7 +68,7 @@ def test_mixed_compound_parameters_are_the_moments(name: str, order: int) -> Non
     eta = np.random.default_rng(0).normal(size=3) if order == 3 else None
     psi = np.stack([compound(backbone, numbers, eta) for backbone in mixed.columns])
     found = np.einsum("op,pij->oij", mixed.matrix, psi)
-    exact = Exact(program, weights, ())
+    exact = ExactMoments(program, weights, ())
     for at, matrix in zip(mixed.rows, found, strict=True):
         joint = exact.joint(at.length, at.positions)
         np.testing.assert_allclose(matrix, joint if eta is None else joint @ eta, atol=1e-14)
@@ -189,7 +194,7 @@ def medians(k: int, number: int) -> tuple[float, float]:
     errors = []
     for seed in range(number):
         truth = instance(random, k, k)
-        exact = Exact(program, checked(program, truth), (3,))
+        exact = ExactMoments(program, checked(program, truth), (3,))
         errors.append(solve(program, shape, exact, 3, 20, seed).error(truth))
     return float(np.median(errors)), max(errors)
 
@@ -232,7 +237,7 @@ def test_the_best_of_several_directions_is_better_than_one() -> None:
     one, many = [], []
     for seed in range(30):
         truth = instance(random, 4, 4)
-        exact = Exact(program, checked(program, truth), (3,))
+        exact = ExactMoments(program, checked(program, truth), (3,))
         one.append(solve(program, shape, exact, 3, 1, seed).error(truth))
         many.append(solve(program, shape, exact, 3, 20, seed).error(truth))
     assert np.median(many) < np.median(one)
@@ -295,7 +300,7 @@ def worst_of_arcs(d: int, number: int) -> tuple[float, int]:
     for _ in range(number):
         arc = random.dirichlet(np.ones(d), size=d)
         truth = {"arc": arc, "root": stationary(arc)}
-        exact = Exact(program, checked(program, truth), (2, 3))
+        exact = ExactMoments(program, checked(program, truth), (2, 3))
         worst = max(worst, solve(program, shape, exact, 3, 1, 0).error(truth))
         principal += bool((np.linalg.eigvals(arc).real < -0.5).any())
     return worst, principal
