@@ -1,4 +1,4 @@
-"""NamedJets arrays brought to the axes of storage, and derivatives added up there."""
+"""Named arrays brought to the axes of storage, and derivatives added up there."""
 
 from __future__ import annotations
 

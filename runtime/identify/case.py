@@ -144,8 +144,8 @@ class Case:
     def check_reading(self, rng: np.random.Generator, field: PrimeField) -> None:
         """Raise GrammarError unless every derivation reads every token once (F454, F455).
 
-        Then Z is homogeneous of degree one in each word. At random weights and words, where no
-        sums vanish but by chance, a word times t makes Z t-fold only if it is.
+        Then Z is homogeneous of degree one in each word. This is tested at random weights and
+        words: a word times t must make Z t-fold.
         """
         place = self.parameters.point(field, rng)
         words = self.sentence(field).ones(len(self.tokens) + 1, 1)

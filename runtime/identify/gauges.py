@@ -31,7 +31,7 @@ class Gauge:
 
 
 def gauges(grammar: Grammar, place: ParameterPoint, rows: Tensor) -> tuple[Gauge, ...]:
-    """The gauges that the Jacobian of all strings, at a point of a prime field, agrees to."""
+    """The gauges that the Jacobian of all strings confirms, at a point of a prime field."""
     field = place.field
     assert isinstance(field, PrimeField)
     observed = {item.domain for item in grammar.inputs}

@@ -1,4 +1,4 @@
-"""Which cells the steps of a plan read and fill, for given lengths: index arrays, made once.
+"""The cells that the steps of a plan read and fill, for given lengths, as index arrays.
 
 All items of a batch have the same lengths here, so that an index array has no axis for the batch.
 """

@@ -82,7 +82,7 @@ Source = FreeTable | FixedTable | Multiplied | Stationary
 
 @dataclass(frozen=True)
 class Parameters:
-    """Where every factor comes from, in an order in which each follows from earlier ones."""
+    """The source of every factor; each factor follows from earlier ones alone."""
 
     sources: Mapping[str, Source]
 
@@ -111,7 +111,7 @@ class Parameters:
         return 2 * size * self.degree(source.source)
 
     def point(self, field: Field, rng: np.random.Generator) -> ParameterPoint:
-        """A random point: distributions at the leaves, and all that follows from them."""
+        """A random point: distributions at the leaves, and the factors that follow from them."""
         arrays: dict[str, Tensor] = {}
         solved: dict[str, Tensor] = {}
         for name, source in self.sources.items():
@@ -144,7 +144,7 @@ class ParameterPoint:
     def rows(self, gradients: Mapping[str, Tensor]) -> Tensor:
         """Derivatives `[batch, target, *shape]` by factors as rows over the coordinates.
 
-        What is known of a factor that follows from others is brought back to those first.
+        Derivatives by a factor that follows from others are first passed on to those.
         """
         total = {name: array for name, array in gradients.items()}
         for name, source in reversed(list(self.parameters.sources.items())):
@@ -205,7 +205,7 @@ def parameters_of(grammar: Grammar) -> tuple[Parameters, list[str]]:
 class _Finder:
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
-        self.found: dict[str, Source] = {}
+        self.sources: dict[str, Source] = {}
         self.bad: list[str] = []
         self.pieces = given_pieces(grammar)
 
@@ -214,14 +214,14 @@ class _Finder:
         for factor in self.grammar.factors:
             if factor.name in used:
                 self.visit(factor)
-        return Parameters(self.found), self.bad
+        return Parameters(self.sources), self.bad
 
     def shape(self, factor: Factor) -> tuple[int, ...]:
         return tuple(domain_size(self.grammar, d) for d in factor.domains)
 
     def visit(self, factor: Factor) -> None:
-        """Find where a factor comes from, after what it follows from."""
-        if factor.name in self.found:
+        """Record the source of a factor, after those of the factors that it follows from."""
+        if factor.name in self.sources:
             return
         cut, joint = slice_of(factor), joint_of(factor)
         if cut is not None:
@@ -235,7 +235,9 @@ class _Finder:
             self.bad.append(factor.name)  # its rows are several distributions each
             return
         if factor.value is not None:
-            self.found[factor.name] = FixedTable(value_of(self.grammar, factor.name, exactly=True))
+            self.sources[factor.name] = FixedTable(
+                value_of(self.grammar, factor.name, exactly=True)
+            )
         elif factor.rank is not None and factor.name in self.pieces:
             self.decomposed(factor)
         elif joint is not None:
@@ -244,11 +246,11 @@ class _Finder:
             for part in joint.parts:
                 self.visit(self.grammar.factor[part.source])
                 operands.append((part.source, tuple(axes[i] for i in part.axes)))
-            self.found[factor.name] = Multiplied(tuple(operands), axes)
+            self.sources[factor.name] = Multiplied(tuple(operands), axes)
         elif isinstance(tied, Call) and isinstance(tied.arguments[0], Word):
             source = tied.arguments[0].name
             self.visit(self.grammar.factor[source])
-            self.found[factor.name] = Stationary(source)
+            self.sources[factor.name] = Stationary(source)
         else:
             self.leaf(factor.name, factor, self.shape(factor), factor.given)
 
@@ -257,7 +259,7 @@ class _Finder:
         frozen = isinstance(word, Word) and word.name == "yes"
         if given is None and not frozen:
             self.bad.append(factor.name)
-        self.found[name] = FreeTable(name, factor.name, shape, given or 0, frozen)
+        self.sources[name] = FreeTable(name, factor.name, shape, given or 0, frozen)
 
     def decomposed(self, factor: Factor) -> None:
         """The pieces of a factor of declared rank, and the factor as their product."""
@@ -273,4 +275,4 @@ class _Finder:
             self.leaf(names[number], factor, shape, signature.given)
             piece_axes = (*axes[:given], "q") if number == 0 else ("q", axes[given + number - 1])
             operands.append((names[number], piece_axes))
-        self.found[factor.name] = Multiplied(tuple(operands), axes)
+        self.sources[factor.name] = Multiplied(tuple(operands), axes)

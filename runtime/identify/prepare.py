@@ -112,7 +112,7 @@ class PreparedJets:
         return picked(array, (*heads, BATCH, JET), dims[len(heads) :])
 
     def reverse(self, adjoints: Adjoints) -> None:
-        """Bring the derivatives by what is prepared back to the parameters."""
+        """Pass the derivatives by prepared arrays back to the parameters."""
         for step in reversed(self.geometry.plan.preparations):
             if step.name not in adjoints.arrays or isinstance(step, OneHot | Indicator):
                 continue

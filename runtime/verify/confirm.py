@@ -23,7 +23,7 @@ from fgg.runtime.reference.chart import Chart, Weights
 from fgg.runtime.reference.problem import Problem
 from fgg.runtime.reference.system import system_of
 from fgg.runtime.verify.items import Item
-from fgg.runtime.verify.points import Leaves, Point
+from fgg.runtime.verify.points import FreeWeights, WeightPoint
 from fgg.runtime.verify.sides import GroundSide
 
 MAX_ROUNDS = 3000
@@ -76,7 +76,7 @@ def _iterated(problem: Problem, x: NumpyArray) -> NumpyArray | None:
 class SecondEvaluation:
     """A source's numbers at a point of weights, evaluated once more."""
 
-    def __init__(self, source: GroundSide, free: Leaves, point: Point) -> None:
+    def __init__(self, source: GroundSide, free: FreeWeights, point: WeightPoint) -> None:
         self.source = source
         self.free = free
         self.point = point

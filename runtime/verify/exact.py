@@ -28,8 +28,8 @@ from fgg.runtime.interpret.semirings.base import NumpyArray
 from fgg.runtime.interpret.semirings.modular import Modular, random_prime
 from fgg.runtime.program.bind import bind
 from fgg.runtime.verify.items import Item, is_answered, missing_item
-from fgg.runtime.verify.points import Leaves, Point
-from fgg.runtime.verify.result import Bound
+from fgg.runtime.verify.points import FreeWeights, WeightPoint
+from fgg.runtime.verify.result import ErrorBound
 from fgg.runtime.verify.sides import GroundSide, Side, Value
 
 FAILURES = (
@@ -52,7 +52,7 @@ class Trial:
     """A prime, and a point of its field."""
 
     ring: Modular
-    point: Point
+    point: WeightPoint
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class ExactCheck:
         self,
         source: GroundSide,
         items: Sequence[Item],
-        free: Leaves,
+        free: FreeWeights,
         trials: int,
         rng: np.random.Generator,
     ) -> None:
@@ -112,8 +112,8 @@ class ExactCheck:
         """How many items have derivations."""
         return sum(any(value[i] for value in self.values) for i in range(len(self.items)))
 
-    def compare(self, side: Side, tick: Tick) -> Difference | Bound:
-        """The first item at which a side differs from the source; or how sure it is that none does.
+    def compare(self, side: Side, tick: Tick) -> Difference | ErrorBound:
+        """The first item at which a side differs from the source, or a bound if none does.
 
         Items are in order of length, so the first one is a shortest one.
         """
@@ -128,10 +128,10 @@ class ExactCheck:
             return differences[places.index(min(places))]
         return self.bound(side)
 
-    def bound(self, side: Side) -> Bound:
-        """How sure it is that a side whose values agree is equal."""
+    def bound(self, side: Side) -> ErrorBound:
+        """The bound for a side whose values agree."""
         size = self.size.joined(size_of(side, self.widest, self.free))
-        return Bound(size.degree, size.bits, len(self.trials))
+        return ErrorBound(size.degree, size.bits, len(self.trials))
 
     def first(self, side: Side, trial: Trial, wanted: Sequence[Value]) -> Difference | None:
         """The first item at which a side's value differs, in one trial."""
@@ -189,7 +189,7 @@ class PolynomialSize:
         return max(0.0, self.whole) + self.fixed * log2(self.denominator) + 1
 
 
-def size_of(side: Side, items: Sequence[Item], free: Leaves) -> PolynomialSize:
+def size_of(side: Side, items: Sequence[Item], free: FreeWeights) -> PolynomialSize:
     """The degree and the digits of a side's polynomials, over items in which tokens are missing.
 
     Requires that derivations have a bound. The degree is that of the heaviest derivation, in
@@ -225,7 +225,7 @@ def size_of(side: Side, items: Sequence[Item], free: Leaves) -> PolynomialSize:
     )
 
 
-def given(grammar: Grammar, point: Point) -> dict[str, NumpyArray]:
+def given(grammar: Grammar, point: WeightPoint) -> dict[str, NumpyArray]:
     """The weights that a grammar gives, as fractions."""
     bound = bind(grammar, point.weights(grammar), exactly=True)
     return {name: a for name, a in bound.items() if grammar.factor[name].value is not None}

@@ -22,7 +22,7 @@ from fgg.runtime.reference.posterior import posterior
 from fgg.runtime.reference.solve import solve
 from fgg.runtime.verify.confirm import SecondEvaluation
 from fgg.runtime.verify.items import Item, batch_of_items
-from fgg.runtime.verify.points import Key, Leaves, Point
+from fgg.runtime.verify.points import FreeWeights, Key, WeightPoint
 from fgg.runtime.verify.sides import GroundSide
 
 TOLERANCE = 1e-9
@@ -47,9 +47,9 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """How far a number is from the reference's, relative to the greatest of its kind.
+    """The distance of a number from the reference's, relative to the greatest of its kind.
 
-    `name` is that of a factor or a family, and `place` says which of its entries it is.
+    `name` is that of a factor or a family, and `place` the index of the entry.
     """
 
     quantity: str
@@ -66,7 +66,7 @@ class Gap:
         return f"{self.name}[{', '.join(map(str, self.place))}]" if self.place else self.name
 
 
-def answer(source: GroundSide, item: Item, point: Point) -> Answer:
+def answer(source: GroundSide, item: Item, point: WeightPoint) -> Answer:
     """The reference engine's numbers for an item, with given weights."""
     flat = source.flat(item)
     assert flat is not None
@@ -91,8 +91,8 @@ def answer(source: GroundSide, item: Item, point: Point) -> Answer:
     return Answer(expected.log_z, counts, cells)
 
 
-def followed(flat: Grammar, point: Point) -> dict[str, NumpyArray]:
-    """The expected counts of free factors where others follow from them, as slices and products."""
+def followed(flat: Grammar, point: WeightPoint) -> dict[str, NumpyArray]:
+    """The expected counts of free factors of which others are slices or products."""
     leaves = {
         name: torch.tensor(np.asarray(array, dtype=float), requires_grad=True)
         for name, array in point.weights(flat).items()
@@ -114,8 +114,8 @@ class FloatCheck:
         program: Program,
         items: Sequence[Item],
         answers: Sequence[Answer],
-        point: Point,
-        free: Leaves,
+        point: WeightPoint,
+        free: FreeWeights,
         dtype: torch.dtype = torch.float64,
     ) -> None:
         self.program = program
@@ -136,7 +136,7 @@ class FloatCheck:
         self.note = ""
 
     def gaps(self, quantity: str) -> Iterator[Gap]:
-        """How far the program's numbers of one kind are from the reference's."""
+        """The gaps between the program's numbers of one kind and the reference's."""
         kinds = {
             "log Z": self.log_z,
             "gradients": self.gradients,
@@ -275,8 +275,8 @@ class FloatCheck:
     def pieces(self, key: Key, scaled: bool) -> NumpyArray:
         """The gradient in a piece, from that in the factor that it is a piece of.
 
-        An entry of the factor is zero only if all products in it are, and then so is what a piece
-        that is not zero is multiplied with.
+        An entry of the factor is zero only if all products in it are; then the cofactors of all
+        pieces that are not zero are zero, too.
         """
         name, number = key
         outer = torch.tensor(self.whole(name, self.point.wholes[name], scaled))

@@ -1,7 +1,7 @@
 """Points: values of the free weights of a grammar, in a prime field or as real numbers.
 
 A factor of declared rank is the product of its pieces, so a point has the pieces; a grammar that
-has the factor whole gets the product. So one point has a meaning for a grammar and for whatever
+has the factor whole gets the product. So the same point gives weights to a grammar and to all that
 the compiler makes of it.
 """
 
@@ -34,8 +34,8 @@ MAX_ENTRIES = 2_000_000
 
 
 @dataclass(frozen=True)
-class Leaf:
-    """An array of free weights: a factor, or a piece of one; `given` as factors have it."""
+class FreeArray:
+    """An array of free weights: a factor or a piece, with `given` axes left of the arrow."""
 
     key: Key
     shape: tuple[int, ...]
@@ -43,7 +43,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class WeightPoint:
     """Values of all leaves; `wholes` are the products of those that are pieces."""
 
     leaves: Mapping[Key, NumpyArray]
@@ -67,17 +67,17 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Leaves:
+class FreeWeights:
     """The free weights of grammars; `left` counts the nodes left of a decomposed factor's arrow."""
 
-    items: tuple[Leaf, ...]
+    items: tuple[FreeArray, ...]
     left: Mapping[str, int]
 
     def point(
         self,
         values: Mapping[Key, NumpyArray],
         reduce: Callable[[NumpyArray], NumpyArray] = lambda array: array,
-    ) -> Point:
+    ) -> WeightPoint:
         """The point with these values; `reduce` brings products back into a field."""
         parts: dict[str, list[NumpyArray]] = {}
         for leaf in self.items:
@@ -85,13 +85,13 @@ class Leaves:
             if number is not None:
                 parts.setdefault(name, []).append(values[leaf.key])
         wholes = {n: reduce(product_of(arrays, self.left[n])) for n, arrays in parts.items()}
-        return Point(values, wholes)
+        return WeightPoint(values, wholes)
 
-    def ones(self) -> Point:
+    def ones(self) -> WeightPoint:
         """The point where every weight is one."""
         return self.point({leaf.key: np.ones(leaf.shape) for leaf in self.items})
 
-    def in_field(self, prime: int, rng: np.random.Generator) -> Point:
+    def in_field(self, prime: int, rng: np.random.Generator) -> WeightPoint:
         """A point of a prime field, each weight drawn uniformly from it."""
         return self.residues(
             {
@@ -101,25 +101,25 @@ class Leaves:
             prime,
         )
 
-    def residues(self, values: Mapping[Key, NumpyArray], prime: int) -> Point:
+    def residues(self, values: Mapping[Key, NumpyArray], prime: int) -> WeightPoint:
         """The point of a prime field with these values."""
         return self.point(values, lambda array: np.asarray(array % prime, dtype=object))
 
-    def times(self, point: Point, number: float) -> Point:
+    def times(self, point: WeightPoint, number: float) -> WeightPoint:
         """A point with all weights multiplied by a number."""
         return self.point({key: array * number for key, array in point.leaves.items()})
 
-    def real(self, kind: str, rng: np.random.Generator) -> Point:
+    def real(self, kind: str, rng: np.random.Generator) -> WeightPoint:
         """A point of real weights, normalised where an arrow says so; see `KINDS`."""
         return self.point({leaf.key: _real(leaf, kind, rng) for leaf in self.items})
 
 
-def leaves(*grammars: Grammar) -> Leaves:
+def free_weights(*grammars: Grammar) -> FreeWeights:
     """The free weights of grammars that are to be compared. Raises GrammarError (F304, F420).
 
     Factors tied to others count as free: what holds for all values holds for tied ones.
     """
-    by_key: dict[Key, Leaf] = {}
+    by_key: dict[Key, FreeArray] = {}
     left: dict[str, int] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     decomposed = {f.name for g in grammars for f in g.factors if f.rank is not None}
@@ -133,7 +133,7 @@ def leaves(*grammars: Grammar) -> Leaves:
                 refuse("F304", message)
             if factor.name in decomposed and factor.rank is None:
                 continue  # another grammar says what its pieces are
-            for leaf in _own(grammar, factor, shape):
+            for leaf in _free_arrays(grammar, factor, shape):
                 by_key.setdefault(leaf.key, leaf)
             left.setdefault(factor.name, factor.given or 0)
     total = sum(prod(leaf.shape) for leaf in by_key.values())
@@ -142,7 +142,7 @@ def leaves(*grammars: Grammar) -> Leaves:
         message = f"the grammar has {total:,} weights; {MAX_ENTRIES:,} can be compared"
         help = "choose smaller sizes"
         refuse("F420", message, help)
-    return Leaves(tuple(by_key.values()), left)
+    return FreeWeights(tuple(by_key.values()), left)
 
 
 def is_free(factor: Factor) -> bool:
@@ -156,15 +156,15 @@ def is_free(factor: Factor) -> bool:
     )
 
 
-def _own(grammar: Grammar, factor: Factor, shape: tuple[int, ...]) -> list[Leaf]:
+def _free_arrays(grammar: Grammar, factor: Factor, shape: tuple[int, ...]) -> list[FreeArray]:
     if factor.rank is None:
-        return [Leaf((factor.name, None), shape, factor.given)]
+        return [FreeArray((factor.name, None), shape, factor.given)]
     rank = factor.rank.evaluate(size_values(grammar))
     assert rank is not None
     result = []
     for number, signature in enumerate(signatures(factor, "")):
         extents = tuple(domain_size(grammar, d) if d else rank for d in signature.domains)
-        result.append(Leaf((factor.name, number), extents, signature.given))
+        result.append(FreeArray((factor.name, number), extents, signature.given))
     return result
 
 
@@ -184,7 +184,7 @@ def _needed(grammar: Grammar) -> set[str]:
         names |= more
 
 
-def _real(leaf: Leaf, kind: str, rng: np.random.Generator) -> NumpyArray:
+def _real(leaf: FreeArray, kind: str, rng: np.random.Generator) -> NumpyArray:
     array = rng.uniform(0.05, 1.0, size=leaf.shape)
     if kind == "peaked":
         array = array**8

@@ -10,7 +10,7 @@ from fgg.runtime.verify.sides import Value
 
 
 @dataclass(frozen=True)
-class Bound:
+class ErrorBound:
     """The degree of Z in the free weights, the binary digits of its coefficients, the trials."""
 
     degree: int
@@ -41,7 +41,7 @@ class Comparison:
     items: int
     trials: int
     error: float | None = None
-    bound: Bound | None = None
+    bound: ErrorBound | None = None
     note: str = ""
 
     def as_json(self) -> dict[str, object]:

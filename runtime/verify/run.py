@@ -17,13 +17,13 @@ from fgg.runtime.verify.confirm import SecondEvaluation
 from fgg.runtime.verify.exact import FAILURES, Difference, ExactCheck, Tick, said
 from fgg.runtime.verify.floats import QUANTITIES, TOLERANCE, Answer, FloatCheck, Gap, answer, gap
 from fgg.runtime.verify.items import Item, is_answered, items_of
-from fgg.runtime.verify.points import KINDS, Leaves, leaves
+from fgg.runtime.verify.points import KINDS, FreeWeights, free_weights
 from fgg.runtime.verify.result import (
     EXACT,
     PEAKED,
-    Bound,
     Comparison,
     Counterexample,
+    ErrorBound,
     LeftOut,
     Verification,
 )
@@ -129,7 +129,7 @@ class _Run:
         self.source = GroundSide(with_sizes(source, states))
         self.sides = [(what, space, make, make(states)) for what, space, make in compared]
         grammar = self.source.grammar
-        self.free: Leaves = leaves(grammar, *(side.grammar for *_, side in self.sides))
+        self.free: FreeWeights = free_weights(grammar, *(side.grammar for *_, side in self.sides))
         rng = np.random.default_rng(seed)
         known = any(side.known(grammar) for *_, side in self.sides)
         items = items_of(grammar, length, number, rng, known=known)
@@ -166,9 +166,11 @@ class _Run:
                     row = replace(row, holds=None, note=UNCONFIRMED)
             self.rows.append(row)
 
-    def row(self, what: str, space: str, outcome: Bound | Difference, side: Side) -> Comparison:
-        """The row of an exact comparison."""
-        holds = isinstance(outcome, Bound)
+    def row(
+        self, what: str, space: str, outcome: ErrorBound | Difference, side: Side
+    ) -> Comparison:
+        """The result of an exact comparison."""
+        holds = isinstance(outcome, ErrorBound)
         known = side.known(self.source.grammar)
         names = " and ".join(f"`{name}`" for name in known)
         note = f"where no token of {names} is missing" if names else ""
@@ -180,14 +182,14 @@ class _Run:
             holds=holds,
             items=sum(is_answered(known, item) for item in self.exact.items),
             trials=self.trials,
-            bound=outcome if isinstance(outcome, Bound) else None,
-            note=note if isinstance(outcome, Bound) else outcome.failure,
+            bound=outcome if isinstance(outcome, ErrorBound) else None,
+            note=note if isinstance(outcome, ErrorBound) else outcome.failure,
         )
 
     def shrunk(
         self, difference: Difference, what: str, space: str, make: Sized
     ) -> Counterexample | None:
-        """The smallest counterexample that is found for a difference, if it is confirmed."""
+        """A small counterexample for a difference; None if it is not confirmed."""
         total = sum(difference.item.lengths.values())
         shorter = [
             item
@@ -381,7 +383,7 @@ class _Run:
         self.rows.append(row)
 
     def batches(self, program: Program) -> list[Sequence[Item]]:
-        """All items, and before them those for which no other plan is needed."""
+        """The batches to compare: all items, and before them those that need no other plan."""
         items = self.exact.items
         known = [item for item in items if is_answered(program.plan.known, item)]
         return [items] if len(known) in (0, len(items)) else [known, items]
@@ -394,7 +396,7 @@ class _Run:
     def floating(
         self, what: str, space: str, quantity: str, gaps: Sequence[Gap], tolerance: float
     ) -> Comparison:
-        """The row of a comparison in float64."""
+        """The result of a comparison in float64."""
         worst = max((g.error for g in gaps), default=0.0)
         return Comparison(
             what=what,
@@ -426,7 +428,7 @@ class _Run:
     def refuting(
         self, asked: FloatCheck, worst: Gap, space: str, tolerance: float
     ) -> Counterexample | None:
-        """The counterexample that a gap is, if a second evaluation has the reference's number."""
+        """The counterexample of a gap, if a second evaluation confirms the reference's number."""
         confirmed = CONFIRMED
         if isnan(worst.wanted):
             confirmed = "it fails once more"
@@ -450,7 +452,7 @@ class _Run:
     def failing(
         self, program: Program, quantity: str, tolerance: float
     ) -> Iterator[tuple[FloatCheck, str, Gap]]:
-        """Single items, and then all, whose numbers differ or cannot be had."""
+        """The batches whose numbers differ or cannot be computed: single items first, then all."""
         items = self.exact.items
         for batch in (*([item] for item in items), *self.batches(program)):
             for kind in KINDS:
@@ -469,7 +471,9 @@ class _Run:
 class StressInputs:
     """Long and peaked inputs for all programs of a grammar, with results that they share."""
 
-    def __init__(self, grammar: Grammar, free: Leaves, items: Sequence[Item], seed: int) -> None:
+    def __init__(
+        self, grammar: Grammar, free: FreeWeights, items: Sequence[Item], seed: int
+    ) -> None:
         self.grammar = grammar
         self.free = free
         self.items = items

@@ -19,7 +19,7 @@ from fgg.runtime.program.bind import bind
 from fgg.runtime.reference.solve import solve
 from fgg.runtime.verify.exact import FAILURES, Difference, said
 from fgg.runtime.verify.items import Item
-from fgg.runtime.verify.points import Key, Leaves, leaves
+from fgg.runtime.verify.points import FreeWeights, Key, free_weights
 from fgg.runtime.verify.result import Counterexample
 from fgg.runtime.verify.sides import GroundSide, Side, Value
 
@@ -39,7 +39,7 @@ class Example:
 
     source: GroundSide
     side: Side
-    free: Leaves
+    free: FreeWeights
     ring: Modular
     item: Item
     values: Mapping[Key, NumpyArray]
@@ -80,7 +80,7 @@ def counterexample(
     start = Example(
         GroundSide(base),
         side,
-        leaves(base, side.grammar),
+        free_weights(base, side.grammar),
         difference.trial.ring,
         difference.item,
         difference.trial.point.leaves,
@@ -144,7 +144,7 @@ def _smaller_sizes(
                 return best
             try:
                 source, side = make({**sizes, name: number})
-                free = leaves(source, side.grammar)
+                free = free_weights(source, side.grammar)
             except (*FAILURES, ArithmeticError):
                 continue
             item = _fitting(best.item, source)

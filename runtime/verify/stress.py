@@ -1,4 +1,4 @@
-"""Long and peaked inputs: numbers of a program that must agree with each other, without an oracle.
+"""Laws that the numbers of a program must obey on long and peaked inputs, without an oracle.
 
 Weights are such that states of one cell differ by more than numbers can: nearly the identity,
 dialects that never mix, sizes all over the range of a type. Inputs change from one value to another
@@ -6,8 +6,9 @@ on the way, so that what is least likely at first is most likely in the end; the
 charts of a few thousand cells allow. There, for any grammar:
 
 - the best derivation weighs no more than all of them, Viterbi <= log Z;
-- what every derivation does c times is expected c times: uses of factors (the sum of weights times
-  gradients), and of cells (marginals). What that is shows at weights that are all of one order;
+- an event that every derivation has c times is expected c times: uses of factors (the sum of
+  weights times gradients), and of cells (marginals). Weights of one order show which events those
+  are;
 - two independent copies of a derivation, as one start symbol, have twice the log Z;
 - float32 and float64 have the same log Z, where both have the weights.
 
@@ -38,7 +39,7 @@ from fgg.runtime.interpret.semirings.base import NumpyArray
 from fgg.runtime.program.bind import bind
 from fgg.runtime.program.program import Program
 from fgg.runtime.verify.items import Item, batch_of_items, input_extents, potential_extents
-from fgg.runtime.verify.points import Leaf, Leaves, Point
+from fgg.runtime.verify.points import FreeArray, FreeWeights, WeightPoint
 
 LENGTHS = (1000, 160, 64, 32, 18, 12, 8, 5, 3)
 """Lengths that are tried, the greatest first."""
@@ -69,12 +70,12 @@ REFUSALS = ("F427", "F433")
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """Items, weights and a type of numbers to ask a program with."""
+    """Items, weights and a type of numbers to run a program with."""
 
     kind: str
     dtype: torch.dtype
     items: Sequence[Item]
-    point: Point
+    point: WeightPoint
 
     @property
     def name(self) -> str:
@@ -119,7 +120,7 @@ class Settings:
 
 
 def settings_of(
-    grammar: Grammar, plan: Plan, free: Leaves, items: Sequence[Item], rng: np.random.Generator
+    grammar: Grammar, plan: Plan, free: FreeWeights, items: Sequence[Item], rng: np.random.Generator
 ) -> Settings:
     """The settings for a grammar; if it has tables, with the items given."""
     names = sorted(length_names(grammar))
@@ -128,7 +129,7 @@ def settings_of(
     longest = next(fitting, LENGTHS[-1])
     flat = free.point({leaf.key: stressed(leaf, "flat", torch.float64, rng) for leaf in free.items})
 
-    def made(kind: str, dtype: torch.dtype, length: int, point: Point) -> Setting:
+    def made(kind: str, dtype: torch.dtype, length: int, point: WeightPoint) -> Setting:
         # Random tables seldom have derivations.
         if grammar.tables:
             return Setting(kind, dtype, list(items[-2:]), point)
@@ -184,7 +185,9 @@ def _item(
     return Item(lengths, inputs)
 
 
-def stressed(leaf: Leaf, kind: str, dtype: torch.dtype, rng: np.random.Generator) -> NumpyArray:
+def stressed(
+    leaf: FreeArray, kind: str, dtype: torch.dtype, rng: np.random.Generator
+) -> NumpyArray:
     """Weights of a kind; distributions are normalised, unless they are extreme."""
     array = _array(leaf.shape, 0, kind, dtype, rng)
     if kind == "extreme" and leaf.key[1] is not None:
@@ -270,7 +273,7 @@ class Stress:
     def totals(
         self, setting: Setting, log_z: Tensor, refused: Tensor
     ) -> Iterator[tuple[str, float]]:
-        """What must hold of log Z of each item: laws, and how far they are broken."""
+        """The laws that log Z of each item must obey, and by how much each is broken."""
         self.refused += int(refused.sum())
         yield from self.above_best(setting, log_z, refused)
         if self.twice is not None:
@@ -297,7 +300,7 @@ class Stress:
                 yield law, max(0.0, best - value) / max(1.0, abs(best))
 
     def constant(self, base: ProgramNumbers, asked: ProgramNumbers) -> Iterator[tuple[str, float]]:
-        """What every derivation does equally often is expected so often."""
+        """The law that an event which every derivation has c times is expected c times."""
         if base.whole and asked.whole:
             for name, wanted in base.uses.items():
                 if isfinite(wanted) and abs(wanted - round(wanted)) <= SURE * max(1.0, wanted):

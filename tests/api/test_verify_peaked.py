@@ -31,7 +31,7 @@ from fgg.runtime.verify import run as running
 from fgg.runtime.verify.confirm import SecondEvaluation, log_value
 from fgg.runtime.verify.floats import answer
 from fgg.runtime.verify.items import Item
-from fgg.runtime.verify.points import leaves
+from fgg.runtime.verify.points import free_weights
 from fgg.runtime.verify.result import PEAKED, Comparison, Verification
 from fgg.runtime.verify.sides import GroundSide
 from fgg.runtime.verify.stress import (
@@ -173,7 +173,7 @@ def test_a_gradient_that_loses_small_products_is_refuted(monkeypatch: pytest.Mon
 
 def test_numbers_that_contradict_the_law_of_two_copies_are_found() -> None:
     grammar = small("hmm")
-    program, free = compile(grammar, space="dense"), leaves(grammar)
+    program, free = compile(grammar, space="dense"), free_weights(grammar)
     rng = np.random.default_rng(0)
     settings = settings_of(grammar, program.plan, free, (), rng)
     both = compile(twice(grammar), space="dense")
@@ -217,7 +217,7 @@ def test_refusals_are_counted_and_are_no_differences(monkeypatch: pytest.MonkeyP
         raise GrammarError([Diagnostic(code="F427", message="too large")])
 
     grammar = small("pcfg")
-    program, free = compile(grammar, space="dense"), leaves(grammar)
+    program, free = compile(grammar, space="dense"), free_weights(grammar)
     settings = settings_of(grammar, program.plan, free, (), np.random.default_rng(0))
     best = [best_of(program, s) for s in settings.short]
     assert all(np.isfinite(value) for values in best for value in values)
@@ -239,7 +239,7 @@ def test_peaked_inputs_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_weights_are_sticky_identities_and_extremes() -> None:
     grammar = small("hmm")
-    program, free = compile(grammar, space="dense"), leaves(grammar)
+    program, free = compile(grammar, space="dense"), free_weights(grammar)
     settings = settings_of(grammar, program.plan, free, (), np.random.default_rng(0))
     by_name = {s.name: s.point.leaves for s in settings.short}
     sticky = by_name["sticky weights in float64"][("trans", None)]
@@ -252,14 +252,14 @@ def test_weights_are_sticky_identities_and_extremes() -> None:
     assert tokens == [[0] * 100 + [2] * 60, [0] * 60 + [2] * 100]
     given = loads(DIALECTS)
     longest = settings_of(
-        given, compile(given, space="dense").plan, leaves(given), (), np.random.default_rng(0)
+        given, compile(given, space="dense").plan, free_weights(given), (), np.random.default_rng(0)
     )
     assert longest.long[0].items[0].lengths == {"n": 1000}
 
 
 def test_extreme_log_potentials_reach_a_thousand() -> None:
     grammar = small("crf", "tags")
-    program, free = compile(grammar, space="dense"), leaves(grammar)
+    program, free = compile(grammar, space="dense"), free_weights(grammar)
     settings = settings_of(grammar, program.plan, free, (), np.random.default_rng(0))
     (extreme, *_) = (s for s in settings.short if s.kind == "extreme")
     (logs,) = (x for x in extreme.items[0].inputs.values() if x.dtype.kind == "f")
@@ -270,7 +270,7 @@ def test_extreme_log_potentials_reach_a_thousand() -> None:
 def test_two_copies_have_twice_the_log_z(name: str) -> None:
     grammar = small(name, next(iter(load(name).query)))
     one, two = compile(grammar, space="dense"), compile(twice(grammar), space="dense")
-    free = leaves(grammar)
+    free = free_weights(grammar)
     settings = settings_of(grammar, one.plan, free, (), np.random.default_rng(0))
     for setting in settings.long:
         single, double = (log_z_of(p, setting, torch.float64) for p in (one, two))
@@ -283,7 +283,7 @@ def test_two_copies_have_twice_the_log_z(name: str) -> None:
 
 def test_a_second_evaluation_has_log_z_uses_and_cells_of_the_posterior() -> None:
     grammar = small("hmm")
-    free = leaves(grammar)
+    free = free_weights(grammar)
     point = free.real("peaked", np.random.default_rng(3))
     source = GroundSide(grammar)
     item = Item({"n": 3}, {"w": np.array([0, 2, -1])})
