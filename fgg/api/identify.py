@@ -196,14 +196,11 @@ class IdentificationModel:
         for name in names:
             value = lengths.get(name)
             if value is None:
-                message = f"length `{name}` is not given"
-                refuse("F301", message)
+                refuse("F301", f"length `{name}` is not given")
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                message = f"length `{name}` must be a whole number from 1 up"
-                refuse("F411", message)
+                refuse("F411", f"length `{name}` must be a whole number from 1 up")
             if value > MAX_LENGTH:
-                message = f"length `{name}` is {value:,}; {MAX_LENGTH:,} is the greatest"
-                refuse("F411", message)
+                refuse("F411", f"length `{name}` is {value:,}; {MAX_LENGTH:,} is the greatest")
         return lengths
 
 

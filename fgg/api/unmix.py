@@ -54,8 +54,7 @@ def unmix(
     if (sentences is None) == (weights is None):
         raise TypeError("either sentences or weights are expected")
     if not 2 <= max_length <= MAX_LENGTH:
-        message = f"the greatest length is {max_length}; 2 to {MAX_LENGTH} can be unmixed"
-        refuse("F415", message)
+        refuse("F415", f"the greatest length is {max_length}; 2 to {MAX_LENGTH} can be unmixed")
     program = compile(grammar, query, sizes=sizes)
     shape = shape_of(program.grammar)
     if isinstance(shape, States) and shape.words < shape.states:
@@ -93,8 +92,7 @@ def checked(program: Program, weights: Mapping[str, object]) -> dict[str, Tensor
         axes = tuple(range(given or 0, len(factor.domains)))
         sums = tensors[factor.name].sum(dim=axes)
         if given is None or float((sums - 1).abs().max()) > 1e-6:
-            message = f"weights for `{factor.name}` are not distributions"
-            refuse("F417", message)
+            refuse("F417", f"weights for `{factor.name}` are not distributions")
     return tensors
 
 

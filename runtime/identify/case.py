@@ -161,14 +161,12 @@ class Case:
         z = field.reduce(torch.cat(values))
         if int(z[-1]) == 0:
             lengths = ", ".join(f"{name} = {value}" for name, value in self.lengths.items())
-            message = f"`{self.name}` has no strings of length {lengths}"
-            refuse("F455", message)
+            refuse("F455", f"`{self.name}` has no strings of length {lengths}")
         wrong = torch.nonzero(field.reduce(z[:-1] - field.multiply(factor, z[-1])))
         if len(wrong):
             token = self.tokens[int(wrong[0])]
             message = f"`{token}` is not read exactly once by every derivation"
-            help = "moments sum positions out, so each must be read once"
-            refuse("F454", message, help)
+            refuse("F454", message, "moments sum positions out, so each must be read once")
 
     @cached_property
     def degree(self) -> int:

@@ -126,8 +126,7 @@ class Parameters:
                 try:
                     solved[name] = field.inverse(_system(field, arrays[source.source]))
                 except ZeroDivisionError:
-                    message = f"`{source.source}` has several stationary distributions"
-                    refuse("F417", message)
+                    refuse("F417", f"`{source.source}` has several stationary distributions")
                 arrays[name] = solved[name][:, -1].clone()
         return ParameterPoint(self, field, arrays, solved)
 

@@ -158,8 +158,7 @@ def _numbers(length: int, sentences: object) -> Ints:
         array = np.empty(0)
     if array.size and array.dtype.kind not in "iub":
         message = f"sentences of {length} words have words that are no whole numbers"
-        help = "words are given by their numbers, from 0"
-        refuse("F411", message, help)
+        refuse("F411", message, "words are given by their numbers, from 0")
     return array.astype(np.int64)
 
 

@@ -72,8 +72,7 @@ def _spectral(
     ]
     if not ways:
         message = "the moments of sentences of these lengths do not determine the parameters"
-        help = "sentences of three words do"
-        refuse("F461", message, help)
+        refuse("F461", message, "sentences of three words do")
     unmixed = np.zeros((len(tried), shape.words, shape.words))
     for weights, turn in ways:
         for at, weight in weights.items():

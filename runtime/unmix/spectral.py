@@ -11,10 +11,11 @@ the eigenvectors give.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 
-from fgg.diagnostics import Diagnostic, GrammarError, refuse
+from fgg.diagnostics import refuse
 from fgg.runtime.unmix.mixing import Floats
 
 SINGULAR = 1e-12
@@ -86,7 +87,7 @@ def recover(
         if best is None or residual < best.residual:
             best = SpectralEstimate(*parameters, gap, residual, len(slices), 0)
     if best is None:
-        raise _failure(turned, met, len(slices))
+        _fail(turned, met, len(slices))
     return replace(best, complex=turned)
 
 
@@ -142,20 +143,21 @@ def _residual(
     return float(np.abs(made - slices).max())
 
 
-def _failure(turned: int, met: int, number: int) -> GrammarError:
+def _fail(turned: int, met: int, number: int) -> NoReturn:
+    """Raise GrammarError: of `number` directions, some are `turned` (complex), others collide."""
     if turned >= met:
         message = f"eigenvalues are complex in all {number} directions"
         help = (
             "the moments are too far from those of any model of this kind: more sentences, fewer "
             "states, or EM from a random start"
         )
-        return GrammarError([Diagnostic(code="F462", message=message, help=help)])
-    return collision(f"eigenvalues collide in all {number} directions")
+        refuse("F462", message, help)
+    refuse_collision(f"eigenvalues collide in all {number} directions")
 
 
-def collision(message: str, help: str = "use EM: this algorithm does not tell") -> GrammarError:
-    """The error that eigenvectors are not determined."""
-    return GrammarError([Diagnostic(code="F463", message=message, help=help)])
+def refuse_collision(message: str, help: str = "use EM instead") -> NoReturn:
+    """Raise GrammarError (F463): eigenvalues collide, so eigenvectors are not determined."""
+    refuse("F463", message, help)
 
 
 def directions(words: int, number: int, seed: int) -> Floats:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fgg.diagnostics import refuse
 from fgg.runtime.unmix.mixing import Floats, Mixing, Observed, compound
-from fgg.runtime.unmix.spectral import COLLISION, collision
+from fgg.runtime.unmix.spectral import COLLISION, refuse_collision
 from fgg.runtime.unmix.structure import Arcs
 
 Complex = NDArray[np.complex128]
@@ -151,7 +151,7 @@ def _by_roots(
     ambiguous = [i for group, each in zip(groups, options, strict=True) for i in group if each[1:]]
     gap = _least_gap(betas, ambiguous)
     if exact and gap < COLLISION:
-        raise collision(
+        refuse_collision(
             f"two eigenvalues of the polynomial {text(poly.coefficients)} of `{shape.arc}` are "
             "the same, and have several roots",
             "sentences of up to five words determine it without eigenvalues: `--max-length 5`",

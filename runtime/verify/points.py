@@ -140,8 +140,7 @@ def free_weights(*grammars: Grammar) -> FreeWeights:
     total += sum(prod(shapes[name]) for name in decomposed if name in shapes)
     if total > MAX_ENTRIES:
         message = f"the grammar has {total:,} weights; {MAX_ENTRIES:,} can be compared"
-        help = "choose smaller sizes"
-        refuse("F420", message, help)
+        refuse("F420", message, "choose smaller sizes")
     return FreeWeights(tuple(by_key.values()), left)
 
 
