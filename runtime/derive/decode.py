@@ -24,7 +24,7 @@ from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.derive.plan_choices import Cells, Shared
 from fgg.runtime.derive.trees import Source, Writer, build
 from fgg.runtime.interpret.batch import batch_of
-from fgg.runtime.interpret.charts import Charts
+from fgg.runtime.interpret.charts import AnyCharts
 from fgg.runtime.interpret.prepare import checked_weights
 from fgg.runtime.program.chart_reader import Modules, best_charts, log_charts
 from fgg.runtime.program.inputs import Lengths
@@ -38,7 +38,7 @@ ROUNDING = 1e-13
 Inputs = Mapping[str, Any]
 
 
-def items(charts: Charts) -> Iterator[Cells]:
+def items(charts: AnyCharts) -> Iterator[Cells]:
     """The cells of each item."""
     shared = Shared(charts)
     for number in steps(range(charts.batch.size), "item"):

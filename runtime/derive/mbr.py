@@ -20,9 +20,10 @@ from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.derive.plan_choices import Cells
 from fgg.runtime.derive.trees import Source, Writer, build
 from fgg.runtime.interpret.batch import Batch, batch_of
-from fgg.runtime.interpret.charts import Charts
+from fgg.runtime.interpret.charts import AnyCharts, Charts
 from fgg.runtime.interpret.interpret import inside, outside
-from fgg.runtime.interpret.prepare import checked_weights, plain
+from fgg.runtime.interpret.prepare import checked_weights
+from fgg.runtime.interpret.semirings.base import to_numpy
 from fgg.runtime.program.chart_reader import Modules, best_charts, used_cells
 from fgg.runtime.program.chart_views import Refinement, refinements
 from fgg.runtime.program.inputs import Lengths
@@ -38,7 +39,7 @@ class Scored:
     score: float
 
 
-def cell_marginals(charts: Charts) -> dict[str, Tensor]:
+def cell_marginals(charts: Charts[Tensor]) -> dict[str, Tensor]:
     """How often each cell of a plan's charts in `log` is used, `[*axes, batch, *values]`.
 
     An item without derivations has 0 everywhere.
@@ -54,7 +55,7 @@ def cell_marginals(charts: Charts) -> dict[str, Tensor]:
     return found
 
 
-def marginals(charts: Charts, source: Source) -> dict[str, Tensor]:
+def marginals(charts: Charts[Tensor], source: Source) -> dict[str, Tensor]:
     """How often each cell of the user's families is used, `[batch, *indices, *values]`."""
     result: dict[str, Tensor] = {}
     found = cell_marginals(charts)
@@ -63,7 +64,7 @@ def marginals(charts: Charts, source: Source) -> dict[str, Tensor]:
     return result
 
 
-def best_through(charts: Charts, above: Charts, source: Source) -> dict[str, Tensor]:
+def best_through(charts: AnyCharts, above: AnyCharts, source: Source) -> dict[str, Tensor]:
     """The log-weight of the best derivation through each cell of the user's families.
 
     From charts in `max`, inside and outside; -inf where there is none.
@@ -84,7 +85,7 @@ def _parts(plan: Plan, source: Source) -> tuple[Refinement, ...]:
     return refinements(source.grammar, plan)
 
 
-def _ends(charts: Charts) -> dict[str, int]:
+def _ends(charts: AnyCharts) -> dict[str, int]:
     return environment({n: v.tolist() for n, v in charts.batch.lengths.items()})
 
 
@@ -114,7 +115,7 @@ def mbr(
     with torch.no_grad():
         charts, used = _used(plan, modules, real, batch)
         scores = _scores(charts, used, source, wanted, states=states)
-        support = {name: np.asarray(plain(w) > 0, dtype=float) for name, w in real.items()}
+        support = {name: np.asarray(to_numpy(w) > 0, dtype=float) for name, w in real.items()}
         flat = {
             name: torch.where(torch.isfinite(logs), 0.0, -float("inf"))
             for name, logs in batch.potentials.items()
@@ -122,7 +123,7 @@ def mbr(
         ties = scores
         if not states:
             # Where the score does not speak of states, the more probable ones break ties.
-            ties = {name: array + TIES * plain(used[name]) for name, array in scores.items()}
+            ties = {name: array + TIES * to_numpy(used[name]) for name, array in scores.items()}
         judged = best_charts(plan, modules, support, replace(batch, potentials=flat), ties)
     choose = partial(best_choice, source, 0.0 if modules is None else ROUNDING)
     found = []
@@ -133,7 +134,7 @@ def mbr(
 
 def _used(
     plan: Plan, modules: Modules | None, weights: Mapping[str, Any], batch: Batch
-) -> tuple[Charts, dict[str, Tensor]]:
+) -> tuple[Charts[Tensor], dict[str, Tensor]]:
     """The charts in `log`, and the marginals of their cells."""
     start = None if modules is None else modules.plan.chart.get(modules.plan.start.name)
     if modules is not None and start is not None and not start.states:
@@ -177,22 +178,27 @@ def wanted_families(source: Source, families: Sequence[str] | None) -> set[str]:
 
 
 def _scores(
-    charts: Charts, found: Mapping[str, Tensor], source: Source, wanted: set[str], *, states: bool
+    charts: Charts[Tensor],
+    found: Mapping[str, Tensor],
+    source: Source,
+    wanted: set[str],
+    *,
+    states: bool,
 ) -> dict[str, Any]:
     """What each cell of each chart is worth, given how often it is used."""
     parts = [part for part in _parts(charts.plan, source) if part.source in wanted]
     if states:
-        return {part.family: plain(found[part.family]) for part in parts}
+        return {part.family: to_numpy(found[part.family]) for part in parts}
     whole: dict[str, Tensor] = {}
     for part in parts:
         part.add_sums_to(whole, found[part.family], charts.plan, _ends(charts))
     result = {}
     for part in parts:
-        array = plain(found[part.family])
+        array = to_numpy(found[part.family])
         rank = len(charts.plan.chart[part.family].axes)
         low = list(charts.low[part.family])
         places = part.places(charts.plan, low, array.shape[:rank])
-        table: Any = plain(whole[part.source])
+        table: Any = to_numpy(whole[part.source])
         own = table[(slice(None), *(np.array(p, dtype=int) for p in places))]
         cells = np.moveaxis(own, 0, -1).reshape(array.shape[: rank + 1])
         spread = cells.reshape(cells.shape + (1,) * (array.ndim - rank - 1))

@@ -11,7 +11,7 @@ import numpy as np
 from fgg.grammar import Attachment, Edge, Grammar
 from fgg.grammar.domains import select
 from fgg.runtime.derive.derivation import Derivation, Step
-from fgg.runtime.interpret.prepare import plain
+from fgg.runtime.interpret.semirings.base import to_numpy
 
 Pieces = Callable[[str], tuple[str, ...]]
 
@@ -24,7 +24,7 @@ def log_weight(
     `pieces` are the names of a factor's pieces, or its own; an entry of the whole factor is a sum
     over the rank.
     """
-    arrays = {name: plain(w) for name, w in weights.items()}
+    arrays = {name: to_numpy(w) for name, w in weights.items()}
     total = 0.0
     for step in derivation.steps:
         for edge in step.rule.rhs.edges:

@@ -18,9 +18,10 @@ from fgg.plan import Step
 from fgg.runtime.derive.choices import Cell, Choice, Choices, Floats, Part
 from fgg.runtime.derive.ground_choices import MAX_CHOICES
 from fgg.runtime.derive.step_code import ClampCode, EdgeCode, Looked, Points, StepCode, function_of
-from fgg.runtime.interpret.charts import Charts
+from fgg.runtime.interpret.charts import AnyCharts
 from fgg.runtime.interpret.frame import Frame, Scope
-from fgg.runtime.interpret.prepare import plain, tokens
+from fgg.runtime.interpret.prepare import tokens
+from fgg.runtime.interpret.semirings.base import to_numpy
 from fgg.runtime.reference.chart import diagonal
 
 CACHED_BYTES = 2**28
@@ -30,7 +31,7 @@ CACHED_BYTES = 2**28
 class Shared:
     """What the items of a batch have in common: logarithms, and the index arithmetic of steps."""
 
-    def __init__(self, charts: Charts) -> None:
+    def __init__(self, charts: AnyCharts) -> None:
         self.charts = charts
         self.arrays: dict[str, Floats] = {}
         self.codes: dict[str, list[StepCode]] = {}
@@ -49,7 +50,7 @@ class Shared:
             found = self.charts.arrays.get(name)
             if found is None:
                 found = self.charts.prepared.arrays[name]
-            self.arrays[name] = plain(found).astype(float)
+            self.arrays[name] = to_numpy(found).astype(float)
         return self.arrays[name]
 
 

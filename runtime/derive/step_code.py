@@ -18,7 +18,7 @@ from fgg.grammar import Clamp, Edge
 from fgg.grammar.domains import domain_size
 from fgg.grammar.index import Expr, Lookup, Monomial
 from fgg.plan import LEVEL, Bound, Loop, Potential, Step
-from fgg.runtime.interpret.charts import Charts
+from fgg.runtime.interpret.charts import AnyCharts
 
 Function = Callable[[Mapping[str, Any]], Any]
 Ends = tuple[tuple[Function, int], ...]
@@ -120,7 +120,7 @@ class ClampCode:
 class StepCode:
     """What there is to know of a step for reading derivations, the same for all cells."""
 
-    def __init__(self, charts: Charts, step: Step, level: Expr | None) -> None:
+    def __init__(self, charts: AnyCharts, step: Step, level: Expr | None) -> None:
         self.charts = charts
         self.step = step
         plan, grammar = charts.plan, charts.plan.grammar

@@ -19,7 +19,7 @@ from fgg.runtime.interpret.interpret import interpret
 from fgg.runtime.interpret.semirings.base import Letters
 from fgg.runtime.interpret.semirings.log import Log
 from fgg.runtime.program.program import Program
-from fgg.runtime.verify.result import PEAKED, Row, Verification
+from fgg.runtime.verify.result import PEAKED, Comparison, Verification
 from tests.helpers.peaked import DIALECTS
 
 
@@ -66,7 +66,7 @@ def flushing(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def peaked_row(found: Verification) -> Row:
+def peaked_row(found: Verification) -> Comparison:
     (row,) = (row for row in found.rows if row.quantity == PEAKED)
     return row
 
@@ -84,6 +84,7 @@ def test_a_loss_of_range_in_a_chain_that_cannot_change_its_state_is_refuted() ->
     most = {1000: 625, 160: 100}[example.lengths["n"]]
     wanted = log(0.5) + most * log(0.9) + (example.lengths["n"] - most) * log(0.1)
     assert example.wanted == pytest.approx(wanted, rel=1e-6)
+    assert isinstance(example.found, float) and isinstance(example.wanted, float)
     assert example.found < example.wanted - 10
 
 
@@ -211,6 +212,7 @@ def test_recursive_grammars_that_differ_are_refuted_with_a_counterexample() -> N
     assert found.verdict == "refuted"
     example = found.counterexample
     assert example is not None and example.quantity == "log Z" and example.confirmed
+    assert isinstance(example.found, float) and isinstance(example.wanted, float)
     assert example.found < example.wanted
 
 

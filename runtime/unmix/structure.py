@@ -1,16 +1,16 @@
-"""Which base algorithm a grammar is made for: its backbones tell, not its names [ID §5]."""
+"""The structure of a grammar, read off its backbones: PCFG-IE or DEP-IES [ID §5]."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from fgg.diagnostics import refuse
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
 from fgg.grammar.memo import per_grammar
 from fgg.runtime.unmix.backbone import Backbone, Path
 from fgg.runtime.unmix.mixing import mixing, stationary_roots
-from fgg.runtime.unmix.topology import refused
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Arcs:
     words: int
 
     def power(self, steps: int) -> Backbone:
-        """The compound parameter A^steps diag(π): word 2 is the root, word 1 so far below it."""
+        """The compound parameter A^steps diag(π): word 2 is the root, word 1 `steps` below it."""
         return Backbone(2, (((self.arc,) * steps, Backbone(1)),), self.root)
 
 
@@ -64,15 +64,15 @@ def shape_of(grammar: Grammar) -> States | Arcs:
     name = grammar.name
     sources = sorted({backbone.source for backbone in columns})
     if len(sources) > 1:
-        raise refused(f"`{name}`: roots are drawn by {_names(sources)}; one factor is needed")
-    found = [item for backbone in columns for item in _paths(backbone)]
-    at_words = {(path, inner) for path, inner, word in found if word}
+        refuse("F460", f"`{name}`: roots are drawn by {_names(sources)}; one factor is needed")
+    paths = [item for backbone in columns for item in _paths(backbone)]
+    at_words = {(path, inner) for path, inner, word in paths if word}
     inner = any(is_inner for _, is_inner in at_words) or any(b.word for b in columns)
-    shape = _arcs(grammar, sources[0], found) if inner else _states(grammar, sources[0], found)
+    shape = _arcs(grammar, sources[0], paths) if inner else _states(grammar, sources[0], paths)
     for factor in grammar.factors:
         used = factor.name in vars(shape).values()
         if used and factor.rank is not None:
-            raise refused(f"`{name}`: `{factor.name}` has a declared rank")
+            refuse("F460", f"`{name}`: `{factor.name}` has a declared rank")
     return shape
 
 
@@ -80,12 +80,13 @@ def _states(grammar: Grammar, root: str, paths: list[tuple[Path, bool, bool]]) -
     name = grammar.name
     emits = sorted({path[-1] for path, _, word in paths if word})
     if len(emits) > 1:
-        raise refused(f"`{name}`: words are drawn by {_names(emits)}; one factor is needed")
+        refuse("F460", f"`{name}`: words are drawn by {_names(emits)}; one factor is needed")
     (emit,) = emits
     steps = {label for path, _, word in paths for label in (path[:-1] if word else path)}
     if len(steps) != 1 or emit in steps:
         what = _names(sorted(steps)) if steps else "no factor"
-        raise refused(
+        refuse(
+            "F460",
             f"`{name}`: states draw their children by {what}; one factor is needed for all",
             "moments of PCFG-IE, whose children are drawn independently and alike, can be unmixed",
         )
@@ -95,7 +96,8 @@ def _states(grammar: Grammar, root: str, paths: list[tuple[Path, bool, bool]]) -
     assert words == domain
     shape = States(root, child, emit, domain_size(grammar, states), domain_size(grammar, words))
     if not {shape.target, shape.transposed} & set(mixing(grammar, (3,)).columns):
-        raise refused(
+        refuse(
+            "F460",
             f"`{name}`: no tree of three words has two of them at a child of the root and the "
             "third one at the other child",
             f"`{emit}` is to draw a word from a state that `{child}` draws",
@@ -107,13 +109,15 @@ def _arcs(grammar: Grammar, root: str, paths: list[tuple[Path, bool, bool]]) -> 
     name = grammar.name
     labels = sorted({label for path, _, _ in paths for label in path})
     if len(labels) > 1:
-        raise refused(
+        refuse(
+            "F460",
             f"`{name}`: words draw others by {_names(labels)}; one factor is needed for all",
             "moments of DEP-IES, with one factor for all arcs, can be unmixed",
         )
     (arc,) = labels
     if stationary_roots(grammar).get(root) != arc:
-        raise refused(
+        refuse(
+            "F460",
             f"`{name}`: `{root}` is not the stationary distribution of `{arc}`",
             f"declare it: `factor {root}(-> …) with tied = stationary({arc})`",
         )

@@ -13,7 +13,7 @@ from fgg.api.compile import selected
 from fgg.api.unmix import mixing_matrix, unmix
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
-from fgg.runtime.unmix.shapes import Arcs, States, shape_of
+from fgg.runtime.unmix.structure import Arcs, States, shape_of
 from fgg.runtime.unmix.topology import topologies
 from tests.helpers.places import LIBRARY
 from tests.helpers.unmixing import TRUTH, instance, load

@@ -17,39 +17,41 @@ LITERAL = ":literal"
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptTokens:
     """The moments of some tokens; those `along` the direction are weighted by it."""
 
     tokens: tuple[int, ...]
     along: tuple[int, ...] = ()
 
     def count(self, sizes: Sequence[int]) -> int:
-        """How many moments there are, if tokens have so many values."""
+        """How many moments there are, given the number of values of each token."""
         return prod(sizes[t] for t in self.tokens)
 
 
 @dataclass(frozen=True)
-class Subsets:
+class TokenSubsets:
     """The moments of every set of `order` tokens; if `along`, with η at any further one."""
 
     order: int
     along: bool = False
 
     def count(self, sizes: Sequence[int]) -> int:
-        """How many moments there are, if tokens have so many values."""
+        """How many moments there are, given the number of values of each token."""
         if len(set(sizes)) <= 1:
             size = sizes[0] if sizes else 1
             more = len(sizes) - self.order if self.along else 1
             return int(comb(len(sizes), self.order) * size**self.order * more)
         return sum(part.count(sizes) for part in self.parts(len(sizes)))
 
-    def parts(self, count: int) -> list[Kept]:
+    def parts(self, count: int) -> list[KeptTokens]:
         """The same moments, set by set."""
-        found = []
+        parts = []
         for chosen in combinations(range(count), self.order):
             rest = [t for t in range(count) if t not in chosen]
-            found += [Kept(chosen, (t,)) for t in rest] if self.along else [Kept(chosen)]
-        return found
+            parts += (
+                [KeptTokens(chosen, (t,)) for t in rest] if self.along else [KeptTokens(chosen)]
+            )
+        return parts
 
     @property
     def target(self) -> tuple[int, int]:
@@ -57,33 +59,33 @@ class Subsets:
         return (self.order, int(self.along))
 
 
-Part = Kept | Subsets
+MomentSet = KeptTokens | TokenSubsets
 
 
-def parts_of(name: str, count: int) -> tuple[Part, ...] | None:
-    """The moments of an observation function for so many tokens; None where it is undefined."""
+def parts_of(name: str, count: int) -> tuple[MomentSet, ...] | None:
+    """The moments of an observation function for `count` tokens; None where it is undefined."""
     literal = name.endswith(LITERAL)
     name = name.removesuffix(LITERAL)
     if count < 2 or (name in ("123", "123e1") and count < 3):
-        return (Kept((0,)),) if name == "all" and count == 1 else None
-    pairs = Subsets(2)
+        return (KeptTokens((0,)),) if name == "all" and count == 1 else None
+    pairs = TokenSubsets(2)
     if name == "12":
-        return (Kept((0, 1)),)
+        return (KeptTokens((0, 1)),)
     if name == "**":
         return (pairs,)
     if name == "123":
-        return (Kept((0, 1, 2)),)
+        return (KeptTokens((0, 1, 2)),)
     if name == "***":
-        return (Subsets(3),) if count > 2 else (pairs,)
+        return (TokenSubsets(3),) if count > 2 else (pairs,)
     if name == "all":
-        return (Kept(tuple(range(count))),)
+        return (KeptTokens(tuple(range(count))),)
     if name == "123e1":
-        whole = (Kept((0, 1)), Kept((0, 2)), Kept((1, 2)))
-        return (Kept((0, 1), (2,)), *(() if literal else whole))
+        whole = (KeptTokens((0, 1)), KeptTokens((0, 2)), KeptTokens((1, 2)))
+        return (KeptTokens((0, 1), (2,)), *(() if literal else whole))
     assert name == "***e1"
     if count == 2:
         return None if literal else (pairs,)
-    return (Subsets(2, along=True), *(() if literal else (pairs,)))
+    return (TokenSubsets(2, along=True), *(() if literal else (pairs,)))
 
 
 def is_name(name: str) -> bool:
