@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,12 @@ from torch import Tensor
 from fgg.diagnostics import did_you_mean, refuse
 from fgg.plan import Plan
 from fgg.plan.sizes import environment
-from fgg.runtime.derive.choices import Choices
-from fgg.runtime.derive.decode import ROUNDING, best_choice, items, start_of, weight_of
+from fgg.runtime.derive import search
+from fgg.runtime.derive.assemble import PlanAssembler
+from fgg.runtime.derive.decode import items
 from fgg.runtime.derive.derivation import Derivation
-from fgg.runtime.derive.plan_choices import Cells
-from fgg.runtime.derive.trees import Source, Writer, build
+from fgg.runtime.derive.plan_choices import PlanChoices
+from fgg.runtime.derive.trees import Source
 from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.charts import Charts
 from fgg.runtime.interpret.interpret import inside, outside
@@ -124,11 +124,10 @@ def mbr(
             # Where the score does not speak of states, the more probable ones break ties.
             ties = {name: array + TIES * plain(used[name]) for name, array in scores.items()}
         judged = best_charts(plan, modules, support, replace(batch, potentials=flat), ties)
-    choose = partial(best_choice, source, 0.0 if modules is None else ROUNDING)
-    found = []
-    for own, true in zip(items(judged), items(charts), strict=True):
-        found.append(_best(own, true, source, choose, scores))
-    return found
+    return [
+        _best(choices, true, source, scores)
+        for choices, true in zip(items(judged, source, modules), items(charts), strict=True)
+    ]
 
 
 def _used(
@@ -145,19 +144,17 @@ def _used(
 
 
 def _best(
-    cells: Cells,
-    true: Cells,
-    source: Source,
-    choose: Callable[[Choices], int],
-    scores: Mapping[str, Any],
+    choices: PlanChoices, true: PlanChoices, source: Source, scores: Mapping[str, Any]
 ) -> Scored:
-    """The best derivation of an item; its weight and its score are what it truly has."""
-    start = start_of(cells)
-    made = build(cells, start, choose)
-    derivation = Writer(source, cells).derivation(made, weight_of(true, made))
+    """The best derivation of an item, with its own weight and score.
+
+    `choices` are worth their scores, `true` ones their weights.
+    """
+    path = search.best(choices)
+    derivation = PlanAssembler(source, choices).derivation(path, search.log_weight(true, path))
     total = sum(
-        float(scores[cell.family][(*cells.place(cell), cells.item, *cell.values)])
-        for cell, _ in made
+        float(scores[cell.family][(*choices.place(cell), choices.item, *cell.values)])
+        for cell, _, _ in path
         if cell.family in scores
     )
     return Scored(derivation, total)

@@ -21,10 +21,12 @@ from torch import Tensor
 from fgg.grammar import Grammar
 from fgg.grammar.slices import SplitRule
 from fgg.plan import Plan
-from fgg.runtime.derive.decode import items, start_of
+from fgg.runtime.derive import search
+from fgg.runtime.derive.assemble import PlanAssembler
+from fgg.runtime.derive.decode import items
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.derive.mbr import wanted_families
-from fgg.runtime.derive.trees import Source, Writer, build
+from fgg.runtime.derive.trees import Source
 from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.charts import ends as ends_of
 from fgg.runtime.interpret.frame import Scope
@@ -75,9 +77,8 @@ def mbr_on_outline(
     marks = _marks(outline.plan, own, tables, chosen, batch, states=states)
     charts = best_charts(outline.plan, outline.modules, {}, batch, marks)
     found = []
-    for number, cells in enumerate(items(charts)):
-        made = build(cells, start_of(cells), lambda choices: int(choices.scores.argmax()))
-        bare = Writer(own, cells).derivation(made, 0.0)
+    for number, choices in enumerate(items(charts)):
+        bare = PlanAssembler(own, choices).derivation(search.best(choices), 0.0)
         full = _with_states(bare, number, tables)
         found.append(replace(full, log_weight=log_weight(full)))
     return found

@@ -24,7 +24,7 @@ from fgg.rewrite.conjoin import conjoin, lengths
 from fgg.rewrite.ground import ground
 from fgg.rewrite.plain import plain
 from fgg.rewrite.rename import Renaming
-from fgg.runtime.derive.viterbi import viterbi
+from fgg.runtime.derive.decode_ground import viterbi
 from fgg.runtime.program.bind import bind
 from fgg.runtime.reference.solve import solve
 from tests.conftest import Golden
