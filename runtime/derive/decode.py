@@ -16,10 +16,9 @@ from fgg.diagnostics import refuse
 from fgg.plan import Plan
 from fgg.progress import steps
 from fgg.runtime.derive import search
-from fgg.runtime.derive.assemble import PlanAssembler
+from fgg.runtime.derive.assemble import PlanAssembler, Source
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.derive.plan_choices import BatchSteps, PlanChoices
-from fgg.runtime.derive.trees import Source
 from fgg.runtime.interpret.batch import batch_of
 from fgg.runtime.interpret.charts import Charts
 from fgg.runtime.interpret.prepare import checked_weights

@@ -14,11 +14,10 @@ from fgg.diagnostics import did_you_mean, refuse
 from fgg.plan import Plan
 from fgg.plan.sizes import environment
 from fgg.runtime.derive import search
-from fgg.runtime.derive.assemble import PlanAssembler
+from fgg.runtime.derive.assemble import PlanAssembler, Source
 from fgg.runtime.derive.decode import items
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.derive.plan_choices import PlanChoices
-from fgg.runtime.derive.trees import Source
 from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.charts import Charts
 from fgg.runtime.interpret.interpret import inside, outside

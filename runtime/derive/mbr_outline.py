@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, log, nan
 from typing import Any
 
 import numpy as np
@@ -18,23 +18,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fgg.grammar import Grammar
+from fgg.grammar import Attachment, Edge, Grammar
+from fgg.grammar.domains import select
 from fgg.grammar.slices import SplitRule
 from fgg.plan import Plan
 from fgg.runtime.derive import search
-from fgg.runtime.derive.assemble import PlanAssembler
+from fgg.runtime.derive.assemble import PlanAssembler, Source
 from fgg.runtime.derive.decode import items
-from fgg.runtime.derive.derivation import Derivation
+from fgg.runtime.derive.derivation import Derivation, Step
 from fgg.runtime.derive.mbr import wanted_families
-from fgg.runtime.derive.trees import Source
 from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.charts import ends as ends_of
 from fgg.runtime.interpret.frame import Scope
+from fgg.runtime.interpret.prepare import plain
 from fgg.runtime.program.chart_reader import Modules, best_charts
 from fgg.runtime.program.chart_views import Refinement
 from fgg.runtime.program.inputs import Lengths
 
 Floats = NDArray[np.float64]
+Pieces = Callable[[str], tuple[str, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,3 +172,54 @@ def _with_states(
                     values[attachment.node] = value
         steps.append(replace(step, values=values))
     return replace(bare, steps=tuple(steps))
+
+
+def log_weight(
+    derivation: Derivation, grammar: Grammar, weights: Mapping[str, Any], pieces: Pieces
+) -> float:
+    """The log-weight of a derivation; no number if a node has no value, or for log-potentials.
+
+    `pieces` are the names of a factor's pieces, or its own; an entry of the whole factor is a sum
+    over the rank.
+    """
+    arrays = {name: plain(w) for name, w in weights.items()}
+    total = 0.0
+    for step in derivation.steps:
+        for edge in step.rule.rhs.edges:
+            if edge.label in derivation.grammar.nonterminal:
+                continue
+            found = _entry(edge, step, grammar, arrays, pieces)
+            if found is None:
+                return nan
+            total += log(found) if found > 0 else -inf
+    return total
+
+
+def _entry(
+    edge: Edge, step: Step, grammar: Grammar, arrays: Mapping[str, Any], pieces: Pieces
+) -> float | None:
+    """The weight of an edge in a step."""
+    if edge.label not in grammar.factor:
+        return None  # log-potentials
+    index = [_value(a, step, grammar) for a in edge.attachments]
+    if any(i is None for i in index):
+        return None
+    names = pieces(edge.label)
+    if any(name not in arrays for name in names):
+        return None
+    if names == (edge.label,):
+        return float(arrays[edge.label][tuple(index)])
+    given = grammar.factor[edge.label].given or 0
+    product = np.asarray(arrays[names[0]][tuple(index[:given])], dtype=float)
+    for name, i in zip(names[1:], index[given:], strict=True):
+        product = product * arrays[name][:, i]
+    return float(product.sum())
+
+
+def _value(attachment: Attachment, step: Step, grammar: Grammar) -> int | None:
+    """The value that an edge sees at a node: that of the part of it that a path names."""
+    value = step.values.get(attachment.node)
+    if value is None:
+        return None
+    domain = step.rule.rhs.by_name[attachment.node].domain
+    return select(grammar, domain, attachment.path, value)

@@ -26,7 +26,7 @@ from fgg.plan import Cut, Gather, Plan, Token
 from fgg.plan.cpp_source import Native
 from fgg.plan.sizes import chart_bytes, environment, table_bytes
 from fgg.progress import levels
-from fgg.runtime.derive.trees import Source
+from fgg.runtime.derive.assemble import Source
 from fgg.runtime.memory import require
 from fgg.runtime.program.certified import Certified, RangeReport, refused
 from fgg.runtime.program.chart_reader import Modules
@@ -209,8 +209,7 @@ class Program(Weighted, Questions):
         large = self._too_large()
         if self.outline is None or large is None:
             return super()._mbr(weights, inputs, lengths, families, states)
-        from fgg.runtime.derive.mbr_outline import entangled, mbr_on_outline
-        from fgg.runtime.derive.piece_weights import log_weight
+        from fgg.runtime.derive.mbr_outline import entangled, log_weight, mbr_on_outline
 
         rule = entangled(self.grammar)
         if rule is not None:

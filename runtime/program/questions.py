@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import refuse
-from fgg.runtime.derive.trees import Source
+from fgg.runtime.derive.assemble import Source
 from fgg.runtime.program.inputs import Lengths
 
 if TYPE_CHECKING:
