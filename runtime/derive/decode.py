@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +27,8 @@ from fgg.runtime.program.inputs import Lengths
 ROUNDING = 1e-13
 """How far sums of logarithms may be off, where an emitted program made them."""
 
-Inputs = Mapping[str, Any]
+Weights = Mapping[str, object]
+Inputs = Mapping[str, object]
 
 
 def items(
@@ -53,7 +53,7 @@ def items(
 
 def viterbi(
     plan: Plan,
-    weights: Mapping[str, Any],
+    weights: Weights,
     inputs: Inputs,
     lengths: Lengths = None,
     *,
@@ -76,7 +76,7 @@ def viterbi(
 
 def k_best(
     plan: Plan,
-    weights: Mapping[str, Any],
+    weights: Weights,
     inputs: Inputs,
     lengths: Lengths = None,
     *,
@@ -98,7 +98,7 @@ def k_best(
 
 def sample(
     plan: Plan,
-    weights: Mapping[str, Any],
+    weights: Weights,
     inputs: Inputs,
     lengths: Lengths = None,
     *,

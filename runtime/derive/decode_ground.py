@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,8 @@ from fgg.runtime.derive.ground_choices import GroundChoices
 from fgg.runtime.program.bind import bind_with_logs
 from fgg.runtime.reference.solve import solve
 
+Weights = Mapping[str, object]
+
 MAX_STEPS = 1_000_000
 """The most steps of a best derivation."""
 
@@ -30,7 +31,7 @@ class _Search:
         self,
         grammar: Grammar,
         semiring: str,
-        weights: Mapping[str, Any] | None,
+        weights: Weights | None,
         seed: int | None,
     ) -> None:
         self.grammar = grammar
@@ -47,7 +48,7 @@ class _Search:
         return ground_derivation(path, weight, self.small, self.grammar)
 
 
-def _best_search(grammar: Grammar, weights: Mapping[str, Any] | None, seed: int | None) -> _Search:
+def _best_search(grammar: Grammar, weights: Weights | None, seed: int | None) -> _Search:
     """The search for best derivations. Raises GrammarError if there is none, or no best one."""
     prepared = _Search(grammar, "max", weights, seed)
     if prepared.infinite:
@@ -60,7 +61,7 @@ def _best_search(grammar: Grammar, weights: Mapping[str, Any] | None, seed: int 
 def viterbi(
     grammar: Grammar,
     *,
-    weights: Mapping[str, Any] | None = None,
+    weights: Weights | None = None,
     seed: int | None = None,
 ) -> Derivation:
     """The derivation and assignment of the greatest weight; the first one under ties."""
@@ -72,7 +73,7 @@ def k_best(
     grammar: Grammar,
     number: int,
     *,
-    weights: Mapping[str, Any] | None = None,
+    weights: Weights | None = None,
     seed: int | None = None,
 ) -> list[Derivation]:
     """The derivations of greatest weight, at most `number`, best first; exact under ties."""
@@ -84,7 +85,7 @@ def k_best(
 def enumerate_best(
     grammar: Grammar,
     *,
-    weights: Mapping[str, Any] | None = None,
+    weights: Weights | None = None,
     seed: int | None = None,
 ) -> Iterator[Derivation]:
     """All derivations, best first, as far as asked for."""
@@ -96,7 +97,7 @@ def sample(
     grammar: Grammar,
     number: int = 1,
     *,
-    weights: Mapping[str, Any] | None = None,
+    weights: Weights | None = None,
     seed: int | None = None,
     generator: np.random.Generator | None = None,
     max_steps: int = 100_000,
