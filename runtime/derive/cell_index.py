@@ -20,7 +20,7 @@ from fgg.grammar.domains import domain_size
 from fgg.grammar.index import Expr, Lookup, Monomial
 from fgg.plan import LEVEL, Bound, Loop, Potential, Step
 from fgg.runtime.derive.choices import Ints
-from fgg.runtime.interpret.charts import Charts
+from fgg.runtime.interpret.charts import AnyCharts
 
 Numbers = int | Ints
 """One number for all points, or one for each, `[points]`."""
@@ -159,7 +159,7 @@ class ClampIndex:
 class StepIndex:
     """The index arithmetic of a step; the same for all cells and items of a batch."""
 
-    def __init__(self, charts: Charts, step: Step, level: Expr | None) -> None:
+    def __init__(self, charts: AnyCharts, step: Step, level: Expr | None) -> None:
         self.charts = charts
         self.step = step
         plan, grammar = charts.plan, charts.plan.grammar

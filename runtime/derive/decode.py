@@ -19,7 +19,7 @@ from fgg.runtime.derive.assemble import PlanAssembler, Source
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.derive.plan_choices import BatchSteps, PlanChoices
 from fgg.runtime.interpret.batch import batch_of
-from fgg.runtime.interpret.charts import Charts
+from fgg.runtime.interpret.charts import AnyCharts
 from fgg.runtime.interpret.prepare import checked_weights
 from fgg.runtime.program.chart_reader import Modules, best_charts, log_charts
 from fgg.runtime.program.inputs import Lengths
@@ -32,7 +32,7 @@ Inputs = Mapping[str, object]
 
 
 def items(
-    charts: Charts, source: Source | None = None, modules: Modules | None = None
+    charts: AnyCharts, source: Source | None = None, modules: Modules | None = None
 ) -> Iterator[PlanChoices]:
     """The choices of each item. Raises GrammarError if an item has no derivation.
 

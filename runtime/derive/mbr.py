@@ -19,9 +19,10 @@ from fgg.runtime.derive.decode import items
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.derive.plan_choices import PlanChoices
 from fgg.runtime.interpret.batch import Batch, batch_of
-from fgg.runtime.interpret.charts import Charts
+from fgg.runtime.interpret.charts import AnyCharts, Charts
 from fgg.runtime.interpret.interpret import inside, outside
-from fgg.runtime.interpret.prepare import checked_weights, plain
+from fgg.runtime.interpret.prepare import checked_weights
+from fgg.runtime.interpret.semirings.base import Numbers, to_numpy
 from fgg.runtime.program.chart_reader import Modules, best_charts, used_cells
 from fgg.runtime.program.chart_views import Refinement, refinements
 from fgg.runtime.program.inputs import Lengths
@@ -38,7 +39,7 @@ class Scored:
     score: float
 
 
-def cell_marginals(charts: Charts) -> dict[str, Tensor]:
+def cell_marginals(charts: Charts[Tensor]) -> dict[str, Tensor]:
     """How often each cell of a plan's charts in `log` is used, `[*axes, batch, *values]`.
 
     An item without derivations has 0 everywhere.
@@ -54,7 +55,7 @@ def cell_marginals(charts: Charts) -> dict[str, Tensor]:
     return used
 
 
-def marginals(charts: Charts, source: Source) -> dict[str, Tensor]:
+def marginals(charts: Charts[Tensor], source: Source) -> dict[str, Tensor]:
     """How often each cell of the user's families is used, `[batch, *indices, *values]`."""
     result: dict[str, Tensor] = {}
     used = cell_marginals(charts)
@@ -63,7 +64,7 @@ def marginals(charts: Charts, source: Source) -> dict[str, Tensor]:
     return result
 
 
-def best_through(charts: Charts, above: Charts, source: Source) -> dict[str, Tensor]:
+def best_through(charts: AnyCharts, above: AnyCharts, source: Source) -> dict[str, Tensor]:
     """The log-weight of the best derivation through each cell of the user's families.
 
     From charts in `max`, inside and outside; -inf where there is none.
@@ -84,7 +85,7 @@ def _refinements(plan: Plan, source: Source) -> tuple[Refinement, ...]:
     return refinements(source.grammar, plan, source.rules)
 
 
-def _ends(charts: Charts) -> dict[str, int]:
+def _ends(charts: AnyCharts) -> dict[str, int]:
     return environment({n: v.tolist() for n, v in charts.batch.lengths.items()})
 
 
@@ -114,7 +115,7 @@ def mbr(
     with torch.no_grad():
         charts, used = _used(plan, modules, real, batch)
         scores = _scores(charts, used, source, wanted, states=states)
-        support = {name: np.asarray(plain(w) > 0, dtype=float) for name, w in real.items()}
+        support = {name: np.asarray(to_numpy(w) > 0, dtype=float) for name, w in real.items()}
         flat = {
             name: torch.where(torch.isfinite(logs), 0.0, -float("inf"))
             for name, logs in batch.potentials.items()
@@ -122,7 +123,7 @@ def mbr(
         ties = scores
         if not states:
             # Where the score does not speak of states, the more probable ones break ties.
-            ties = {name: array + TIES * plain(used[name]) for name, array in scores.items()}
+            ties = {name: array + TIES * to_numpy(used[name]) for name, array in scores.items()}
         judged = best_charts(plan, modules, support, replace(batch, potentials=flat), ties)
     return [
         _best(choices, true, source, scores)
@@ -131,8 +132,8 @@ def mbr(
 
 
 def _used(
-    plan: Plan, modules: Modules | None, weights: Mapping[str, object], batch: Batch
-) -> tuple[Charts, dict[str, Tensor]]:
+    plan: Plan, modules: Modules | None, weights: Mapping[str, Numbers], batch: Batch
+) -> tuple[Charts[Tensor], dict[str, Tensor]]:
     """The charts in `log`, and the marginals of their cells."""
     start = None if modules is None else modules.plan.chart.get(modules.plan.start.name)
     if modules is not None and start is not None and not start.states:
@@ -174,7 +175,12 @@ def wanted_families(source: Source, families: Sequence[str] | None) -> set[str]:
 
 
 def _scores(
-    charts: Charts, used: Mapping[str, Tensor], source: Source, wanted: set[str], *, states: bool
+    charts: Charts[Tensor],
+    used: Mapping[str, Tensor],
+    source: Source,
+    wanted: set[str],
+    *,
+    states: bool,
 ) -> dict[str, Floats]:
     """What each cell of each chart is worth, `[*axes, batch, *values]`.
 
@@ -183,17 +189,17 @@ def _scores(
     """
     parts = [part for part in _refinements(charts.plan, source) if part.source in wanted]
     if states:
-        return {part.family: plain(used[part.family]) for part in parts}
+        return {part.family: to_numpy(used[part.family]) for part in parts}
     whole: dict[str, Tensor] = {}
     for part in parts:
         part.add_sums_to(whole, used[part.family], charts.plan, _ends(charts))
     result = {}
     for part in parts:
-        array = plain(used[part.family])
+        array = to_numpy(used[part.family])
         rank = len(charts.plan.chart[part.family].axes)
         low = list(charts.low[part.family])
         places = part.places(charts.plan, low, array.shape[:rank])
-        totals = plain(whole[part.source])  # [batch, *indices]
+        totals = to_numpy(whole[part.source])  # [batch, *indices]
         at_cells = np.moveaxis(totals, 0, -1)[tuple(np.array(p, dtype=int) for p in places)]
         cells = at_cells.reshape(array.shape[: rank + 1])
         spread = cells.reshape(cells.shape + (1,) * (array.ndim - rank - 1))

@@ -29,7 +29,7 @@ from fgg.runtime.derive.mbr import wanted_families
 from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.charts import ends as ends_of
 from fgg.runtime.interpret.frame import Scope
-from fgg.runtime.interpret.prepare import plain
+from fgg.runtime.interpret.semirings.base import to_numpy
 from fgg.runtime.program.chart_reader import Modules, best_charts
 from fgg.runtime.program.chart_views import Refinement
 from fgg.runtime.program.inputs import Lengths
@@ -181,7 +181,7 @@ def log_weight(
     `pieces` gives the names of a factor's pieces, or the factor's own name if it has none. An entry
     of the whole factor is a sum over the rank.
     """
-    arrays = {name: plain(w) for name, w in weights.items()}
+    arrays = {name: to_numpy(w) for name, w in weights.items()}
     total = 0.0
     for step in derivation.steps:
         for edge in step.rule.rhs.edges:

@@ -34,9 +34,10 @@ from fgg.runtime.derive.choices import (
     aligned,
     check_count,
 )
-from fgg.runtime.interpret.charts import Charts
+from fgg.runtime.interpret.charts import AnyCharts
 from fgg.runtime.interpret.frame import Frame, Scope
-from fgg.runtime.interpret.prepare import plain, tokens
+from fgg.runtime.interpret.prepare import tokens
+from fgg.runtime.interpret.semirings.base import to_numpy
 
 CACHED_BYTES = 2**28
 """How much of the choices of cells is remembered for each item."""
@@ -56,7 +57,7 @@ class BatchSteps:
     """
 
     def __init__(
-        self, charts: Charts, *, tie_key: TieKey | None = None, rounding: float = 0.0
+        self, charts: AnyCharts, *, tie_key: TieKey | None = None, rounding: float = 0.0
     ) -> None:
         self.charts = charts
         self.tie_key = tie_key
@@ -78,7 +79,7 @@ class BatchSteps:
             array = self.charts.arrays.get(name)
             if array is None:
                 array = self.charts.prepared.arrays[name]
-            self.arrays[name] = plain(array).astype(float)
+            self.arrays[name] = to_numpy(array).astype(float)
         return self.arrays[name]
 
 

@@ -19,7 +19,7 @@ from fgg.runtime.derive.decode import items
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.derive.search import samples
 from fgg.runtime.interpret.batch import Batch, batch_of
-from fgg.runtime.interpret.prepare import plain
+from fgg.runtime.interpret.semirings.base import to_numpy
 from fgg.runtime.learn.items import Ready
 from fgg.runtime.program.chart_reader import log_charts
 from fgg.runtime.program.prepared_batch import suited_to
@@ -58,7 +58,7 @@ class Drawer:
         Raises GrammarError (F421) if there is no derivation.
         """
         found: Counter[Entry] = Counter()
-        arrays = {name: plain(w) for name, w in weights.items()}
+        arrays = {name: to_numpy(w) for name, w in weights.items()}
         for label, place in self.entries(weights, item):
             for entry in self.pieces(label, place, arrays):
                 found[entry] += 1

@@ -30,7 +30,7 @@ from fgg.runtime.program.prepared_batch import Run, out_of_range, start, suited_
 if TYPE_CHECKING:
     from fgg.plan import Plan
     from fgg.runtime.derive.derivation import Derivation
-    from fgg.runtime.interpret.charts import Charts
+    from fgg.runtime.interpret.charts import AnyCharts
     from fgg.runtime.program.chart_reader import Modules
     from fgg.runtime.program.moments import Keep
     from fgg.runtime.program.program import CompiledProgram, Program, Weights
@@ -141,7 +141,7 @@ class Posterior(ABC):
         """
 
     @abstractmethod
-    def charts(self, semiring: str = "log") -> Charts:
+    def charts(self, semiring: str = "log") -> AnyCharts:
         """The charts in a semiring of the reference engine; `.z` is the value of each item."""
 
 
@@ -486,7 +486,7 @@ class CompiledPosterior(Posterior):
         charts = interpret(plan, self._numbers, self.inputs or {}, self.lengths, "max")
         return best_through(charts, outside(charts), self.program.origin)
 
-    def charts(self, semiring: str = "log") -> Charts:
+    def charts(self, semiring: str = "log") -> AnyCharts:
         """The charts in a semiring of the reference engine; `.z` is the value of each item."""
         from fgg.runtime.interpret.interpret import interpret
 

@@ -34,7 +34,7 @@ from fgg.runtime.reference.posterior import Posterior as GroundPosterior
 from fgg.runtime.reference.posterior import differentiable_log_z, posterior
 
 if TYPE_CHECKING:
-    from fgg.runtime.interpret.charts import Charts
+    from fgg.runtime.interpret.charts import AnyCharts
     from fgg.runtime.program.moments import Keep
     from fgg.runtime.program.rule_marginals import RuleMarginals
 
@@ -290,6 +290,6 @@ class ReferencePosterior(Posterior):
         """Refused (F425): it is read off the charts of a compiled program."""
         self._refuse_charts()
 
-    def charts(self, semiring: str = "log") -> Charts:
+    def charts(self, semiring: str = "log") -> AnyCharts:
         """Refused (F425): there is no plan that has charts."""
         self._refuse_charts()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fgg.diagnostics import Diagnostic
 from fgg.grammar import Grammar
-from fgg.runtime.interpret.semirings import Semiring
+from fgg.runtime.interpret.semirings import AnySemiring
 from fgg.runtime.interpret.semirings.log import Log
 from fgg.runtime.interpret.semirings.real import Real
 from fgg.runtime.reference.chart import Chart, Weights
@@ -40,7 +40,7 @@ class Solution:
 
     grammar: Grammar
     system: System
-    semiring: Semiring
+    semiring: AnySemiring
     weights: Weights
     chart: Chart
     infinite: dict[str, NDArray[np.bool_]] = field(default_factory=dict)

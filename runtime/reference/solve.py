@@ -22,13 +22,12 @@ from fgg.factors.product_factors import joint_of, multiplied
 from fgg.grammar import Grammar
 from fgg.grammar.slices import slice_of, steps, take
 from fgg.rewrite.ground import ground
-from fgg.runtime.interpret.semirings import SEMIRINGS, Semiring
+from fgg.runtime.interpret.semirings import SEMIRINGS, AnySemiring
 from fgg.runtime.interpret.semirings.boolean import Boolean
 from fgg.runtime.interpret.semirings.exact import Precise
 from fgg.runtime.interpret.semirings.log import SAFE_RANGE, Log
 from fgg.runtime.interpret.semirings.max_plus import MaxPlus
-from fgg.runtime.interpret.semirings.real import Real
-from fgg.runtime.interpret.semirings.torch_base import TensorSemiring
+from fgg.runtime.interpret.semirings.real import Real, TensorSemiring
 from fgg.runtime.model.count_gradients import Handles
 from fgg.runtime.model.materialise import with_tensors
 from fgg.runtime.program.bind import Logs, bind_with_logs
@@ -57,7 +56,7 @@ def solve_with_handles(
 
 def solve(
     grammar: Grammar,
-    semiring: str | Semiring = "log",
+    semiring: str | AnySemiring = "log",
     *,
     weights: Mapping[str, Any] | None = None,
     seed: int | None = None,
@@ -79,7 +78,7 @@ class _Solver:
     def __init__(
         self,
         grammar: Grammar,
-        semiring: Semiring,
+        semiring: AnySemiring,
         supplied: dict[str, Any],
         seed: int | None,
         handles: Handles | None = None,
@@ -262,7 +261,7 @@ class _Solver:
         """The problem over the reals, its cells measured in `units`, and its least solution."""
         assert isinstance(self.semiring, TensorSemiring)
         real = Real(self.semiring.dtype, self.semiring.device)
-        ring: Semiring = real if units is None else self.semiring
+        ring: AnySemiring = real if units is None else self.semiring
         chart = Chart(ring)
         wanted = _outer(problem)
         for child in wanted:

@@ -14,7 +14,7 @@ from fgg.inputs.readings import known_inputs
 from fgg.plan import Plan
 from fgg.progress import steps
 from fgg.runtime.interpret.interpret import interpret
-from fgg.runtime.interpret.semirings import SEMIRINGS, Semiring
+from fgg.runtime.interpret.semirings import SEMIRINGS, AnySemiring
 from fgg.runtime.program.bind import bind
 from fgg.runtime.reference.solve import solve
 from fgg.runtime.reference.system import system_of
@@ -39,7 +39,7 @@ class Side(Protocol):
         self,
         items: Sequence[Item],
         weigh: Weigh,
-        semiring: str | Semiring,
+        semiring: str | AnySemiring,
         potential: Callable[[Array], Array] | None = None,
     ) -> list[Any]:
         """The value of each item: the sum of the start symbol's entries.
@@ -70,7 +70,7 @@ class GroundSide:
         self,
         items: Sequence[Item],
         weigh: Weigh,
-        semiring: str | Semiring,
+        semiring: str | AnySemiring,
         potential: Callable[[Array], Array] | None = None,
     ) -> list[Any]:
         """The value of each item."""
@@ -81,7 +81,7 @@ class GroundSide:
         self,
         item: Item,
         weigh: Weigh,
-        ring: Semiring,
+        ring: AnySemiring,
         potential: Callable[[Array], Array] | None = None,
     ) -> Any:
         """The value of one item."""
@@ -123,7 +123,7 @@ class PlanSide:
         self,
         items: Sequence[Item],
         weigh: Weigh,
-        semiring: str | Semiring,
+        semiring: str | AnySemiring,
         potential: Callable[[Array], Array] | None = None,
     ) -> list[Any]:
         """The value of each item."""
@@ -145,7 +145,7 @@ def known_of(source: Grammar, grammar: Grammar) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*known_inputs(source), *known_inputs(grammar))))
 
 
-def total(ring: Semiring, value: Any) -> Any:
+def total(ring: AnySemiring, value: Any) -> Any:
     """The sum of all entries, as a number."""
     if isinstance(value, Tensor):
         value = value.detach()
