@@ -15,9 +15,9 @@ from torch import Tensor
 
 from fgg.grammar import Edge, Rule
 from fgg.grammar.domains import select
-from fgg.runtime.derive.decode import items, start_of
+from fgg.runtime.derive.decode import items
 from fgg.runtime.derive.derivation import Derivation
-from fgg.runtime.derive.trees import build
+from fgg.runtime.derive.search import samples
 from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.semirings.base import to_numpy
 from fgg.runtime.learn.item_batches import CheckedItems
@@ -81,20 +81,20 @@ class EntrySampler:
             self.ready[item.ids] = batch
         whole = program.whole(weights, plan.parameters)
         charts = log_charts(plan, suited.tree_modules, whole, batch)
-        (cells,) = items(charts)
-        start_of(cells)
-        values = np.array([cells.inside(cell) for cell in cells.start])
-        first = cells.start[self.place(np.cumsum(np.exp(values - values.max())))]
-        for _, choice in build(cells, first, lambda choices: self.place(choices.sums)):
-            rule = self.source.of_rule(choice.step.rule)
+        (choices,) = items(charts)
+        for _, choice, _ in next(samples(choices, self.uniform)):
+            rule = self.source.of_rule(choice.rule)
             values_of = self.source.values(choice)
             for used in self.uses(rule):
                 yield used.label, self.index(used, values_of)
 
     def place(self, sums: NDArray[np.float64]) -> int:
         """An index drawn in proportion to weights, given their running sums `[choices]`."""
-        drawn = torch.rand((), dtype=torch.float64, generator=self.generator).item() * sums[-1]
-        return min(int(sums.searchsorted(drawn, side="right")), len(sums) - 1)
+        return min(int(sums.searchsorted(self.uniform() * sums[-1], side="right")), len(sums) - 1)
+
+    def uniform(self) -> float:
+        """A number drawn from [0, 1)."""
+        return torch.rand((), dtype=torch.float64, generator=self.generator).item()
 
     def uses(self, rule: Rule) -> tuple[FactorUse, ...]:
         """The edges of a rule that are labelled with factors."""

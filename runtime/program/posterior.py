@@ -20,7 +20,7 @@ from torch import Tensor
 from fgg.diagnostics import refuse
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
-from fgg.runtime.derive.trees import Source
+from fgg.runtime.derive.assemble import Source
 from fgg.runtime.program.certified import Certified, refused
 from fgg.runtime.program.inputs import Collated, Inputs, Lengths
 from fgg.runtime.program.log_z import LogZ
@@ -395,8 +395,7 @@ class CompiledPosterior(Posterior):
         self, large: str, families: Sequence[str] | None, states: bool
     ) -> list[Derivation]:
         """The same from marginals alone, where a factor is too large to be multiplied out."""
-        from fgg.runtime.derive.mbr_outline import entangled, mbr_on_outline
-        from fgg.runtime.derive.piece_weights import log_weight
+        from fgg.runtime.derive.mbr_outline import entangled, log_weight, mbr_on_outline
 
         program = self.program
         rule = entangled(program.grammar)

@@ -22,7 +22,7 @@ from fgg.grammar import Grammar
 from fgg.grammar.provenance import pins_of
 from fgg.plan import Plan
 from fgg.plan.cpp_source import Native
-from fgg.runtime.derive.trees import Source
+from fgg.runtime.derive.assemble import Source
 from fgg.runtime.program.certified import RangeReport
 from fgg.runtime.program.chart_reader import Modules, covers
 from fgg.runtime.program.chart_views import Refinement, refinements

@@ -22,9 +22,8 @@ from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.index import Expr
 from fgg.grammar.ranges import index_extents, regions
 from fgg.rewrite.ground import ground_with_origin
+from fgg.runtime.derive.decode_ground import k_best, sample
 from fgg.runtime.derive.derivation import Derivation
-from fgg.runtime.derive.sample import sample
-from fgg.runtime.derive.viterbi import k_best
 from fgg.runtime.program.bind import Logs
 from fgg.runtime.program.inputs import Inputs, Lengths, collate
 from fgg.runtime.program.parameters import as_weight

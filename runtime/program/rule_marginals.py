@@ -18,7 +18,7 @@ from fgg.grammar.domains import domain_size
 from fgg.grammar.index import Expr
 from fgg.grammar.slices import source_value
 from fgg.plan import Plan, Potential, Step
-from fgg.runtime.derive.trees import Source
+from fgg.runtime.derive.assemble import Source
 from fgg.runtime.interpret.algebra import Named
 from fgg.runtime.interpret.batch import batch_of
 from fgg.runtime.interpret.charts import Charts, points

@@ -36,11 +36,19 @@ from fgg.runtime.reference.chart import Chart, Weights
 from fgg.runtime.reference.count_gradients import Handles
 from fgg.runtime.reference.evaluate import evaluate_level
 from fgg.runtime.reference.finite import best_values, solve_exactly
-from fgg.runtime.reference.implicit import differentiable
-from fgg.runtime.reference.infinity import infinite_from_below, spread_infinity
-from fgg.runtime.reference.newton import NoConvergence, Outcome, least_solution
+from fgg.runtime.reference.newton import (
+    NoConvergence,
+    Outcome,
+    differentiable,
+    least_solution,
+)
 from fgg.runtime.reference.problem import Problem, UnitProblem
-from fgg.runtime.reference.solution import Method, Solution
+from fgg.runtime.reference.solution import (
+    Method,
+    Solution,
+    infinite_from_below,
+    spread_infinity,
+)
 from fgg.runtime.reference.system import Component, Operand, Term, system_of
 
 MAX_CELLS = 5000

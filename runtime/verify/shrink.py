@@ -12,7 +12,7 @@ from fgg.factors.pieces import signatures
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size, domain_values, size_values
 from fgg.grammar.semantics import brute_force
-from fgg.runtime.derive.viterbi import viterbi
+from fgg.runtime.derive.decode_ground import viterbi
 from fgg.runtime.interpret.semirings.base import NumpyArray
 from fgg.runtime.interpret.semirings.modular import Modular
 from fgg.runtime.program.bind import bind

@@ -22,7 +22,7 @@ from fgg.library import library_names
 from fgg.plan import Plan
 from fgg.rewrite.conjoin import conjoin
 from fgg.rewrite.ground import ground
-from fgg.runtime.derive.trees import Source
+from fgg.runtime.derive.assemble import Source
 from fgg.runtime.program.bind import bind
 
 # Nodes that are external twice, or touched twice by an edge, or by none; a variable of no use.

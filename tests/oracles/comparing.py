@@ -31,7 +31,7 @@ from fgg.grammar.ranges import condition_rows, length_rows
 from fgg.grammar.values import Exp
 from fgg.plan import Operand
 from fgg.rewrite.ground import ground
-from fgg.runtime.derive.viterbi import k_best
+from fgg.runtime.derive.decode_ground import k_best
 from fgg.runtime.program.program import Program
 from fgg.runtime.reference.posterior import gradients, posterior
 from fgg.runtime.reference.solve import solve

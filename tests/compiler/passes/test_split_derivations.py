@@ -12,7 +12,7 @@ from fgg.grammar import Grammar, Origin
 from fgg.grammar.domains import select
 from fgg.grammar.provenance import origins_of, traced
 from fgg.rewrite.ground import ground
-from fgg.runtime.derive.viterbi import viterbi
+from fgg.runtime.derive.decode_ground import viterbi
 from fgg.runtime.program.bind import bind
 from fgg.runtime.reference.solve import solve
 from tests.helpers.splitting import NESTED, asked, observation

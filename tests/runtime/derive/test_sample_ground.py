@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 from fgg.compiler.resolve.load import loads
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
-from fgg.runtime.derive.sample import sample
+from fgg.runtime.derive.decode_ground import sample
 from tests.helpers.engine_grammars import scalars
 from tests.oracles.enumeration import trees
 from tests.runtime.reference.test_posterior import ACYCLIC, random_weights

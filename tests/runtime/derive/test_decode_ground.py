@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from fgg.compiler.resolve.load import loads
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
-from fgg.runtime.derive.viterbi import enumerate_best, k_best, viterbi
+from fgg.runtime.derive.decode_ground import enumerate_best, k_best, viterbi
 from tests.helpers.engine_grammars import scalars, started_anywhere
 from tests.oracles.enumeration import trees
 from tests.runtime.reference.test_solve import chain
