@@ -184,7 +184,7 @@ def brute_force(
     joints = {f.name: joint for f in grammar.factors if (joint := joint_of(f)) is not None}
     for factor in grammar.factors:
         if factor.name not in weights and factor.name not in {*slices, *decomposed, *joints}:
-            arrays[factor.name] = _array(grammar, factor)
+            arrays[factor.name] = array_of(grammar, factor)
     for name, joint in joints.items():
         if name not in weights:
             arrays[name] = _joined(grammar, grammar.factor[name], joint, arrays)
@@ -284,7 +284,7 @@ def _values(grammar: Grammar, domain: str) -> tuple[DomainValue, ...]:
     return shape.values
 
 
-def _array(grammar: Grammar, factor: Factor) -> Any:
+def array_of(grammar: Grammar, factor: Factor) -> Any:
     """The array that the grammar itself gives to a factor. Raises KeyError for a parameter."""
     value = factor.value
     sizes = tuple(len(_values(grammar, domain)) for domain in factor.domains)

@@ -12,7 +12,7 @@ from fgg.draw import Format, MissingExtra, TooLarge, draw_grammar, draw_rule, re
 from fgg.draw.page import Picture
 from fgg.draw.scene import clean, shorten
 from fgg.draw.writers.dot import quoted
-from fgg.draw.writers.png import _plain
+from fgg.draw.writers.png import as_ascii
 from fgg.draw.writers.tikz import latex
 from fgg.grammar import Fragment, Grammar, Reference, Rule
 from tests.draw import examples
@@ -174,8 +174,8 @@ def test_png_takes_nasty_names() -> None:
 
 
 def test_a_font_of_ascii_characters_gets_ascii_texts() -> None:
-    assert _plain("βL ≤ é…") == "betaL <= e..."
-    assert _plain("😀") == "?"
+    assert as_ascii("βL ≤ é…") == "betaL <= e..."
+    assert as_ascii("😀") == "?"
 
 
 @pytest.mark.parametrize(

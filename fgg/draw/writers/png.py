@@ -85,7 +85,7 @@ def _paint(pen: Any, mark: Mark, scale: float) -> None:
 def _write(pen: Any, text: Text, scale: float) -> None:
     face = 1 if text.bold else 2 if text.italic else 0
     font, plain = _font(face, round(text.size * scale * 4))
-    written = _plain(text.text) if plain else text.text
+    written = as_ascii(text.text) if plain else text.text
     box = text.box()
     width = font.getlength(written)
     if width > box.width * scale:  # the font is wider than estimated
@@ -129,7 +129,7 @@ def _font(face: int, quarters: int) -> tuple[Any, bool]:
 _SIGNS = {"≤": "<=", "≥": ">=", "→": "->", "…": "..."}
 
 
-def _plain(text: str) -> str:
+def as_ascii(text: str) -> str:
     """The text in ASCII characters: Greek letters by name, others without accents or as `?`."""
     found = ""
     for char in text:
