@@ -48,7 +48,13 @@ def assert_complete(name: str, found: Verification) -> None:
         assert space in spaces or space in told
 
 
-@pytest.mark.parametrize(("name", "query"), QUERIES)
+@pytest.mark.parametrize(
+    ("name", "query"),
+    [
+        pytest.param(*pair, marks=pytest.mark.slow) if pair[0] == "lexpcfg_rank" else pair
+        for pair in QUERIES
+    ],
+)
 def test_library_grammars_are_proved(name: str, query: str | None) -> None:
     length = 2 if name in LARGE else 3
     assert_complete(name, verifying.verify(load(name), query, **{**QUICK, "length": length}))

@@ -89,7 +89,9 @@ def test_a_loss_of_range_in_a_chain_that_cannot_change_its_state_is_refuted() ->
 
 
 @pytest.mark.usefixtures("flushing")
-@pytest.mark.parametrize("name", ["hmm", "hsmm", "pair_hmm"])
+@pytest.mark.parametrize(
+    "name", ["hmm", *(pytest.param(n, marks=pytest.mark.slow) for n in ("hsmm", "pair_hmm"))]
+)
 def test_a_loss_of_range_is_refuted_in_library_grammars(name: str) -> None:
     found = verifying.verify(load(name), space="dense", trials=1, length=2, items=6)
     assert found.verdict == "refuted", str(found)
@@ -130,7 +132,7 @@ def test_a_gradient_that_loses_small_products_is_refuted(monkeypatch: pytest.Mon
 # engines as they are
 
 
-@pytest.mark.parametrize("name", ["crf", "pcfg", "eisner"])
+@pytest.mark.parametrize("name", ["crf", "eisner", pytest.param("pcfg", marks=pytest.mark.slow)])
 def test_peaked_inputs_break_no_law_where_nothing_is_lost(name: str) -> None:
     found = verifying.verify(load(name), space="dense", trials=1, length=2, items=6)
     assert found.proved, str(found)

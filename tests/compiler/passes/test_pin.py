@@ -107,7 +107,10 @@ def test_a_node_that_is_not_always_known_stays() -> None:
     assert pinned(fgg.loads(ARRIVAL)).nonterminal["X"].domains == ("M", "K")
 
 
-@pytest.mark.parametrize("name", sorted(GRAMMARS))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if n == "hsmm" else n for n in sorted(GRAMMARS)],
+)
 def test_pinned_programs_are_proved_equal(name: str) -> None:
     found = fgg.verify(GRAMMARS[name](), length=3, trials=1, items=24)
     assert found.proved

@@ -85,8 +85,10 @@ def test_nested_unions_and_products_keep_the_value() -> None:
     expected = solve(grammar, "exact", seed=0).value.item()
     assert expected > 0
     assert solve(result, "exact", seed=0).value.item() == expected
-    weights = bind(grammar, seed=0)
-    assert brute_force(result, weights) == pytest.approx(brute_force(grammar, weights))
+    smaller = loads(NESTED.replace("{x, y, z}", "{x}"))  # enumeration grows fast
+    weights = bind(smaller, seed=0)
+    expected = brute_force(smaller, weights)
+    assert brute_force(split(smaller), weights) == pytest.approx(expected)
 
 
 @given(finite_grammars())
