@@ -1,4 +1,4 @@
-"""Print a grammar, its parts, or another form of it; without FILE, list the library."""
+"""Print a grammar as a summary, text, JSON or equations; without FILE, list the library."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 
 from fgg.check.bfgg import b_status
 from fgg.check.summary import free_parameters, query_signature, summary_lines
-from fgg.cli.declaring import add_declarations, with_declarations
+from fgg.cli.arguments import Parser
+from fgg.cli.options_model import add_declarations, add_file, add_selection, load_grammar, select
 from fgg.cli.output import print_json
-from fgg.cli.target import add_file, add_selection, load_target, need_grammar, select
 from fgg.grammar import Factor, Grammar
 from fgg.grammar.domains import domain_size, size_values
 from fgg.library import library_names, library_title
@@ -18,7 +18,7 @@ from fgg.library import library_names, library_title
 FORMS = ("summary", "fgg", "json", "equations", "schedule")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc show`."""
     add_file(parser, optional=True)
     add_selection(parser)
@@ -26,14 +26,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--emit",
         choices=FORMS,
         default="summary",
-        help="what to print: a summary, the text, FGG JSON, the equations, or the order in which "
-        "charts can be filled",
+        help="what to print: a summary (the default), the grammar as text, FGG JSON, equations, or "
+        "the order in which charts are filled",
     )
     add_declarations(parser)
-    parser.add_argument("--trim", action="store_true", help="leave out useless symbols")
-    parser.add_argument("--plain", action="store_true", help="write unions, products and parts out")
+    parser.flag("--trim", "remove useless symbols")
+    parser.flag("--plain", "write out unions, products and parts of domains")
     parser.add_argument(
-        "--union", metavar="FILE", action="append", default=[], help="add another grammar's rules"
+        "--union",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="add the rules of another grammar",
     )
 
 
@@ -41,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the grammar in the form asked for."""
     if arguments.file is None:
         return _list_library(arguments.json)
-    grammar = with_declarations(need_grammar(load_target(arguments)), arguments)
+    grammar, _ = load_grammar(arguments, quiet=False)
     for other in arguments.union:
         from fgg.compiler.resolve.load import load
         from fgg.rewrite.compose import union
@@ -136,7 +140,7 @@ def _section(title: str, rows: list[tuple[str, str]]) -> None:
 
 
 def signature(factor: Factor) -> str:
-    """A factor's name with its domains, as declared."""
+    """Return a factor's name with its domains, as declared."""
     if factor.given is None:
         return f"{factor.name}({', '.join(factor.domains)})"
     given, over = factor.domains[: factor.given], factor.domains[factor.given :]
@@ -155,7 +159,7 @@ def _kind(grammar: Grammar, factor: Factor) -> str:
 
 
 def summary_json(grammar: Grammar) -> dict[str, object]:
-    """The summary as a JSON object."""
+    """Return the summary as a JSON object."""
     statuses = b_status(grammar)
     return {
         "ok": True,
