@@ -30,7 +30,33 @@ class Parser(argparse.ArgumentParser):
         """Add an option that is given or not."""
         self.add_argument(option, action="store_true", help=help)
 
-    def several(self, option: str, metavar: str, help: str) -> None:
+    def value(
+        self,
+        option: str,
+        metavar: str,
+        help: str,
+        *,
+        type: Callable[[str], object] = str,
+        default: object = None,
+    ) -> None:
+        """Add an option that takes one value."""
+        self.add_argument(option, metavar=metavar, type=type, default=default, help=help)
+
+    def choice(
+        self, option: str, choices: Sequence[str], help: str, *, default: str | None = None
+    ) -> None:
+        """Add an option that takes one of several words."""
+        self.add_argument(option, choices=choices, default=default, help=help)
+
+    def repeated(self, option: str, metavar: str, help: str) -> None:
+        """Add an option that takes one value and may be repeated: a list of words."""
+        self.add_argument(option, metavar=metavar, action="append", default=[], help=help)
+
+    def values(self, option: str, metavar: str, help: str) -> None:
+        """Add an option that takes several values: a list of words."""
+        self.add_argument(option, metavar=metavar, nargs="+", default=[], help=help)
+
+    def repeated_values(self, option: str, metavar: str, help: str) -> None:
         """Add an option that takes several values and may be repeated: a list of lists of words."""
         self.add_argument(
             option, metavar=metavar, action="append", nargs="+", default=[], help=help

@@ -23,10 +23,10 @@ def add_space(parser: Parser) -> None:
     """Add `--space SPACE`."""
     from fgg.compiler.driver import SPACES
 
-    parser.add_argument(
+    parser.choice(
         "--space",
-        choices=(AUTO, *SPACES),
-        help="how to treat factors of low rank: whole (dense), as their pieces (state), or with "
+        (AUTO, *SPACES),
+        "how to treat factors of low rank: whole (dense), as their pieces (state), or with "
         "the states summed out beforehand (rank); auto takes the cheapest",
     )
 
@@ -57,7 +57,7 @@ def add_after(parser: Parser, use: str) -> None:
     from fgg.compiler.driver import SPACES
 
     names = ", ".join(_in_order(SPACES))
-    parser.add_argument("--after", metavar="PASS", help=f"{use}: {names}")
+    parser.value("--after", "PASS", f"{use}: {names}")
     add_space(parser)
 
 

@@ -25,10 +25,10 @@ VOCABULARY = ("min_count", "max_words", "max_part", "unknown_shapes", "no_unknow
 def add_items(parser: Parser) -> None:
     """Add the options that give items and weights, and say how to compile."""
     add_query(parser)
-    parser.add_argument(
+    parser.value(
         "--data",
-        metavar="PATH",
-        help="a file with one item a line: words or numbers, with a tab between inputs; for a "
+        "PATH",
+        "a file with one item a line: words or numbers, with a tab between inputs; for a "
         "trained model, a file like its training data",
     )
     parser.add_argument("--format", help="the format of the data, for a trained model")
@@ -41,26 +41,22 @@ def add_items(parser: Parser) -> None:
 def add_normalisation(parser: Parser) -> None:
     """Add the options that say how each word is read."""
     parser.flag("--lower", "put all words into lower case")
-    parser.add_argument(
+    parser.choice(
         "--digits",
-        choices=("each", "number"),
-        help="replace each digit by 0 (each), or each number by N (number)",
+        ("each", "number"),
+        "replace each digit by 0 (each), or each number by N (number)",
     )
     parser.flag("--skip-bad", "leave out items that cannot be read")
 
 
 def add_training_data(parser: Parser) -> None:
     """Add the options that give training data and say how to read them."""
-    parser.add_argument(
-        "--data", metavar="PATH", nargs="+", default=[], help="files of data (also .gz, .xz)"
-    )
+    parser.values("--data", "PATH", "files of data (also .gz, .xz)")
     parser.add_argument("--format", help="the format of the data: words, ids, conllu, trees, …")
-    parser.add_argument(
+    parser.repeated(
         "--field",
-        metavar="INPUT=FIELD",
-        action="append",
-        default=[],
-        help="which field of an item an input reads: words, tags, fine_tags or parts",
+        "INPUT=FIELD",
+        "which field of an item an input reads: words, tags, fine_tags or parts",
     )
     add_normalisation(parser)
     parser.flag("--characters", "split words into letters")
@@ -72,7 +68,7 @@ def add_training_data(parser: Parser) -> None:
         "--max-words": "keep only so many words in the vocabulary",
         "--max-part": "the greatest length of a part, for the field `parts`",
     }.items():
-        parser.add_argument(option, type=int, metavar="N", help=text)
+        parser.value(option, "N", text, type=int)
     parser.flag("--unknown-shapes", "use several kinds of <unk>, by the shape of the word")
     parser.flag("--no-unknown", "have no <unk> in the vocabulary")
 
@@ -98,27 +94,27 @@ def fields_given(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Items:
+class ItemBatch:
     """A batch as programs take it: for each input and each length a list with one entry an item."""
 
     inputs: Mapping[str, Sequence[Nest]]
     lengths: Mapping[str, Sequence[int]] | None
 
 
-def given_item(arguments: argparse.Namespace) -> Items:
+def given_item(arguments: argparse.Namespace) -> ItemBatch:
     """Return the batch of the one item that `--input` and `--length` give. Raises Usage."""
     lengths = assignments(arguments.length, "--length")
     for name, value in lengths.items():
         if value > MAX_LENGTH:
             message = f"length `{name}` is {value:,}; at most {MAX_LENGTH:,} is possible here"
             refuse("F420", message)
-    return Items(
+    return ItemBatch(
         {name: [value] for name, value in read_inputs(arguments.input).items()},
         {name: [value] for name, value in lengths.items()} or None,
     )
 
 
-def read_items(grammar: Grammar, arguments: argparse.Namespace) -> Items:
+def read_items(grammar: Grammar, arguments: argparse.Namespace) -> ItemBatch:
     """Return the items of a grammar joined with its query. Raises GrammarError or Usage."""
     item = given_item(arguments)
     if arguments.data is None:
@@ -128,14 +124,16 @@ def read_items(grammar: Grammar, arguments: argparse.Namespace) -> Items:
 
         given = {name: values[0] for name, values in item.inputs.items()}
         words = known_words(arguments.file, grammar, given)
-        return Items({name: [value] for name, value in words.items()}, item.lengths)
+        return ItemBatch({name: [value] for name, value in words.items()}, item.lengths)
     if item.inputs or item.lengths:
         raise Usage("`--data` gives the items; `--input` and `--length` cannot be used with it")
     if is_run(arguments.file):
         from fgg.api.train import run_inputs
 
-        return Items(run_inputs(arguments.file, grammar, arguments.data, arguments.format), None)
-    return Items(read_columns(grammar, arguments.data), None)
+        return ItemBatch(
+            run_inputs(arguments.file, grammar, arguments.data, arguments.format), None
+        )
+    return ItemBatch(read_columns(grammar, arguments.data), None)
 
 
 def read_columns(grammar: Grammar, path: str) -> dict[str, list[list[int]]]:

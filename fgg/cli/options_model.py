@@ -46,7 +46,7 @@ def add_file(parser: Parser, *, optional: bool = False, besides: str = "") -> No
 
 def add_sizes(parser: Parser) -> None:
     """Add `--set` and `--json`."""
-    parser.several("--set", "SIZE=N", "change a size of the grammar")
+    parser.repeated_values("--set", "SIZE=N", "change a size of the grammar")
     add_json(parser)
 
 
@@ -57,7 +57,7 @@ def add_json(parser: Parser) -> None:
 
 def add_query(parser: Parser) -> None:
     """Add `--query`."""
-    parser.add_argument("--query", metavar="NAME", help="the query to join the model with")
+    parser.value("--query", "NAME", "the query to join the model with")
 
 
 def add_selection(parser: Parser) -> None:
@@ -72,16 +72,16 @@ def add_selection(parser: Parser) -> None:
 
 def add_inputs(parser: Parser, lengths_help: str) -> None:
     """Add `--length` and `--input`."""
-    parser.several("--length", "NAME=N", lengths_help)
+    parser.repeated_values("--length", "NAME=N", lengths_help)
     inputs_help = 'give an input: `w="the dog runs"`, `w=0,2,1`, a JSON list, or `w=@file`'
-    parser.several("--input", "NAME=VALUES", inputs_help)
+    parser.repeated_values("--input", "NAME=VALUES", inputs_help)
 
 
 def add_declarations(parser: Parser) -> None:
     """Add the options that change the model before it is compiled: `--merge` and `--rank`."""
     add_merging(parser)
     rank_help = "declare the rank of a factor that has no value; its pieces become the parameters"
-    parser.several("--rank", "FACTOR=R", rank_help)
+    parser.repeated_values("--rank", "FACTOR=R", rank_help)
 
 
 def add_merging(parser: Parser) -> None:
@@ -90,18 +90,12 @@ def add_merging(parser: Parser) -> None:
         "--merge",
         "merge the factors of each rule that share nodes: `emit` and `trans` become `emit_trans`",
     )
-    parser.add_argument(
-        "--merge-rule",
-        metavar="RULE",
-        action="append",
-        default=[],
-        help="merge the factors of this rule only",
-    )
+    parser.repeated("--merge-rule", "RULE", "merge the factors of this rule only")
 
 
 def add_weights(parser: Parser) -> None:
     """Add `--params` and `--seed`."""
-    parser.add_argument("--params", metavar="FILE", help="weights of factors (.safetensors)")
+    parser.value("--params", "FILE", "weights of factors (.safetensors)")
     parser.seed("the random seed: for weights that are not given, and for samples", default=None)
 
 

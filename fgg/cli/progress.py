@@ -40,7 +40,7 @@ def shown_progress(
         yield
         return
     ended = Event()
-    shown = Shown(stream, wait or ended.wait)
+    shown = ProgressDisplay(stream, wait or ended.wait)
     thread = Thread(target=shown.run, daemon=True)
     thread.start()
     try:
@@ -52,7 +52,7 @@ def shown_progress(
         shown.idle()
 
 
-class Shown(Listener):
+class ProgressDisplay(Listener):
     """Shows stages on a stream."""
 
     def __init__(self, stream: TextIO, wait: Wait) -> None:

@@ -28,26 +28,20 @@ def add_arguments(parser: Parser) -> None:
         "-c", "--clusters", type=_positive, required=True, metavar="C", help="the number of blocks"
     )
     parser.add_argument("-o", "--output", metavar="PATH", help="write lines `word<TAB>block`")
-    parser.add_argument("--paths", metavar="PATH", help="write lines `bits<TAB>word<TAB>count`")
-    parser.add_argument("--method", choices=METHODS, default="brown", help="how to make blocks")
+    parser.value("--paths", "PATH", "write lines `bits<TAB>word<TAB>count`")
+    parser.choice("--method", METHODS, "how to make blocks", default="brown")
     parser.seed("the seed of `uniform`")
     parser.flag("--by-line", "count no pair of words across the end of an item")
-    parser.add_argument(
-        "--format", metavar="NAME", help="the format of the data, if the file's name does not tell"
-    )
-    parser.add_argument(
+    parser.value("--format", "NAME", "the format of the data, if the file's name does not tell")
+    parser.value(
         "--columns",
-        metavar="NAMES",
-        help="the columns of the format `columns`, such as `word,tag,fine,head,relation`",
+        "NAMES",
+        "the columns of the format `columns`, such as `word,tag,fine,head,relation`",
     )
     add_normalisation(parser)
-    parser.add_argument("--vocab", metavar="PATH", help="replace words not in this file by <unk>")
-    parser.add_argument(
-        "--least",
-        type=_positive,
-        default=1,
-        metavar="N",
-        help="replace words that occur less often by <unk>",
+    parser.value("--vocab", "PATH", "replace words not in this file by <unk>")
+    parser.value(
+        "--least", "N", "replace words that occur less often by <unk>", type=_positive, default=1
     )
     add_json(parser)
 

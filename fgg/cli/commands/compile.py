@@ -24,13 +24,13 @@ def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc compile`."""
     add_file(parser)
     add_query(parser)
-    parser.add_argument(
+    parser.choice(
         "--emit",
-        choices=FORMS,
-        default="python",
-        help="what to write: a Python module (the default), the grammar after a pass, the order "
+        FORMS,
+        "what to write: a Python module (the default), the grammar after a pass, the order "
         "in which charts are filled, the plan, its cost, the C++ that `--jit` compiles, or a "
         "package compiled ahead of time (`--emit aoti -o model.pt2`)",
+        default="python",
     )
     add_declarations(parser)
     add_after(
@@ -39,23 +39,20 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="PATH", help="where to write (default: standard output)"
     )
-    parser.several("--length", "NAME=N", "lengths to optimise and count costs for (default: 32)")
-    parser.add_argument(
+    parser.repeated_values(
+        "--length", "NAME=N", "lengths to optimise and count costs for (default: 32)"
+    )
+    parser.value(
         "--batch",
+        "N",
+        "the number of items in a batch to optimise and count costs for (default: 16)",
         type=whole_number(1, 1_000_000),
         default=16,
-        metavar="N",
-        help="the number of items in a batch to optimise and count costs for (default: 16)",
     )
     parser.flag(
         "--missing", "also allow missing tokens where rules read a token twice or through a map"
     )
-    parser.add_argument(
-        "--dtype",
-        choices=tuple(WIDTHS),
-        default="float32",
-        help="the type of number, to count bytes",
-    )
+    parser.choice("--dtype", tuple(WIDTHS), "the type of number, to count bytes", default="float32")
 
 
 def run(arguments: argparse.Namespace) -> int:

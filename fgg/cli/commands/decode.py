@@ -24,27 +24,25 @@ def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc decode`."""
     add_file(parser)
     add_items(parser)
-    parser.add_argument(
+    parser.choice(
         "--method",
-        choices=("viterbi", "mbr"),
+        ("viterbi", "mbr"),
+        "the derivation of greatest weight (viterbi) or of minimum Bayes risk (mbr)",
         default="viterbi",
-        help="the derivation of greatest weight (viterbi) or of minimum Bayes risk (mbr)",
     )
-    parser.add_argument(
-        "--kbest", type=derivation_count, metavar="K", help="the K derivations of greatest weight"
-    )
+    parser.value("--kbest", "K", "the K derivations of greatest weight", type=derivation_count)
     add_form(parser)
-    parser.add_argument("--draw", metavar="PATH", help="draw the first derivation (.svg)")
+    parser.value("--draw", "PATH", "draw the first derivation (.svg)")
 
 
 def add_form(parser: Parser) -> None:
     """Add `--form`, how to print derivations."""
-    parser.add_argument(
+    parser.choice(
         "--form",
-        choices=FORMS,
-        default="brackets",
-        help="how to print derivations: rule names in brackets, an indented tree, or the values of "
+        FORMS,
+        "how to print derivations: rule names in brackets, an indented tree, or the values of "
         "the cells in order",
+        default="brackets",
     )
 
 

@@ -40,29 +40,21 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--params", "--weights", metavar="FILE", help="weights of factors (.safetensors)"
     )
-    parser.several("--rank", "FACTOR=R", "decompose a factor into pieces of this rank")
-    parser.add_argument(
+    parser.repeated_values("--rank", "FACTOR=R", "decompose a factor into pieces of this rank")
+    parser.value(
         "--rank-tol",
-        metavar="E",
+        "E",
+        "decompose at the smallest rank with a relative error of at most E",
         type=_tolerance,
-        help="decompose at the smallest rank with a relative error of at most E",
     )
-    parser.add_argument(
-        "--factor",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="the factor that `--rank-tol` is for (default: all that become smaller)",
+    parser.repeated(
+        "--factor", "NAME", "the factor that `--rank-tol` is for (default: all that become smaller)"
     )
     add_merging(parser)
     parser.flag("--signed", "allow negative numbers in pieces; no program runs with them")
     count = whole_number(1, 1_000_000)
-    parser.add_argument(
-        "--restarts", type=count, metavar="N", help="the number of random starts to choose from"
-    )
-    parser.add_argument(
-        "--sweeps", type=count, metavar="N", help="the number of sweeps from the best start"
-    )
+    parser.value("--restarts", "N", "the number of random starts to choose from", type=count)
+    parser.value("--sweeps", "N", "the number of sweeps from the best start", type=count)
     parser.seed("the seed of the starts (default: 0)")
     parser.add_argument("-o", "--output", metavar="PATH", help="where to write the grammar")
     parser.add_argument(
@@ -71,7 +63,7 @@ def add_arguments(parser: Parser) -> None:
         metavar="PATH",
         help="where to write weights and pieces (.safetensors); without it, the grammar has them",
     )
-    parser.add_argument("--query", metavar="NAME", help="the query to compare log Z for")
+    parser.value("--query", "NAME", "the query to compare log Z for")
     add_inputs(parser, "report how far log Z moves for these lengths or inputs")
 
 

@@ -35,23 +35,19 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="PATH", help="where to write; `-` is standard output"
     )
-    parser.add_argument(
-        "--format",
-        choices=tuple(SUFFIXES),
-        help="the format (default: by the ending of PATH, or svg)",
+    parser.choice(
+        "--format", tuple(SUFFIXES), "the format (default: by the ending of PATH, or svg)"
     )
-    parser.add_argument(
-        "--rule", metavar="NAME", action="append", default=[], help="draw only this rule"
-    )
+    parser.repeated("--rule", "NAME", "draw only this rule")
     add_after(
         parser, "draw the rules, joined with a query, as they are after this pass of the compiler"
     )
     parser.flag("--each", "draw one picture for each rule; PATH is a folder")
-    parser.add_argument(
+    parser.choice(
         "--layout",
-        choices=("auto", "graphviz", "builtin"),
+        ("auto", "graphviz", "builtin"),
+        "how to place nodes; auto is Graphviz if it is installed, else the built-in layout",
         default="auto",
-        help="how to place nodes; auto is Graphviz if it is installed, else the built-in layout",
     )
 
 

@@ -19,34 +19,23 @@ SCORES = ("likelihood", "spans", "heads", "tags", "segments", "pairs")
 def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc eval`."""
     parser.add_argument("folder", metavar="DIR", help="the folder of a training run")
-    parser.add_argument("--query", metavar="NAME", help="ask this query instead of that of the run")
+    parser.value("--query", "NAME", "ask this query instead of that of the run")
     parser.add_argument("--data", metavar="PATH", nargs="+", required=True, help="files of data")
     parser.add_argument("--format", help="the format of the data (default: as in training)")
     parser.add_argument(
         "--score", choices=SCORES, nargs="+", default=["likelihood"], help="what to measure"
     )
-    parser.add_argument(
-        "--method",
-        choices=("viterbi", "mbr"),
-        default="viterbi",
-        help="how to find the best derivation",
+    parser.choice(
+        "--method", ("viterbi", "mbr"), "how to find the best derivation", default="viterbi"
     )
-    parser.add_argument(
-        "--family",
-        metavar="NAME",
-        nargs="+",
-        default=[],
-        help="the families whose cells are spans or tags",
-    )
-    parser.add_argument(
+    parser.values("--family", "NAME", "the families whose cells are spans or tags")
+    parser.values(
         "--links",
-        metavar="RULE=HEAD:WORD",
-        nargs="+",
-        default=[],
-        help="the positions that a rule connects, in its indices: `left_some=j-1:k root=:r`",
+        "RULE=HEAD:WORD",
+        "the positions that a rule connects, in its indices: `left_some=j-1:k root=:r`",
     )
-    parser.add_argument("--max-length", type=int, metavar="N", help="leave out longer items")
-    parser.add_argument("--tokens", type=int, default=4096, metavar="N", help="tokens in a batch")
+    parser.value("--max-length", "N", "leave out longer items", type=int)
+    parser.value("--tokens", "N", "tokens in a batch", type=int, default=4096)
     add_jit(parser)
     parser.flag("--skip-bad", "leave out items that cannot be read")
     add_json(parser)

@@ -47,29 +47,29 @@ def add_arguments(parser: Parser) -> None:
     add_sizes(parser)
     add_query(parser)
     add_declarations(parser)
-    parser.several("--length", "L", "the length of strings: `--length 4`, or `--length n=4 m=3`")
+    parser.repeated_values(
+        "--length", "L", "the length of strings: `--length 4`, or `--length n=4 m=3`"
+    )
     moments = (
         "the observation function: 12, **, 123, 123e1, ***, ***e1 or all (default: **); several "
         "for a sweep"
     )
-    parser.several("--moments", "PHI", moments)
-    parser.add_argument(
-        "--positions", metavar="I,J", help="observe these positions instead: `1,3`, or `x:1,y:2`"
-    )
-    parser.add_argument(
+    parser.repeated_values("--moments", "PHI", moments)
+    parser.value("--positions", "I,J", "observe these positions instead: `1,3`, or `x:1,y:2`")
+    parser.value(
         "--direction",
-        metavar="ETA",
-        help="the direction of slices: `e2`, or a weight for each value, `0.5,0.25,1/4`",
+        "ETA",
+        "the direction of slices: `e2`, or a weight for each value, `0.5,0.25,1/4`",
     )
     parser.seed("the seed of the prime and the point")
     parser.flag("--no-float", "compute the exact rank only, nothing in float64")
-    parser.add_argument("--plot", metavar="PATH", help="draw the singular values (.svg)")
+    parser.value("--plot", "PATH", "draw the singular values (.svg)")
     sweep = "make a table over ranges of sizes and lengths: `--sweep d=2..8 k=2..d L=2..9`"
-    parser.several("--sweep", "RANGE", sweep)
-    parser.add_argument(
+    parser.repeated_values("--sweep", "RANGE", sweep)
+    parser.value(
         "--results",
-        metavar="PATH",
-        help="keep the entries of a sweep in this file (.jsonl), and compute only missing ones",
+        "PATH",
+        "keep the entries of a sweep in this file (.jsonl), and compute only missing ones",
     )
     parser.add_argument(
         "-o",
@@ -79,11 +79,11 @@ def add_arguments(parser: Parser) -> None:
         default=[],
         help="write the table of a sweep: .txt, .csv, .json, .tex or .svg",
     )
-    parser.add_argument(
+    parser.value(
         "--jobs",
+        "N",
+        "the number of processes of a sweep (default: one for each core)",
         type=whole_number(1, 1024),
-        metavar="N",
-        help="the number of processes of a sweep (default: one for each core)",
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fgg.cli.arguments import Parser, derivation_count
 from fgg.cli.commands.decode import draw
 from fgg.cli.options_compiler import space_for
-from fgg.cli.options_data import Items, given_item
+from fgg.cli.options_data import ItemBatch, given_item
 from fgg.cli.options_model import (
     Weights,
     add_declarations,
@@ -44,16 +44,14 @@ def add_arguments(parser: Parser) -> None:
     add_selection(parser)
     add_weights(parser)
     add_declarations(parser)
-    parser.add_argument(
-        "--semiring", choices=SEMIRINGS, default="log", help="the semiring to compute Z in"
-    )
+    parser.choice("--semiring", SEMIRINGS, "the semiring to compute Z in", default="log")
     parser.flag("--marginals", "expected counts and entropy")
     parser.flag("--grad", "the gradient of Z for every weight")
-    parser.add_argument("--decode", choices=("viterbi",), help="the best derivation")
+    parser.choice("--decode", ("viterbi",), "the best derivation")
     kbest, samples = "the K best derivations", "K samples of derivations"
-    parser.add_argument("--kbest", type=derivation_count, metavar="K", help=kbest)
-    parser.add_argument("--draw", metavar="PATH", help="draw the best derivation (.svg)")
-    parser.add_argument("--sample", type=derivation_count, metavar="K", help=samples)
+    parser.value("--kbest", "K", kbest, type=derivation_count)
+    parser.value("--draw", "PATH", "draw the best derivation (.svg)")
+    parser.value("--sample", "K", samples, type=derivation_count)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -164,7 +162,9 @@ def _ask_program(
     return report, derivations
 
 
-def _value(program: Program, item: Items, arguments: argparse.Namespace, given: Weights) -> object:
+def _value(
+    program: Program, item: ItemBatch, arguments: argparse.Namespace, given: Weights
+) -> object:
     """Return the value of an item in the semiring that is asked for."""
     from fgg.runtime.program.bind import bind
 

@@ -21,12 +21,12 @@ def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc sample`."""
     add_file(parser)
     add_items(parser)
-    parser.add_argument(
+    parser.value(
         "--number",
+        "K",
+        "the number of samples for each item (default: 1)",
         type=derivation_count,
         default=1,
-        metavar="K",
-        help="the number of samples for each item (default: 1)",
     )
     add_form(parser)
 

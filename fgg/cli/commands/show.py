@@ -22,23 +22,17 @@ def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc show`."""
     add_file(parser, optional=True)
     add_selection(parser)
-    parser.add_argument(
+    parser.choice(
         "--emit",
-        choices=FORMS,
-        default="summary",
-        help="what to print: a summary (the default), the grammar as text, FGG JSON, equations, or "
+        FORMS,
+        "what to print: a summary (the default), the grammar as text, FGG JSON, equations, or "
         "the order in which charts are filled",
+        default="summary",
     )
     add_declarations(parser)
     parser.flag("--trim", "remove useless symbols")
     parser.flag("--plain", "write out unions, products and parts of domains")
-    parser.add_argument(
-        "--union",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="add the rules of another grammar",
-    )
+    parser.repeated("--union", "FILE", "add the rules of another grammar")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -34,39 +34,27 @@ METHODS = ("adam", "em", "online-em", "vb", "cvb", "hastings")
 def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc train`."""
     add_file(parser, optional=True)
-    parser.add_argument("--query", metavar="NAME", help="the query that the data are inputs of")
+    parser.value("--query", "NAME", "the query that the data are inputs of")
     add_training_data(parser)
-    parser.add_argument("--valid", metavar="PATH", nargs="+", default=[], help="held-out data")
-    parser.add_argument("--method", choices=METHODS, default="em", help="how to fit the model")
-    parser.add_argument(
-        "--epochs", type=int, metavar="N", help="passes over the data (default: 10)"
-    )
+    parser.values("--valid", "PATH", "held-out data")
+    parser.choice("--method", METHODS, "how to fit the model", default="em")
+    parser.value("--epochs", "N", "passes over the data (default: 10)", type=int)
     parser.add_argument("--out", metavar="DIR", required=True, help="the folder of the run")
     parser.flag("--resume", "resume the run in the folder")
     parser.seed("the random seed")
-    parser.add_argument("--dtype", choices=("float32", "float64"), help="the type of parameters")
+    parser.choice("--dtype", ("float32", "float64"), "the type of parameters")
     parser.add_argument("--device", default="cpu", help="where to compute: cpu, cuda")
-    parser.add_argument(
-        "--tokens", type=int, metavar="N", help="tokens in a batch, padding included"
-    )
-    parser.add_argument("--prior", type=float, metavar="A", help="Dirichlet prior (vb, cvb)")
-    parser.add_argument("--rate", type=float, metavar="R", help="learning rate (adam)")
-    parser.add_argument(
-        "--option",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="an option of the method: `pseudo=0.1`",
-    )
-    parser.add_argument(
-        "--patience", type=int, default=0, metavar="N", help="stop after N epochs without progress"
-    )
-    parser.add_argument(
+    parser.value("--tokens", "N", "tokens in a batch, padding included", type=int)
+    parser.value("--prior", "A", "Dirichlet prior (vb, cvb)", type=float)
+    parser.value("--rate", "R", "learning rate (adam)", type=float)
+    parser.repeated("--option", "NAME=VALUE", "an option of the method: `pseudo=0.1`")
+    parser.value("--patience", "N", "stop after N epochs without progress", type=int, default=0)
+    parser.value(
         "--save-every",
+        "SECONDS",
+        "time between two checkpoints in an epoch (default: 60)",
         type=float,
         default=60.0,
-        metavar="SECONDS",
-        help="time between two checkpoints in an epoch (default: 60)",
     )
     add_space(parser)
     add_jit(parser)

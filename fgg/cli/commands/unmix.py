@@ -44,34 +44,32 @@ def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc unmix`."""
     add_file(parser)
     add_query(parser)
-    parser.add_argument("--data", metavar="PATH", help="a file with one sentence a line")
+    parser.value("--data", "PATH", "a file with one sentence a line")
     parser.flag("--exact", "use the exact moments of weights; report the error")
     add_weights(parser)
-    parser.add_argument(
+    parser.value(
         "--max-length",
-        metavar="N",
+        "N",
+        "use sentences of at most N words (default: 3)",
         type=whole_number(2, 12),
         default=3,
-        help="use sentences of at most N words (default: 3)",
     )
-    parser.add_argument(
+    parser.value(
         "--directions",
-        metavar="N",
+        "N",
+        "the number of random directions to choose the best of (default: 20)",
         type=whole_number(1, 10_000),
         default=20,
-        help="the number of random directions to choose the best of (default: 20)",
     )
-    parser.add_argument(
+    parser.value(
         "--refine",
-        metavar="N",
+        "N",
+        "afterwards take at most N steps of EM on all sentences (default: 0)",
         type=whole_number(0, 100_000),
         default=0,
-        help="afterwards take at most N steps of EM on all sentences (default: 0)",
     )
-    parser.add_argument("--params-out", metavar="PATH", help="where to write the weights")
-    parser.add_argument(
-        "--plot", metavar="PATH", help="plot the error against the number of sentences (.svg)"
-    )
+    parser.value("--params-out", "PATH", "where to write the weights")
+    parser.value("--plot", "PATH", "plot the error against the number of sentences (.svg)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -27,22 +27,16 @@ def add_arguments(parser: Parser) -> None:
     add_file(parser)
     add_query(parser)
     add_declarations(parser)
-    parser.add_argument(
-        "--against", metavar="FILE", help="compare with this grammar; it must have the same inputs"
-    )
-    parser.add_argument(
-        "--space", choices=("auto", *SPACES), help="compare in this space (default: in all)"
-    )
-    parser.add_argument(
-        "--after", metavar="PASS", help="compare the grammar after this pass, and nothing else"
-    )
+    parser.value("--against", "FILE", "compare with this grammar; it must have the same inputs")
+    parser.choice("--space", ("auto", *SPACES), "compare in this space (default: in all)")
+    parser.value("--after", "PASS", "compare the grammar after this pass, and nothing else")
     for option, default, text in (
         ("--trials", TRIALS, "the number of random points of prime fields"),
         ("--length", LENGTH, "the greatest length of inputs"),
         ("--items", ITEMS, "about how many inputs to try"),
     ):
         help = f"{text} (default: {default})"
-        parser.add_argument(option, type=int, default=default, metavar="N", help=help)
+        parser.value(option, "N", help, type=int, default=default)
     parser.seed("the seed of weights and inputs")
     add_jit(parser)
     parser.flag("--no-peaked", "leave out long inputs and extreme weights")
