@@ -84,7 +84,7 @@ def check_pass(name: str | None, space: str | None) -> None:
         return
     if name in pass_names("rank"):
         way = "rank" if name not in pass_names("state") else "state"
-        raise Usage(f"`{name}` is a pass on the way to {way} space", f"try `--space {way}`")
+        raise Usage(f"only {way} space has the pass `{name}`", f"try `--space {way}`")
     passes = ", ".join(f"`{p}`" for p in known)
     help = did_you_mean(name, known) or f"the passes are, in order, {passes}"
     raise Usage(f"there is no pass `{name}`", help)

@@ -78,7 +78,7 @@ def changes_of(arguments: argparse.Namespace) -> dict[str, object]:
     values = {name: getattr(arguments, name) for name in (*CHANGES, *VOCABULARY)}
     for name, value in values.items():
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:
-            raise Usage(f"`--{name.replace('_', '-')}` is a number from 1 up")
+            raise Usage(f"`--{name.replace('_', '-')}` must be at least 1")
     return {name: value for name, value in values.items() if value}
 
 
@@ -88,7 +88,10 @@ def fields_given(arguments: argparse.Namespace) -> dict[str, str]:
     for text in arguments.field:
         name, equals, value = text.partition("=")
         if not equals:
-            raise Usage(f"`--field {text}`", "write INPUT=FIELD, `--field t=tags`")
+            raise Usage(
+                f"`--field {text}` is not of the form INPUT=FIELD",
+                "write, for example, `--field t=tags`",
+            )
         fields[name] = value
     return fields
 
@@ -150,7 +153,7 @@ def read_columns(grammar: Grammar, path: str) -> dict[str, list[list[int]]]:
     tokens: dict[str, list[list[int]]] = {item.name: [] for item in inputs}
     for number, line in enumerate(read_text(Path(path)).rstrip().splitlines(), 1):
         if not line.strip():
-            refuse("F411", f"{path}:{number}: an empty line is no item")
+            refuse("F411", f"{path}:{number}: this line is empty")
         columns = line.split("\t") if len(inputs) > 1 else [line]
         if len(columns) != len(inputs):
             names = ", ".join(f"`{item.name}`" for item in inputs)

@@ -72,9 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
                 did_you_mean(name, benchmarks.SUITES) or f"suites are {known}",
             )
     if arguments.repeats < 1:
-        raise Usage("`--repeats` is a number from 1 up")
+        raise Usage("`--repeats` must be at least 1")
     if not arguments.budget > 0:
-        raise Usage("`--budget` is a number of seconds above 0")
+        raise Usage("`--budget` must be more than 0 seconds")
     _check_peers(benchmarks, arguments)
     if arguments.source is not None:
         _check_numbers(arguments.source)

@@ -78,10 +78,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Decompose, print a table, and write the grammar and the weights."""
     ranks = assignments(arguments.rank, "--rank")
     if not ranks and arguments.rank_tol is None:
-        raise Usage("say what to decompose", "`--rank trans=4`, or `--rank-tol 1e-3`")
+        raise Usage("nothing says what to decompose", "`--rank trans=4`, or `--rank-tol 1e-3`")
     if arguments.rank_tol is not None and ranks and not arguments.factor:
         raise Usage(
-            "`--rank` and `--rank-tol` together", "name the factors of the tolerance: `--factor`"
+            "`--rank` and `--rank-tol` are both given",
+            "name the factors of the tolerance: `--factor`",
         )
     if arguments.factor and arguments.rank_tol is None:
         raise Usage("`--factor` needs `--rank-tol`", "or give its rank: `--rank trans=4`")

@@ -44,7 +44,7 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Evaluate and print a table."""
     if arguments.tokens < 1 or (arguments.max_length or 1) < 1:
-        raise Usage("`--tokens` and `--max-length` are numbers from 1 up")
+        raise Usage("`--tokens` and `--max-length` must be at least 1")
     from fgg.api.train import load_run
     from fgg.data import Batches, of_length, read
     from fgg.grammar.annotations import read_links

@@ -101,7 +101,7 @@ def _single(arguments: argparse.Namespace, moments: Sequence[str]) -> int:
         if given:
             raise Usage(f"`{option}` is for sweeps", "add `--sweep d=2..8 L=2..9`")
     if len(arguments.files) > 1 or len(moments) > 1:
-        raise Usage("one grammar and one observation function", "several are for `--sweep`")
+        raise Usage("only sweeps take several grammars or moments", "add `--sweep d=2..8 L=2..9`")
     if arguments.positions and moments:
         raise Usage("`--positions` stand in place of `--moments`: give one of them")
     if arguments.plot and arguments.no_float:
@@ -109,8 +109,8 @@ def _single(arguments: argparse.Namespace, moments: Sequence[str]) -> int:
     check_picture(arguments.plot)
     if arguments.direction and not any("e1" in name for name in moments):
         raise Usage(
-            "`--direction` is that of slices, and there are none",
-            "`--moments 123e1` and `--moments ***e1` have them",
+            "`--direction` is for slices, but these moments have none",
+            "`--moments 123e1` and `--moments ***e1` have slices",
         )
     length = _length(arguments.length)
     if length is None:
@@ -264,4 +264,6 @@ def _direction(text: str | None) -> list[Number] | int | None:
             raise ValueError
         return [Fraction(part) for part in parts]
     except (ValueError, ZeroDivisionError):
-        raise Usage(f"`--direction {text[:60]}`: like `e2`, or `0.5,0.25,1/4`") from None
+        raise Usage(
+            f"`--direction {text[:60]}`: a direction is like `e2` or `0.5,0.25,1/4`"
+        ) from None

@@ -63,7 +63,7 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Start a training run or resume one."""
     if (arguments.epochs or 0) < 0 or (arguments.tokens is not None and arguments.tokens < 1):
-        raise Usage("`--epochs` is a number from 0 up, `--tokens` one from 1 up")
+        raise Usage("`--epochs` must be at least 0, and `--tokens` at least 1")
     from fgg.runtime.train.processes import joined
 
     with joined(arguments.device) as processes:
@@ -142,7 +142,7 @@ def option_value(text: str) -> tuple[str, OptionValue]:
     """
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
-        raise Usage(f"`--option {text}`", "write NAME=VALUE")
+        raise Usage(f"`--option {text}` is not of the form NAME=VALUE")
     if value in ("yes", "no"):
         return name, value == "yes"
     try:

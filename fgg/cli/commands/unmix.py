@@ -75,7 +75,10 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Estimate the parameters, print them, and write the files that are asked for."""
     if (arguments.data is None) == (not arguments.exact):
-        raise Usage("say where moments come from", "`--data FILE`, or `--exact` with `--seed 0`")
+        raise Usage(
+            "moments come either from `--data` or from `--exact`",
+            "`--data FILE`, or `--exact` with `--seed 0`",
+        )
     if arguments.exact and arguments.refine:
         raise Usage("`--refine` needs sentences", "give them with `--data`")
     check_writable(arguments.params_out)
