@@ -7,6 +7,7 @@ import json
 import sys
 
 from fgg.check.bfgg import b_status
+from fgg.check.equations import equations
 from fgg.check.summary import free_parameters, query_signature, summary_lines
 from fgg.cli.arguments import Parser
 from fgg.cli.options_model import add_declarations, add_file, add_selection, load_grammar, select
@@ -82,8 +83,6 @@ def _text(grammar: Grammar, form: str) -> str:
         from fgg.compiler.plan.schedule import schedule, schedule_lines
 
         return "\n".join(schedule_lines(grammar, schedule(grammar)))
-    from fgg.check.equations import equations
-
     return "\n".join(equations(grammar))
 
 
@@ -114,14 +113,8 @@ def _summary(grammar: Grammar, wants_json: bool) -> None:
     _section("domains", domains)
     _section("factors", [(signature(f), _kind(grammar, f)) for f in grammar.factors])
     _section(
-        "rules", [(r.name, line) for r, line in zip(grammar.rules, _lines(grammar), strict=True)]
+        "rules", [(r.name, line) for r, line in zip(grammar.rules, equations(grammar), strict=True)]
     )
-
-
-def _lines(grammar: Grammar) -> tuple[str, ...]:
-    from fgg.check.equations import equations
-
-    return equations(grammar)
 
 
 def _section(title: str, rows: list[tuple[str, str]]) -> None:
@@ -177,7 +170,7 @@ def summary_json(grammar: Grammar) -> dict[str, object]:
         "start": grammar.start.label,
         "rules": [
             {"name": r.name, "equation": line, "b_fragment": s.holds, "reason": s.reason}
-            for r, line, s in zip(grammar.rules, _lines(grammar), statuses, strict=True)
+            for r, line, s in zip(grammar.rules, equations(grammar), statuses, strict=True)
         ],
         "queries": [query_signature(q) for q in grammar.queries],
         "bfgg": all(s.holds for s in statuses),

@@ -183,25 +183,25 @@ class Display:
     """Shows a run; this one shows nothing."""
 
     def begin(self, at: Checkpoint, epochs: int) -> None:
-        """A run begins, or goes on."""
+        """Show that a run begins or resumes."""
 
     def batch(self, batch: Batch) -> None:
-        """A batch is done."""
+        """Show that a batch is done."""
 
     def epoch(self, epoch: Epoch) -> None:
-        """An epoch is done."""
+        """Show that an epoch is done."""
 
 
 class Lines(Display):
     """Prints a line for each epoch to standard error."""
 
     def begin(self, at: Checkpoint, epochs: int) -> None:
-        """A run begins, or goes on."""
+        """Show that a run begins or resumes."""
         if at.number:
             print(f"resuming in epoch {at.position.epoch + 1} of {epochs}", file=sys.stderr)
 
     def epoch(self, epoch: Epoch) -> None:
-        """An epoch is done."""
+        """Show that an epoch is done."""
         print(described(epoch), file=sys.stderr, flush=True)
 
 
@@ -229,19 +229,19 @@ class Bars(Lines):
         self.size: int | None = None
 
     def begin(self, at: Checkpoint, epochs: int) -> None:
-        """A run begins, or goes on."""
+        """Show that a run begins or resumes."""
         super().begin(at, epochs)
         self.tokens = at.tokens
 
     def batch(self, batch: Batch) -> None:
-        """A batch is done."""
+        """Show that a batch is done."""
         self.tokens += sum(batch.lengths)
         speed = self.bar.tasks[0].speed
         rate = f"{speed:,.0f} tokens/s" if speed else ""
         self.bar.update(self.task, completed=self.tokens, total=self.size, rate=rate)
 
     def epoch(self, epoch: Epoch) -> None:
-        """An epoch is done."""
+        """Show that an epoch is done."""
         self.bar.console.print(described(epoch), highlight=False)
         self.size, self.tokens = epoch.tokens, 0
         self.bar.reset(self.task, description=f"epoch {epoch.epoch + 2}", total=self.size)
