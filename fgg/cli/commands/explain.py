@@ -6,7 +6,7 @@ import argparse
 import re
 from importlib import resources
 
-from fgg.check.describe import story
+from fgg.check.describe import describe
 from fgg.cli.output import print_json
 from fgg.cli.target import add_file, add_selection, load_target, need_grammar, select
 from fgg.diagnostics import did_you_mean, refuse
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a code's page, the list of codes, or a grammar's story."""
+    """Print a code's page, the list of codes, or a grammar's describe."""
     subject: str | None = arguments.file
     if subject is None:
         _list_codes(arguments.json)
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
         _page(subject.upper(), arguments.json)
     else:
         grammar = select(need_grammar(load_target(arguments)), arguments)
-        text = story(grammar)
+        text = describe(grammar)
         if arguments.json:
             print_json({"ok": True, "name": grammar.name, "text": text})
         else:
