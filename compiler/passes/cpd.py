@@ -15,7 +15,6 @@ from fgg.grammar import (
     Fragment,
     Grammar,
     Node,
-    Origin,
     Rule,
     Sized,
 )
@@ -66,17 +65,17 @@ def cpd(
     assert not names & asked, "conjoin the grammar with a query first"
     if not wanted:
         return grammar
-    found = _Decomposer(grammar, wanted)
+    decomposer = _Decomposer(grammar, wanted)
     return replace(
         grammar,
-        domains=(*grammar.domains, *found.domains),
-        factors=tuple(g for f in grammar.factors for g in (f, *found.pieces.get(f.name, ()))),
-        rules=tuple(map(found.rule, grammar.rules)),
+        domains=(*grammar.domains, *decomposer.domains),
+        factors=tuple(g for f in grammar.factors for g in (f, *decomposer.pieces.get(f.name, ()))),
+        rules=tuple(map(decomposer.rule, grammar.rules)),
     )
 
 
 def declared(grammar: Grammar, ranks: Mapping[str, int]) -> Grammar:
-    """The grammar with these ranks of factors declared, in place of others they may have.
+    """The grammar with these ranks declared, in place of any that the factors have.
 
     A joint factor does not follow from its parts any more: it is a parameter, of low rank. Raises
     CpdImpossible for what cannot have a rank. A grammar that has these ranks is returned as it is.
@@ -110,7 +109,7 @@ def _declared(grammar: Grammar, factor: Factor, ranks: Mapping[str, int]) -> Fac
 
 
 def unjoined(factor: Factor) -> Factor:
-    """A factor that does not follow from parts any more."""
+    """The factor as a parameter of its own, which no longer follows from parts."""
     if not isinstance(factor.definition, ProductOf):
         return factor
     return replace(factor, definition=None)
@@ -139,9 +138,9 @@ class _Decomposer:
                 Domain(name=name, shape=Sized(factor.rank), rank=True, span=factor.span)
             )
             carried = tuple(a for a in factor.attributes if a.key in CARRIED)
-            found = []
+            pieces = []
             for number, signature in enumerate(signatures(factor, name)):
-                found.append(
+                pieces.append(
                     Factor(
                         name=names[factor.name][number],
                         domains=signature.domains,
@@ -151,7 +150,7 @@ class _Decomposer:
                         span=factor.span,
                     )
                 )
-            self.pieces[factor.name] = tuple(found)
+            self.pieces[factor.name] = tuple(pieces)
         self.given = {factor.name: factor.given or 0 for factor in wanted}
 
     def rule(self, rule: Rule) -> Rule:
@@ -178,14 +177,14 @@ class _Decomposer:
             rhs=Fragment.make(
                 (*rule.rhs.nodes, *nodes), tuple(edges), rule.rhs.clamps, rule.rhs.externals
             ),
-            origin=rule.origin or Origin(rule=rule.name),
+            origin=rule.origin_or_self,
         )
 
     def edges(self, edge: Edge, rank: Attachment) -> list[Edge]:
         """The edges of the pieces of an edge."""
         first, *rest = self.pieces[edge.label]
         given = self.given[edge.label]
-        found = [replace(edge, label=first.name, attachments=(*edge.attachments[:given], rank))]
+        edges = [replace(edge, label=first.name, attachments=(*edge.attachments[:given], rank))]
         for piece, attachment in zip(rest, edge.attachments[given:], strict=True):
-            found.append(replace(edge, label=piece.name, attachments=(rank, attachment)))
-        return found
+            edges.append(replace(edge, label=piece.name, attachments=(rank, attachment)))
+        return edges

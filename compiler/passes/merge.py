@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from fgg.factors.product_factors import given_axes
-from fgg.grammar import Attachment, Edge, Factor, Fragment, Grammar, Origin, Rule
+from fgg.grammar import Attachment, Edge, Factor, Fragment, Grammar, Rule
 from fgg.grammar.definitions import InputEvidence, ProductOf, ProductPart
 from fgg.grammar.names import fresh
 
@@ -29,13 +29,13 @@ def merge(grammar: Grammar, rules: Collection[str] | None = None) -> Grammar:
     same seed. A grammar without factors to merge is returned as it is.
     """
     work = _Merger(grammar)
-    found = tuple(
+    merged = tuple(
         work.rule(rule) if rules is None or rule.name in rules else rule for rule in grammar.rules
     )
-    if not work.found:
+    if not work.joints:
         return grammar
     factors: list[Factor] = []
-    waiting = list(work.found.values())
+    waiting = list(work.joints.values())
     known: set[str] = set()
     for factor in grammar.factors:
         factors.append(factor)
@@ -43,7 +43,7 @@ def merge(grammar: Grammar, rules: Collection[str] | None = None) -> Grammar:
         ready = [item for item in waiting if _sources(item) <= known]
         waiting = [item for item in waiting if item not in ready]
         factors += ready
-    return replace(grammar, factors=tuple(factors), rules=found)
+    return replace(grammar, factors=tuple(factors), rules=merged)
 
 
 def _sources(factor: Factor) -> set[str]:
@@ -51,14 +51,14 @@ def _sources(factor: Factor) -> set[str]:
 
 
 class _Merger:
-    """Makes joint factors, the same one once, and rewrites rules."""
+    """Makes joint factors, equal ones once, and rewrites rules."""
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
         self.taken = {*grammar.factor, *grammar.nonterminal, *grammar.input_factor}
         for query in grammar.queries:
             self.taken |= {item.name for item in query.input_factors}
-        self.found: dict[tuple[ProductOf, int | None], Factor] = {}
+        self.joints: dict[tuple[ProductOf, int | None], Factor] = {}
 
     def rule(self, rule: Rule) -> Rule:
         """A rule with joint factors; each stands where its first part stood."""
@@ -75,23 +75,23 @@ class _Merger:
         return replace(
             rule,
             rhs=Fragment.make(rule.rhs.nodes, tuple(edges), rule.rhs.clamps, rule.rhs.externals),
-            origin=rule.origin or Origin(rule=rule.name),
+            origin=rule.origin_or_self,
         )
 
     def groups(self, fragment: Fragment) -> list[list[int]]:
         """The numbers of edges that are joined: connected by nodes, two or more."""
-        found: list[tuple[set[str], list[int]]] = []
+        groups: list[tuple[set[str], list[int]]] = []
         for number, edge in enumerate(fragment.edges):
             if not self.is_joined(edge, fragment):
                 continue
             nodes = {a.node for a in edge.attachments}
             numbers = [number]
-            for group in [g for g in found if g[0] & nodes]:
-                found.remove(group)
+            for group in [g for g in groups if g[0] & nodes]:
+                groups.remove(group)
                 nodes |= group[0]
                 numbers += group[1]
-            found.append((nodes, sorted(numbers)))
-        return sorted(numbers for _, numbers in found if len(numbers) > 1)
+            groups.append((nodes, sorted(numbers)))
+        return sorted(numbers for _, numbers in groups if len(numbers) > 1)
 
     def is_joined(self, edge: Edge, fragment: Fragment) -> bool:
         """Whether an edge may become part of a joint factor."""
@@ -125,21 +125,21 @@ class _Merger:
     def factor(self, joint: ProductOf, given: int | None) -> Factor:
         """The joint factor of parts."""
         key = (joint, given)
-        if key not in self.found:
+        if key not in self.joints:
             domains: dict[int, str] = {}
             for part in joint.parts:
                 source = self.grammar.factor[part.source]
                 domains.update(zip(part.axes, source.domains, strict=True))
             name = fresh("_".join(part.source for part in joint.parts), self.taken)
             self.taken.add(name)
-            self.found[key] = Factor(
+            self.joints[key] = Factor(
                 name=name,
                 domains=tuple(domains[axis] for axis in sorted(domains)),
                 given=given,
                 definition=joint,
                 span=self.grammar.factor[joint.parts[0].source].span,
             )
-        return self.found[key]
+        return self.joints[key]
 
 
 def _parts(edges: Sequence[Edge], order: Sequence[Touch]) -> tuple[ProductPart, ...]:

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fgg.compiler.passes.cpd import CpdImpossible, cpd
 from fgg.factors.pieces import given_pieces
 from fgg.grammar import Factor, Grammar
-from fgg.grammar.values import Table
+from fgg.grammar.values import Nested, Table
 from fgg.rewrite.trim import query_factors
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+NestedLists = list["NestedLists"] | float
 
 MAX_TABLE = 20_000
 """More entries than a grammar should have as text."""
 
 
-def write_pieces(grammar: Grammar, weights: Mapping[str, Any], names: Collection[str]) -> Grammar:
+def write_pieces(grammar: Grammar, weights: Mapping[str, Array], names: Collection[str]) -> Grammar:
     """The grammar with pieces of these factors that have tables as values, around rank nodes.
 
     Requires factors of declared rank, and arrays of their pieces by name. Guarantees the value Z of
@@ -38,19 +46,19 @@ def write_pieces(grammar: Grammar, weights: Mapping[str, Any], names: Collection
         if name in followed | query_factors(grammar):
             message = f"factor `{name}` is needed whole: a query uses it, or a factor follows"
             raise CpdImpossible(message, help)
-    found = cpd(grammar, only=names)
-    factors = [f for f in found.factors if f.name not in names]
+    decomposed = cpd(grammar, only=names)
+    factors = [f for f in decomposed.factors if f.name not in names]
     return replace(
-        found,
+        decomposed,
         factors=tuple(_with_table(f, arrays[f.name]) if f.name in arrays else f for f in factors),
     )
 
 
-def _with_table(factor: Factor, array: Any) -> Factor:
+def _with_table(factor: Factor, array: Array) -> Factor:
     kept = tuple(a for a in factor.attributes if a.key not in ("prior", "net", "init"))
     table = Table(_tuples(array.tolist()))
     return replace(factor, value=table, definition=None, attributes=kept)
 
 
-def _tuples(value: Any) -> Any:
+def _tuples(value: NestedLists) -> Nested:
     return tuple(map(_tuples, value)) if isinstance(value, list) else float(value)

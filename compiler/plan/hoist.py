@@ -1,4 +1,4 @@
-"""What is computed before the charts: products of parameters, entries at tokens, potentials.
+"""Tensors that are prepared before the charts: products, entries at tokens, potentials.
 
 A product of parameters alone is done once for a batch (*hoisted*). Evidence becomes tables over
 positions: where a token selects entries of a parameter, by a gather; else as a weight for every
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fgg.compiler.plan.affine import bounds
 from fgg.compiler.plan.contraction import Tree
-from fgg.compiler.plan.rule_operands import RuleParts
+from fgg.compiler.plan.rule_operands import RuleOperands
 from fgg.factors.maps import is_map
 from fgg.grammar import Clamp, Edge, Grammar, Rule
 from fgg.grammar.definitions import ProductOf, Slice
@@ -42,7 +42,7 @@ Place = Callable[[Expr], Expr]
 
 
 class Preparer:
-    """Collects preparations, the same one once."""
+    """Collects the preparations of a plan; equal ones are made once."""
 
     def __init__(self, grammar: Grammar, lengths: Sequence[str]) -> None:
         self.grammar = grammar
@@ -60,7 +60,7 @@ class Preparer:
     def operands(
         self,
         rule: Rule,
-        parts: RuleParts,
+        parts: RuleOperands,
         tree: Tree | None,
         place: Place,
         charts: Mapping[str, Chart],
@@ -98,7 +98,7 @@ class Preparer:
     def operand(
         self,
         rule: Rule,
-        parts: RuleParts,
+        parts: RuleOperands,
         tree: Tree,
         place: Place,
         charts: Mapping[str, Chart],
@@ -126,7 +126,7 @@ class Preparer:
         index = tuple(place(source.indices[i]) for i in stored)
         return Operand(kind="chart", name=source.label, index=index, axes=axes)
 
-    def parameter(self, parts: RuleParts, tree: Tree) -> tuple[str, tuple[str, ...]]:
+    def parameter(self, parts: RuleOperands, tree: Tree) -> tuple[str, tuple[str, ...]]:
         """A factor, or a product of factors that is computed once for a batch."""
         if not tree.children:
             edge = parts.sources[tree.leaf]
@@ -144,14 +144,14 @@ class Preparer:
         return self.done[key].name, tree.keep
 
     def factor(self, label: str) -> None:
-        """Note that a factor is used; one that follows from others is made of them."""
+        """Record a factor that is used; if it follows from others, also how it is made of them."""
         if label in self.done:
             return
         definition = self.grammar.factor[label].definition
         if isinstance(definition, Slice):
             self.factor(definition.source)
-            found = steps(self.grammar, definition.axes)
-            self.done[label] = Cut(name=label, source=definition.source, steps=found)
+            slicing = steps(self.grammar, definition.axes)
+            self.done[label] = Cut(name=label, source=definition.source, steps=slicing)
         elif isinstance(definition, ProductOf):
             self.joined(label, definition)
         elif is_map(self.grammar.factor[label]):
@@ -179,7 +179,7 @@ class Preparer:
             name=label, operands=tuple(operands), axes=whole, path=tuple(pairs)
         )
 
-    def evidence(self, parts: RuleParts, tree: Tree, place: Place) -> Operand | None:
+    def evidence(self, parts: RuleOperands, tree: Tree, place: Place) -> Operand | None:
         """Parameters at tokens, as a table over positions."""
         clamps = [i for i in tree.parts if parts.parts[i].kind == "clamp"]
         if not tree.children:
@@ -219,7 +219,7 @@ class Preparer:
         return Operand(kind="table", name=self.done[key].name, index=inner.index, axes=tree.keep)
 
     def gather(
-        self, parts: RuleParts, tree: Tree, child: Tree, leaf: Tree, place: Place
+        self, parts: RuleOperands, tree: Tree, child: Tree, leaf: Tree, place: Place
     ) -> Operand | None:
         """The entries of a parameter at the tokens of one or more clamps."""
         clamps = [leaf.leaf]
@@ -269,9 +269,9 @@ class Preparer:
         return Operand(kind="table", name=self.done[key].name, index=tuple(index), axes=rest)
 
     def group(self, firsts: Sequence[Clamp], clamp: Clamp) -> tuple[int, tuple[int, ...]]:
-        """The earlier clamp that another one has its index in common with, and the distance.
+        """The number of an earlier clamp at a fixed distance in the input, and the distance.
 
-        The number of clamps if there is none, and no distance.
+        If there is none, the number of clamps and no distance.
         """
         shapes = {name: item.shape for name, item in self.grammar.input.items()}
         for number, first in enumerate(firsts):
@@ -335,15 +335,15 @@ class Preparer:
 
     def name(self, wanted: str) -> str:
         """A new name for a tensor."""
-        found = fresh(wanted, self.taken)
-        self.taken.add(found)
-        return found
+        name = fresh(wanted, self.taken)
+        self.taken.add(name)
+        return name
 
 
 def _renumbered(
     operands: Sequence[tuple[str, tuple[str, ...]]], keep: tuple[str, ...]
 ) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], tuple[str, ...]]:
-    """Axes by number, so that the same product in two rules is the same."""
+    """Axes as numbers, so that a product has one key whatever its nodes are called in a rule."""
     numbers: dict[str, str] = {}
     for _, axes in operands:
         for axis in axes:

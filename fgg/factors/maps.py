@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fgg.diagnostics import did_you_mean, refuse
-from fgg.files import map_array, read_limited, why_unreadable
+from fgg.files import map_array, read_limited, reason_of
 from fgg.grammar import Factor, Grammar, Union
 from fgg.grammar.domains import domain_size, parts, value_index
 from fgg.grammar.memo import per_grammar
@@ -110,7 +110,7 @@ def _array(factor: Factor, value: Map, count: int) -> list[int]:
     try:
         array = map_array(Path(value.folder) / value.path)
     except (OSError, ValueError) as error:
-        message = f"`{value.path}` cannot be read as an array: {why_unreadable(error)}"
+        message = f"`{value.path}` cannot be read as an array: {reason_of(error)}"
         _refuse(factor, "F490", message)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         _refuse(factor, "F490", f"`{value.path}` is not a list of whole numbers")
@@ -125,7 +125,7 @@ def _lines(grammar: Grammar, factor: Factor, value: Map) -> Sequence[str]:
     except UnicodeDecodeError:
         _refuse(factor, "F490", f"`{value.path}` is not text")
     except (OSError, ValueError) as error:
-        message = f"`{value.path}` cannot be read: {why_unreadable(error)}"
+        message = f"`{value.path}` cannot be read: {reason_of(error)}"
         _refuse(factor, "F490", message)
     lines = [line for line in text.split("\n") if line.strip()]
     if all(len(line.split()) == 1 for line in lines):

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from fgg.grammar.definitions import Definition, Slice
 from fgg.grammar.index import Condition, Expr
 from fgg.grammar.spans import Span
 from fgg.grammar.values import AttributeValue, Value, Word
+
+if TYPE_CHECKING:
+    from fgg.grammar.provenance import FamilySource, RuleSource
 
 
 def _span() -> Span | None:
@@ -129,7 +133,9 @@ class Factor:
 class Nonterminal:
     """An edge label that rules rewrite; a family when it has indices.
 
-    An indexed nonterminal without conditions has its range inferred from the rules.
+    An indexed nonterminal without conditions has its range inferred from the rules. In a ground
+    grammar, `origin` is the family and the index of the cell that it is; in a compiled one,
+    `source` is the part of the user's family that it is (`fgg.grammar.provenance`).
     """
 
     name: str
@@ -137,6 +143,7 @@ class Nonterminal:
     indices: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
     origin: tuple[str, tuple[int, ...]] | None = field(default=None, compare=False, repr=False)
+    source: FamilySource | None = field(default=None, compare=False, repr=False)
     span: Span | None = _span()
 
 
@@ -278,7 +285,11 @@ class Origin:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """Nonterminal -> fragment, for every index that satisfies the conditions."""
+    """Nonterminal -> fragment, for every index that satisfies the conditions.
+
+    `origin` names the rule as the user wrote it. In a compiled grammar, `source` is the variant of
+    the user's rule that it is (`fgg.grammar.provenance`).
+    """
 
     name: str
     lhs: str
@@ -286,8 +297,14 @@ class Rule:
     indices: tuple[Expr, ...] = ()
     conditions: tuple[Condition, ...] = ()
     origin: Origin | None = field(default=None, compare=False, repr=False)
+    source: RuleSource | None = field(default=None, compare=False, repr=False)
     span: Span | None = _span()
     head_span: Span | None = _span()
+
+    @property
+    def origin_or_self(self) -> Origin:
+        """The origin; a rule without one is the user's own."""
+        return self.origin or Origin(rule=self.name)
 
     @property
     def head(self) -> Reference:

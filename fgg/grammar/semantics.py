@@ -183,7 +183,7 @@ def brute_force(
     products = {name: d for name, d in definitions.items() if isinstance(d, ProductOf)}
     for factor in grammar.factors:
         if factor.name not in weights and factor.name not in {*slices, *decomposed, *products}:
-            arrays[factor.name] = _array(grammar, factor)
+            arrays[factor.name] = array_of(grammar, factor)
     for name, definition in products.items():
         if name not in weights:
             arrays[name] = _multiplied(grammar, grammar.factor[name], definition, arrays)
@@ -289,7 +289,7 @@ def _entry(array: object, index: Iterable[int]) -> float:
     return cast(float, array)
 
 
-def _array(grammar: Grammar, factor: Factor) -> object:
+def array_of(grammar: Grammar, factor: Factor) -> object:
     """The array that the grammar itself gives to a factor. Raises KeyError for a parameter."""
     value = factor.value
     sizes = tuple(len(_values(grammar, domain)) for domain in factor.domains)

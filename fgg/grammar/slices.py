@@ -9,7 +9,7 @@ slices stay right when sizes are set.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -172,30 +172,3 @@ def _source_value(grammar: Grammar, variant: Variant, values: Iterator[int]) -> 
     for item in variant.inner:
         total = total * domain_size(grammar, item.domain) + _source_value(grammar, item, values)
     return total
-
-
-@dataclass(frozen=True)
-class SplitNode:
-    """A node of a source rule: its variant, and the nodes that stand for it, in order."""
-
-    variant: Variant
-    nodes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class SplitRule:
-    """Where a rule of a split grammar comes from: the source rule, and what became of its nodes.
-
-    `family` is the nonterminal that the split rule is a rule of.
-    """
-
-    source: str
-    family: str
-    nodes: Mapping[str, SplitNode]
-
-    def values(self, grammar: Grammar, values: Mapping[str, int]) -> dict[str, int]:
-        """The values of the source rule's nodes, given those of the split rule's nodes."""
-        return {
-            name: source_value(grammar, node.variant, (values[n] for n in node.nodes))
-            for name, node in self.nodes.items()
-        }

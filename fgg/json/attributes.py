@@ -1,4 +1,4 @@
-"""Attributes of factors as JSON: texts and numbers as they are, everything else as an object."""
+"""The attributes of factors as JSON: texts and numbers as they are, other values as objects."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from fgg.grammar.index import Expr
 from fgg.grammar.printer import print_grammar
 from fgg.grammar.semantics import brute_force
 from fgg.grammar.values import Constant
-from fgg.json.document import from_json, to_json
+from fgg.json import from_json, to_json
 from fgg.rewrite.plain import plain
 from tests.conftest import Golden
 from tests.generators.grammars import finite_grammars, grammars

@@ -131,7 +131,7 @@ def _export(grammar: Grammar, query: str | None, arguments: argparse.Namespace) 
     if not sys.stderr.closed and sys.stderr.isatty():
         print("compiling with a C++ compiler: this takes a minute", file=sys.stderr)
     program = compile(grammar, query, space=arguments.space or "auto", fallback=False)
-    program = program.summing if arguments.missing else program
+    program = program.compiled.summing if arguments.missing else program
     export_program(program, Path(arguments.output), dtype=getattr(torch, arguments.dtype))
 
 
@@ -163,8 +163,7 @@ def _emitted(
 
         return "\n".join(plan_lines(plan)) + "\n", {**chosen, "plan": plan_json(plan)}
     if arguments.emit == "cost":
-        from fgg.compiler.cost.cost import cost
-        from fgg.compiler.cost.cost_text import cost_lines
+        from fgg.compiler.cost.cost import cost, cost_lines
 
         all_lengths = {name: given.get(name, 32) for name in lengths(source)}
         width = WIDTHS[arguments.dtype]

@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         grammar = plain(grammar)
     if arguments.emit == "json":
-        from fgg.json.document import to_json
+        from fgg.json import to_json
 
         if grammar.queries:
             names = ", ".join(query.name for query in grammar.queries)
