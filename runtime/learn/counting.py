@@ -18,7 +18,7 @@ from fgg.diagnostics import refuse
 from fgg.runtime.learn.items import Ready
 from fgg.runtime.prelude.charts import NEGATIVE
 from fgg.runtime.program.certified import Certified, Weights
-from fgg.runtime.program.prepared_batch import Run
+from fgg.runtime.program.prepared_batch import Run, prepared, suited_to
 from fgg.runtime.program.program import Program
 from fgg.runtime.program.reference import ReferenceProgram
 
@@ -59,11 +59,11 @@ class Counter:
         else:
             found = [
                 piece
-                for name in program.plan.parameters
+                for name in program.compiled.plan.parameters
                 for piece in ((name,) if name in given else program.pieces(name))
             ]
             # The emitted program takes these very factors, and no products of pieces.
-            self.plain = set(found) == set(program.plan.parameters)
+            self.plain = set(found) == set(program.compiled.plan.parameters)
         missing = [name for name in found if name not in given]
         if missing:
             message = f"this query needs `{missing[0]}`, which the model's own does not"
@@ -116,16 +116,16 @@ class Counter:
         if self.logs and min(map(_least, self.logs.values()), default=0.0) < LEAST_PIECE:
             from fgg.runtime.learn.log_counts import log_counts
 
-            return log_counts(self.program.suited(batch.collated), self.logs, batch)
+            return log_counts(suited_to(self.program.compiled, batch.collated), self.logs, batch)
         return self.differentiated(batch)
 
     def emitted(self, batch: Ready) -> Counted:
         """By the emitted programs of inside and outside passes."""
-        program, inputs = self.program.suited(batch.collated), batch.collated
+        program, inputs = suited_to(self.program.compiled, batch.collated), batch.collated
         weights, _ = self.weights(self.dtype)
         with torch.inference_mode(False), torch.enable_grad():
             leaves = {n: w.detach().requires_grad_() for n, w in weights.items()}
-            run: Run = program.prepared(leaves, inputs, self.dtype, self.device)
+            run: Run = prepared(program, leaves, inputs, self.dtype, self.device)
         run.batch.spare = True  # nobody needs the charts after the outside pass
         passes = Certified(run, self.weights, self.logs or None)
         counts = passes.counts()

@@ -22,6 +22,7 @@ from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.prepare import plain
 from fgg.runtime.learn.items import Ready
 from fgg.runtime.program.chart_reader import log_charts
+from fgg.runtime.program.prepared_batch import suited_to
 from fgg.runtime.program.program import Program
 from fgg.runtime.program.reference import ReferenceProgram
 
@@ -49,7 +50,7 @@ class Drawer:
     @cached_property
     def source(self) -> Any:
         """Where the rules of the plan of derivations come from."""
-        return self.program._source
+        return self.program.compiled.origin
 
     def draw(self, weights: Mapping[str, Tensor], item: Ready) -> Counter[Entry]:
         """The entries that a draw uses, with how often; the rank nodes of pieces are drawn too.
@@ -69,17 +70,19 @@ class Drawer:
         if isinstance(program, ReferenceProgram):
             own = item.collated
             seed = int(torch.randint(2**31, (), generator=self.generator))
-            ((drawn,),) = program.sample(weights, own.inputs, dict(own.lengths) or None, seed=seed)
+            ((drawn,),) = program.posterior(weights, own.inputs, dict(own.lengths) or None).sample(
+                seed=seed
+            )
             yield from entries_of(drawn, program)
             return
-        suited = program.suited(item.collated)
-        plan = suited._trees
+        suited = suited_to(program.compiled, item.collated)
+        plan = suited.trees
         batch = self.ready.get(item.ids)
         if batch is None:
             batch = batch_of(plan, item.collated.inputs, dict(item.collated.lengths) or None)
             self.ready[item.ids] = batch
         whole = program.whole(weights, plan.parameters)
-        charts = log_charts(plan, suited._modules, whole, batch)
+        charts = log_charts(plan, suited.tree_modules, whole, batch)
         (cells,) = items(charts)
         start_of(cells)
         values = np.array([cells.inside(cell) for cell in cells.start])

@@ -10,8 +10,7 @@ import torch
 
 from fgg.diagnostics import refuse
 from fgg.runtime.program.inputs import Collated, check_potentials, collate
-from fgg.runtime.program.program import Program
-from fgg.runtime.program.reference import ReferenceProgram
+from fgg.runtime.program.program import CompiledProgram, Program
 
 BUDGET = 2048
 """How many tokens, padding included, go into a batch."""
@@ -49,9 +48,9 @@ def ready(program: Program, items: Items | Ready, device: torch.device | None = 
     """A batch checked against the program of its query. Raises GrammarError for what is wrong."""
     if isinstance(items, Ready):
         return items
-    own = program if items.query is None else program.asking(items.query)
+    own = program.for_query(items.query)
     collated = collate(own.grammar, items.inputs, items.lengths, dtype=torch.float64, device=device)
-    if not isinstance(own, ReferenceProgram):
+    if isinstance(own, CompiledProgram):
         check_potentials(own.plan, collated)
     ids = items.ids or tuple(range(collated.size))
     if len(ids) != collated.size:
@@ -66,7 +65,7 @@ def in_memory(program: Program, data: Any, query: str | None = None) -> list[Ite
     Token lists are the one input of a grammar that has one; else data is a mapping from inputs to
     lists with an entry an item, or a list of such mappings with an entry each.
     """
-    own = program if query is None else program.asking(query)
+    own = program.for_query(query)
     names = [item.name for item in own.grammar.observed]
     names += [factor.name for factor in own.grammar.input_factors]
     if not isinstance(data, Mapping):

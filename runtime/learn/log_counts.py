@@ -19,7 +19,7 @@ from fgg.runtime.program.program import Program
 def log_counts(program: Program, logs: Mapping[str, Tensor], batch: Ready) -> Counted:
     """log Z of each item, and the gradient of their sum in log-weights: expected counts."""
     own = batch.collated
-    plan = program.plan
+    plan = program.compiled.plan
     found = batch_of(plan, {n: x.cpu() for n, x in own.inputs.items()}, dict(own.lengths) or None)
     with torch.inference_mode(False), torch.enable_grad():
         leaves = {n: x.detach().clone().requires_grad_() for n, x in logs.items()}

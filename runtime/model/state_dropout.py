@@ -92,11 +92,10 @@ class StateDropout:
         self.blocks = _blocks(grammar, domain)
         for factor in grammar.factors:
             _check(grammar, factor, domain, self.blocks)
-        asked = model.program.asked
-        if asked is None or asked.resized is None:
-            refuse("F476", "this program cannot be compiled for other sizes")
-        same = self.kept == size
-        self.program: Program = model.program if same else asked.resized(domain, self.kept)
+        program = model.program
+        if self.kept != size:
+            program = program.compiler.resized(domain, self.kept)
+        self.program: Program = program
 
     def draw(self, generator: torch.Generator | None = None) -> Kept:
         """States to keep, each set of a block equally likely: Gumbel top-k (Vieira 2014)."""
@@ -116,8 +115,7 @@ class StateDropout:
 
     def of(self, program: Program) -> Program:
         """The smaller program of the query that a program of the model's grammar is of."""
-        query = None if program.asked is None else program.asked.query
-        return self.program if query is None else self.program.asking(query)
+        return self.program.for_query(program.compiler.query)
 
     def log_z(self, kept: Kept, inputs: Mapping[str, Any], lengths: Any = None) -> Tensor:
         """log Z of every item with the states that are kept."""

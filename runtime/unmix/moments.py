@@ -63,8 +63,8 @@ class Exact:
         key = (length, positions)
         if key not in self.known:
             name, size = only_input(self.program.grammar)
-            found = self.program.moments(
-                self.weights, {}, {size: [length]}, keep={name: list(positions)}
+            found = self.program.posterior(self.weights, {}, {size: [length]}).moments(
+                {name: list(positions)}
             )[0]
             # Derivations carry no weight of their own: what they sum to is their number.
             self.known[key] = np.asarray((found / found.sum()).detach().cpu(), dtype=float)

@@ -181,7 +181,7 @@ class Floats:
 
     def counts(self) -> Iterator[Gap]:
         """The expected counts of factors, over all items."""
-        found = self.program.expected_counts(self.weights, self.inputs, self.lengths)
+        found = self.program.posterior(self.weights, self.inputs, self.lengths).counts
         for name in self.weights:
             want = self.gradient_of(name, scaled=False)
             if want is not None:
@@ -196,7 +196,7 @@ class Floats:
 
     def marginals(self) -> Iterator[Gap]:
         """The expected counts of the cells of every family that the program reports."""
-        found = self.program.marginals(self.weights, self.inputs, self.lengths)
+        found = self.program.posterior(self.weights, self.inputs, self.lengths).marginals
         families = self.program.grammar.nonterminal
         used = {family for item in self.answers for family, _ in item.cells}
         missing = sorted(used - set(found))

@@ -369,7 +369,7 @@ class _Run:
     def batches(self, program: Program) -> list[Sequence[Item]]:
         """All items, and before them those for which no other plan is needed."""
         items = self.exact.items
-        known = [item for item in items if is_answered(program.plan.known, item)]
+        known = [item for item in items if is_answered(program.compiled.plan.known, item)]
         return [items] if len(known) in (0, len(items)) else [known, items]
 
     def wanted(self, kind: str, items: Sequence[Item]) -> list[Answer]:
@@ -468,12 +468,15 @@ class Peaks:
         """The settings; the first program that is asked says how long inputs may be."""
         if self.known is None:
             rng = np.random.default_rng(self.seed)
-            self.known = settings_of(self.grammar, program.plan, self.free, self.items, rng)
+            self.known = settings_of(
+                self.grammar, program.compiled.plan, self.free, self.items, rng
+            )
         return self.known
 
     def best(self, program: Program) -> Callable[[Setting], Sequence[float]]:
         """What the best derivations weigh, by the first program that has states."""
-        own = program.states if program.space == "rank" else program
+        compiled = program.compiled
+        own = compiled.states if compiled.space == "rank" else compiled
 
         def weighed(setting: Setting) -> Sequence[float]:
             key = (id(setting.items), id(setting.point))
@@ -495,7 +498,7 @@ class Peaks:
 
 
 def _what(program: Program) -> str:
-    return "program" if program.native is None else "machine code"
+    return "program" if program.compiled.cpp is None else "machine code"
 
 
 def _near(one: float, two: float, tolerance: float) -> bool:

@@ -401,7 +401,11 @@ def asked_of(program: Program, setting: Setting) -> Asked | None:
             still = {n: w.detach() for n, w in weights.items()}
             plain = {n: x.detach() for n, x in inputs.items()}
             # In rank space they are those of state space.
-            cells = {} if program.space == "rank" else program.marginals(still, plain, lengths)
+            cells = (
+                {}
+                if program.compiled.space == "rank"
+                else program.posterior(still, plain, lengths).marginals
+            )
     except GrammarError as error:
         if error.diagnostics[0].code not in REFUSALS:
             raise
@@ -434,7 +438,7 @@ def best_of(program: Program, setting: Setting) -> list[float]:
     inputs, lengths = inputs_of(setting, torch.float64)
     weights = weights_of(program, setting, torch.float64)
     try:
-        z = np.asarray(program.solve(weights, inputs, lengths, semiring="max").z, dtype=float)
+        z = np.asarray(program.posterior(weights, inputs, lengths).charts("max").z, dtype=float)
     except GrammarError:
         return [-inf] * len(setting.items)
     return [float(value) for value in z.reshape(len(setting.items), -1).max(axis=1)]

@@ -138,7 +138,7 @@ def test_null_directions_move_no_moment() -> None:
             name: array.numpy() + step * direction.moves.get(name, np.zeros(()))
             for name, array in place.arrays.items()
         }
-        return program.moments(weights, {}, {"n": [3]}, keep={"w": [0, 1]})
+        return program.posterior(weights, {}, {"n": [3]}).moments({"w": [0, 1]})
 
     for direction in found.directions:
         assert set(direction.moves) <= set(found.undetermined)

@@ -254,7 +254,7 @@ def compare_marginals(
     leaves = program.weights(dict(weights), dtype=torch.float64)
     inputs, lengths = collated(items, torch.float64)
     inputs = {n: x.detach() for n, x in inputs.items()}
-    found = program.marginals(leaves, inputs, lengths or None)
+    found = program.posterior(leaves, inputs, lengths or None).marginals
     for number, item in enumerate(items):
         given = {name: array.tolist() for name, array in item.inputs.items()}
         flat = ground(program.grammar, lengths=item.lengths, inputs=given)
@@ -295,16 +295,16 @@ def compare_derivations(
     known = {name: array for name, array in weights.items() if name in flat.factor}
     if not np.isfinite(np.asarray(solve(flat, "max", weights=known).value, float)).any():
         with pytest.raises(GrammarError):
-            program.decode(*arguments)
+            program.posterior(*arguments).best()
         return
     wanted = k_best(flat, number, weights=known)
-    (best,) = program.k_best(*arguments, number=number)
+    (best,) = program.posterior(*arguments).k_best(number)
     logs = np.array([d.log_weight for d in wanted])
     np.testing.assert_allclose([d.log_weight for d in best], logs, atol=1e-9)
-    (first,) = program.decode(*arguments)
+    (first,) = program.posterior(*arguments).best()
     assert abs(first.log_weight - logs[0]) < 1e-9
-    (samples,) = program.sample(*arguments, number=5, seed=0)
-    (likely,) = program.decode(*arguments, method="mbr")
+    (samples,) = program.posterior(*arguments).sample(5, seed=0)
+    (likely,) = program.posterior(*arguments).mbr()
     if len(wanted) == number:
         return
     keys = {d.key for d in wanted}
@@ -312,7 +312,7 @@ def compare_derivations(
     assert {d.key for d in (*samples, likely)} <= keys
     chances = np.exp(logs - np.logaddexp.reduce(logs))
     entropy = -float((chances * np.log(chances)).sum())
-    assert abs(float(program.entropy(*arguments)[0]) - entropy) < 1e-8
+    assert abs(float(program.posterior(*arguments).entropy()[0]) - entropy) < 1e-8
 
 
 def compile_checked(grammar: Grammar, space: str = "dense") -> Program:

@@ -131,7 +131,7 @@ def _export(grammar: Grammar, query: str | None, arguments: argparse.Namespace) 
     if not sys.stderr.closed and sys.stderr.isatty():
         print("compiling with a C++ compiler: this takes a minute", file=sys.stderr)
     program = compile(grammar, query, space=arguments.space or "auto", fallback=False)
-    program = program.summing if arguments.missing else program
+    program = program.compiled.summing if arguments.missing else program
     export_program(program, Path(arguments.output), dtype=getattr(torch, arguments.dtype))
 
 

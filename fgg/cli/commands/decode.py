@@ -52,10 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
     items = read_items(program.grammar, arguments)
     weights = weights_of(program, given, arguments)
     if arguments.kbest:
-        found = program.k_best(weights, items.inputs, items.lengths, number=arguments.kbest)
+        found = program.posterior(weights, items.inputs, items.lengths).k_best(arguments.kbest)
     else:
         method = arguments.method
-        best = program.decode(weights, items.inputs, items.lengths, method=method)
+        best = program.posterior(weights, items.inputs, items.lengths).decode(method)
         found = [[derivation] for derivation in best]
     if arguments.draw:
         draw(found[0][0], arguments.draw)

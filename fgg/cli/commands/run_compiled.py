@@ -79,17 +79,18 @@ def _asked(
 
         # A prime field needs the numbers as they are written, and not their nearest floats.
         exactly = arguments.semiring == "gf"
-        factors = program.grammar if program.space == "dense" else program.weighted
+        factors = program.grammar if program.compiled.space == "dense" else program.weighted
         numbers = bind(factors, given, seed=arguments.seed, exactly=exactly)
-        needed = {*program.parameter_names, *program.plan.parameters}
-        value = program.solve(
-            {name: numbers[name] for name in needed if name in numbers},
-            batch,
-            sizes,
-            semiring=arguments.semiring,
-        ).z[0]
+        needed = {*program.parameter_names, *program.compiled.plan.parameters}
+        value = (
+            program.posterior(
+                {name: numbers[name] for name in needed if name in numbers}, batch, sizes
+            )
+            .charts(arguments.semiring)
+            .z[0]
+        )
         report["value"] = number(value)
-    levels = sum(stage.has_levels for stage in program.plan.stages)
+    levels = sum(stage.has_levels for stage in program.compiled.plan.stages)
     report["converged"] = True
     report["method"] = [
         {
@@ -104,10 +105,12 @@ def _asked(
     report["warnings"] = []
     found: dict[str, list[Derivation]] = {}
     if arguments.decode or arguments.draw:
-        found["viterbi"] = program.decode(weights, batch, sizes)
+        found["viterbi"] = program.posterior(weights, batch, sizes).best()
     if arguments.kbest:
-        found["kbest"] = program.k_best(weights, batch, sizes, number=arguments.kbest)[0]
+        found["kbest"] = program.posterior(weights, batch, sizes).k_best(arguments.kbest)[0]
     if arguments.sample:
-        draws = program.sample(weights, batch, sizes, number=arguments.sample, seed=arguments.seed)
+        draws = program.posterior(weights, batch, sizes).sample(
+            arguments.sample, seed=arguments.seed
+        )
         found["samples"] = draws[0]
     return report, found

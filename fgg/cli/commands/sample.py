@@ -47,13 +47,9 @@ def posterior_draws(grammar: Grammar, arguments: argparse.Namespace) -> list[lis
     given = given_weights(arguments)
     program = compiled_for(grammar, arguments, given)
     items = read_items(program.grammar, arguments)
-    return program.sample(
-        weights_of(program, given, arguments),
-        items.inputs,
-        items.lengths,
-        number=arguments.number,
-        seed=arguments.seed,
-    )
+    return program.posterior(
+        weights_of(program, given, arguments), items.inputs, items.lengths
+    ).sample(arguments.number, seed=arguments.seed)
 
 
 def generated(grammar: Grammar, arguments: argparse.Namespace) -> list[Derivation]:

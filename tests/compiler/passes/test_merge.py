@@ -217,11 +217,11 @@ def test_programs_of_merged_grammars_learn_the_parts(name: str) -> None:
     for a, b in zip(*results, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
     counts = [
-        p.expected_counts({n: w.detach() for n, w in given.items()}, words) for p in (one, two)
+        p.posterior({n: w.detach() for n, w in given.items()}, words).counts for p in (one, two)
     ]
     for factor in counts[0]:
         torch.testing.assert_close(counts[0][factor], counts[1][factor])
-    best = [p.decode(weights, words) for p in (one, two)]
+    best = [p.posterior(weights, words).best() for p in (one, two)]
     assert [d.log_weight for d in best[0]] == pytest.approx([d.log_weight for d in best[1]])
     assert two.model(seed=0)(**words).shape == (3,)
 

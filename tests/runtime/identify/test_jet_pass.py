@@ -177,8 +177,8 @@ def test_all_moments_are_those_of_the_program() -> None:
     z = Walk(case.geometry, Real(), PLAIN, case.arrays(place), words).z[:, 0]
     program = fgg.compile(fgg.load("pcfg_i", sizes={"k": 2, "d": 3}))
     weights = dict(place.arrays)
-    wanted = program.moments(weights, {}, {"n": [4]}, keep={"w": [0, 2]})[0]
-    triple = program.moments(weights, {}, {"n": [4]}, keep={"w": [1, 3, 2]})[0]
+    wanted = program.posterior(weights, {}, {"n": [4]}).moments({"w": [0, 2]})[0]
+    triple = program.posterior(weights, {}, {"n": [4]}).moments({"w": [1, 3, 2]})[0]
     assert torch.allclose(z[:9], wanted.reshape(-1))
     assert torch.allclose(z[9:], triple[:, :, 0].reshape(-1))
 

@@ -29,8 +29,8 @@ from fgg.runtime.program.chart_reader import (
     slopes,
     used_cells,
 )
+from fgg.runtime.program.emitted import load_module
 from fgg.runtime.program.expectation import entropy, kl
-from fgg.runtime.program.modules import load_module
 from fgg.runtime.program.program import Program
 from tests.helpers.compiled import compiled, programs
 from tests.helpers.plans import CASES, Case, case
@@ -141,11 +141,11 @@ def test_expectations_are_those_of_the_interpreter(name: str, query: str | None)
 
 def test_trees_keep_variables_that_are_fixed() -> None:
     given = fgg.compile(fgg.load("pcfg_dense", sizes={"nt": 2, "pt": 2, "words": 3}))
-    assert given.tree_plan is not None
-    steps = {step.rule.name: step for step in given.tree_plan.steps}
+    assert given.compiled.tree_plan is not None
+    steps = {step.rule.name: step for step in given.compiled.tree_plan.steps}
     assert set(steps["binary_P_N"].variables) == {"i", "j", "k"}
     assert not steps["binary_P_N"].splits
-    assert given._modules is not None and given._modules.plan is given.plan
+    assert given.compiled.tree_modules.plan is given.compiled.plan
 
 
 @pytest.mark.parametrize("name", programs())
@@ -157,7 +157,9 @@ def test_log_z_is_zero_where_the_boolean_semiring_has_no_derivation(name: str) -
         w.masked_fill_(chance < 0.6, 0.0)
     inputs, lengths = items_of(program)
     log_z = program.log_z(weights, inputs, lengths)
-    wanted = interpret(program.plan, program.check_weights(weights), inputs, lengths, "boolean").z
+    wanted = interpret(
+        program.compiled.plan, program.check_weights(weights), inputs, lengths, "boolean"
+    ).z
     assert (log_z > -torch.inf).tolist() == wanted.tolist()
 
 
@@ -205,11 +207,11 @@ def test_states_beyond_the_range_of_numbers_are_decoded_all_the_same() -> None:
     words = torch.zeros(1, 401, dtype=torch.long)
     words[0, 0] = 1  # the charts are filled from the last word on
     call = (weights, {"w": words})
-    values = [v for _, _, v in program.decode(*call)[0].spans() if v]
+    values = [v for _, _, v in program.posterior(*call).best()[0].spans() if v]
     assert set(values) == {(0,)}
-    assert [v for _, _, v in program.sample(*call, seed=0)[0][0].spans() if v] == values
-    assert [v for _, _, v in program.decode(*call, method="mbr")[0].spans() if v] == values
-    assert program.entropy(*call).tolist() == pytest.approx([0.0], abs=1e-9)
+    assert [v for _, _, v in program.posterior(*call).sample(seed=0)[0][0].spans() if v] == values
+    assert [v for _, _, v in program.posterior(*call).mbr()[0].spans() if v] == values
+    assert program.posterior(*call).entropy().tolist() == pytest.approx([0.0], abs=1e-9)
 
 
 def test_gradients_can_be_changed_in_place() -> None:
