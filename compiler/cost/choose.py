@@ -12,9 +12,8 @@ from fgg.compiler.passes.cpd import cpd
 from fgg.compiler.plan.lower import CannotCompile
 from fgg.compiler.rank.uses import NotRankSpace
 from fgg.grammar import Grammar
-from fgg.grammar.domains import domain_size, size_values
+from fgg.grammar.domains import domain_size, lengths, size_values
 from fgg.plan import Plan
-from fgg.rewrite.conjoin import lengths
 
 
 @dataclass(frozen=True)

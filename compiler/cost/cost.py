@@ -17,10 +17,17 @@ from fgg.compiler.cost.step_costs import StepProducts, loop_names, step_products
 from fgg.grammar import Enumerated, Factor, FromFile, Grammar, InputFactor, Sized, Union
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.printer import print_rule
-from fgg.grammar.units import in_units, short
-from fgg.inputs.paths import path_end
+from fgg.inputs.clamps import path_end
 from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, PlanStage, Potential, Step
-from fgg.plan.sizes import adjoint_bytes, chart_bytes, environment, extents, table_bytes
+from fgg.plan.sizes import (
+    adjoint_bytes,
+    chart_bytes,
+    environment,
+    extents,
+    in_units,
+    short,
+    table_bytes,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from fgg.diagnostics import did_you_mean
-from fgg.factors.pieces import Piece, piece_names, signatures
+from fgg.factors.pieces import piece_names, signatures
 from fgg.grammar import (
     Attachment,
     Domain,
@@ -18,6 +18,7 @@ from fgg.grammar import (
     Rule,
     Sized,
 )
+from fgg.grammar.definitions import Piece, ProductOf
 from fgg.grammar.index import Expr
 from fgg.grammar.names import fresh
 
@@ -109,14 +110,14 @@ def _declared(grammar: Grammar, factor: Factor, ranks: Mapping[str, int]) -> Fac
 
 def unjoined(factor: Factor) -> Factor:
     """The factor as a parameter of its own, which no longer follows from parts."""
-    attributes = tuple(a for a in factor.attributes if a.key != "product")
-    return replace(factor, attributes=attributes)
+    if not isinstance(factor.definition, ProductOf):
+        return factor
+    return replace(factor, definition=None)
 
 
 def is_free(factor: Factor) -> bool:
     """Whether nothing else says what a factor's weights are, or which of them are zero."""
-    fixed = ("tied", "slice", "piece", "product", "observed", "blocks")
-    return factor.value is None and not any(a.key in fixed for a in factor.attributes)
+    return factor.value is None and factor.definition is None and factor.blocks is None
 
 
 class _Decomposer:
@@ -144,7 +145,8 @@ class _Decomposer:
                         name=names[factor.name][number],
                         domains=signature.domains,
                         given=signature.given,
-                        attributes=(*carried, Piece(factor.name, number).attribute()),
+                        definition=Piece(factor.name, number),
+                        attributes=carried,
                         span=factor.span,
                     )
                 )

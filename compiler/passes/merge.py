@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from fgg.factors.product_factors import Joint, Part, given_axes, joint_of
+from fgg.factors.product_factors import given_axes
 from fgg.grammar import Attachment, Edge, Factor, Fragment, Grammar, Rule
+from fgg.grammar.definitions import InputEvidence, ProductOf, ProductPart
 from fgg.grammar.names import fresh
-from fgg.grammar.values import Word
 
 Touch = tuple[str, tuple[str, ...]]
 
@@ -19,7 +19,7 @@ def merge(grammar: Grammar, rules: Collection[str] | None = None) -> Grammar:
         emit(t, o) trans(t, u)   becomes   emit_trans(t, o, u)                  [RS §4.1 (1)]
 
     All nodes stay, so queries still find them. The joint factor is called by the names of its
-    parts, in the order of the rule; it carries the attribute `product` and follows from them. It
+    parts, in the order of the rule; its definition says that it follows from them. It
     has an arrow where `fgg.factors.product_factors.given_axes` proves that the product is a
     distribution, and then its given nodes stand first. The same product in two rules is one factor.
 
@@ -47,9 +47,7 @@ def merge(grammar: Grammar, rules: Collection[str] | None = None) -> Grammar:
 
 
 def _sources(factor: Factor) -> set[str]:
-    joint = joint_of(factor)
-    assert joint is not None
-    return {part.source for part in joint.parts}
+    return set(factor.sources)
 
 
 class _Merger:
@@ -60,7 +58,7 @@ class _Merger:
         self.taken = {*grammar.factor, *grammar.nonterminal, *grammar.input_factor}
         for query in grammar.queries:
             self.taken |= {item.name for item in query.input_factors}
-        self.joints: dict[tuple[Joint, int | None], Factor] = {}
+        self.joints: dict[tuple[ProductOf, int | None], Factor] = {}
 
     def rule(self, rule: Rule) -> Rule:
         """A rule with joint factors; each stands where its first part stood."""
@@ -98,9 +96,9 @@ class _Merger:
     def is_joined(self, edge: Edge, fragment: Fragment) -> bool:
         """Whether an edge may become part of a joint factor."""
         factor = self.grammar.factor.get(edge.label)
-        if factor is None or factor.rank is not None or joint_of(factor) is not None:
+        if factor is None or factor.rank is not None or isinstance(factor.definition, ProductOf):
             return False
-        if isinstance(factor.attribute("observed"), Word) or not edge.attachments:
+        if isinstance(factor.definition, InputEvidence) or not edge.attachments:
             return False
         touched = [(a.node, a.path) for a in edge.attachments]
         domains = [*factor.domains, *(fragment.by_name[node].domain for node, _ in touched)]
@@ -118,13 +116,13 @@ class _Merger:
         if given is not None:
             first = [touch for axis, touch in enumerate(order) if axis in given]
             order = [*first, *(touch for touch in order if touch not in first)]
-        joint = Joint(_parts(edges, order))
+        joint = ProductOf(_parts(edges, order))
         factor = self.factor(joint, None if given is None else len(given))
         return replace(
             edges[0], label=factor.name, attachments=tuple(touched[touch] for touch in order)
         )
 
-    def factor(self, joint: Joint, given: int | None) -> Factor:
+    def factor(self, joint: ProductOf, given: int | None) -> Factor:
         """The joint factor of parts."""
         key = (joint, given)
         if key not in self.joints:
@@ -138,14 +136,15 @@ class _Merger:
                 name=name,
                 domains=tuple(domains[axis] for axis in sorted(domains)),
                 given=given,
-                attributes=(joint.attribute(),),
+                definition=joint,
                 span=self.grammar.factor[joint.parts[0].source].span,
             )
         return self.joints[key]
 
 
-def _parts(edges: Sequence[Edge], order: Sequence[Touch]) -> tuple[Part, ...]:
+def _parts(edges: Sequence[Edge], order: Sequence[Touch]) -> tuple[ProductPart, ...]:
     place = {touch: number for number, touch in enumerate(order)}
     return tuple(
-        Part(edge.label, tuple(place[a.node, a.path] for a in edge.attachments)) for edge in edges
+        ProductPart(edge.label, tuple(place[a.node, a.path] for a in edge.attachments))
+        for edge in edges
     )

@@ -12,9 +12,9 @@ from dataclasses import replace
 from fgg.compiler.plan.affine import expr_of, implicit_equalities, irredundant, solve_equalities
 from fgg.compiler.plan.support import support, supported_rows
 from fgg.grammar import Fragment, Grammar, Rule
+from fgg.grammar.domains import lengths
 from fgg.grammar.index import Expr
 from fgg.grammar.linear import Row, TooManyRows, implies
-from fgg.rewrite.conjoin import lengths
 
 
 def narrow(grammar: Grammar) -> Grammar:

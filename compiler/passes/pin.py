@@ -8,15 +8,13 @@ from dataclasses import replace
 from fgg.compiler.passes.inline import matching
 from fgg.factors.maps import is_map
 from fgg.grammar import Clamp, Edge, Fragment, Grammar, Node, Nonterminal, Rule
-from fgg.grammar.domains import domain_size, size_values
+from fgg.grammar.domains import domain_size, lengths, size_values
 from fgg.grammar.index import Expr
 from fgg.grammar.linear import Row, implies
 from fgg.grammar.names import fresh
 from fgg.grammar.ranges import condition_rows, length_rows, row
 from fgg.grammar.values import Map
-from fgg.inputs.paths import clamp_domain, is_pinned
-from fgg.inputs.pins import Pin
-from fgg.rewrite.conjoin import lengths
+from fgg.inputs.clamps import Pin, clamp_domain, is_pinned
 
 
 def pin(grammar: Grammar, *, whole: bool = False) -> Grammar:

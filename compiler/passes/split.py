@@ -23,10 +23,11 @@ from fgg.grammar import (
     Rule,
     Union,
 )
+from fgg.grammar.definitions import Path, Slice, Variant
 from fgg.grammar.domains import domain_size
 from fgg.grammar.names import fresh
 from fgg.grammar.provenance import NodeSource
-from fgg.grammar.slices import Path, Slice, Variant, extent, variants
+from fgg.grammar.slices import extent, variants
 from fgg.grammar.values import Map
 from fgg.rewrite.trim import trim
 
@@ -367,11 +368,10 @@ class _Splitter:
         parts = [part for axis in axes for part in self.chosen(axis) or [axis.domain]]
         name = self.fresh_label(source, parts)
         cut = Slice(source, axes)
-        attributes = (cut.attribute(),)
         if source in self.grammar.input_factor:
             family = self.grammar.input_factor[source]
             self.input_factors.append(
-                replace(family, name=name, domains=cut.domains, attributes=attributes)
+                replace(family, name=name, domains=cut.domains, definition=cut)
             )
             return name
         factor = self.grammar.factor[source]
@@ -385,7 +385,7 @@ class _Splitter:
                 name=name,
                 domains=cut.domains,
                 given=given,
-                attributes=attributes,
+                definition=cut,
                 span=factor.span,
             )
         )

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fgg.compiler.passes.cpd import CpdImpossible, cpd
-from fgg.factors.definitions import asked_factors, sources
 from fgg.factors.pieces import given_pieces
 from fgg.grammar import Factor, Grammar
 from fgg.grammar.values import Nested, Table
+from fgg.rewrite.trim import query_factors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,9 +41,9 @@ def write_pieces(grammar: Grammar, weights: Mapping[str, Array], names: Collecti
     if any(bool((array < 0).any()) for array in arrays.values()):
         message = "the pieces have signs, and the weights of a grammar are not negative"
         raise CpdImpossible(message, help)
-    followed = {source for factor in grammar.factors for source in sources(factor)}
+    followed = {source for factor in grammar.factors for source in factor.sources}
     for name in names:
-        if name in followed | asked_factors(grammar):
+        if name in followed | query_factors(grammar):
             message = f"factor `{name}` is needed whole: a query uses it, or a factor follows"
             raise CpdImpossible(message, help)
     decomposed = cpd(grammar, only=names)
@@ -55,9 +55,9 @@ def write_pieces(grammar: Grammar, weights: Mapping[str, Array], names: Collecti
 
 
 def _with_table(factor: Factor, array: Array) -> Factor:
-    learned = ("piece", "prior", "net", "init")
-    attributes = tuple(a for a in factor.attributes if a.key not in learned)
-    return replace(factor, value=Table(_tuples(array.tolist())), attributes=attributes)
+    kept = tuple(a for a in factor.attributes if a.key not in ("prior", "net", "init"))
+    table = Table(_tuples(array.tolist()))
+    return replace(factor, value=table, definition=None, attributes=kept)
 
 
 def _tuples(value: NestedLists) -> Nested:

@@ -13,14 +13,14 @@ from fgg.compiler.plan.affine import bounds
 from fgg.compiler.plan.contraction import Tree
 from fgg.compiler.plan.rule_operands import RuleOperands
 from fgg.factors.maps import is_map
-from fgg.factors.product_factors import Joint, joint_of
 from fgg.grammar import Clamp, Edge, Grammar, Rule
+from fgg.grammar.definitions import ProductOf, Slice
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.index import Expr
 from fgg.grammar.names import fresh
 from fgg.grammar.ranges import condition_rows, length_rows
-from fgg.grammar.slices import slice_of, steps
-from fgg.inputs.paths import clamp_domain
+from fgg.grammar.slices import steps
+from fgg.inputs.clamps import clamp_domain
 from fgg.plan import (
     Bound,
     Chart,
@@ -32,9 +32,9 @@ from fgg.plan import (
     OneHot,
     Operand,
     Pair,
+    PositionTable,
     Potential,
     Preparation,
-    Table,
     Token,
 )
 
@@ -50,7 +50,7 @@ class Preparer:
         self.sizes = size_values(grammar)
         self.taken: set[str] = {*grammar.factor, *grammar.nonterminal, *grammar.input_factor}
         self.done: dict[object, Preparation] = {}
-        self.tables: dict[str, Table] = {}
+        self.tables: dict[str, PositionTable] = {}
         self.used: dict[str, None] = {}
 
     def parameters(self) -> tuple[str, ...]:
@@ -147,20 +147,20 @@ class Preparer:
         """Record a factor that is used; if it follows from others, also how it is made of them."""
         if label in self.done:
             return
-        cut, joint = slice_of(self.grammar.factor[label]), joint_of(self.grammar.factor[label])
-        if cut is not None:
-            self.factor(cut.source)
-            slicing = steps(self.grammar, cut.axes)
-            self.done[label] = Cut(name=label, source=cut.source, steps=slicing)
-        elif joint is not None:
-            self.joined(label, joint)
+        definition = self.grammar.factor[label].definition
+        if isinstance(definition, Slice):
+            self.factor(definition.source)
+            slicing = steps(self.grammar, definition.axes)
+            self.done[label] = Cut(name=label, source=definition.source, steps=slicing)
+        elif isinstance(definition, ProductOf):
+            self.joined(label, definition)
         elif is_map(self.grammar.factor[label]):
             blocks = domain_size(self.grammar, self.grammar.factor[label].domains[1])
             self.done[label] = Indicator(name=label, blocks=blocks)
         else:
             self.used[label] = None
 
-    def joined(self, label: str, joint: Joint) -> None:
+    def joined(self, label: str, joint: ProductOf) -> None:
         """The product of the parts of a joint factor, one part after the other."""
         operands = []
         pairs: list[Pair] = []
@@ -211,7 +211,7 @@ class Preparer:
                 path=(Pair(0, 1, kept),),
                 tables=frozenset([inner.name]),
             )
-            self.tables[new] = Table(
+            self.tables[new] = PositionTable(
                 name=new,
                 axes=self.tables[inner.name].axes,
                 states=tuple(parts.sizes[a] for a in tree.keep),
@@ -261,7 +261,7 @@ class Preparer:
         if key not in self.done:
             name = self.name("_".join([source, *(t.input for t in tokens)]))
             self.done[key] = Gather(name=name, source=source, tokens=tuple(tokens))
-            self.tables[name] = Table(
+            self.tables[name] = PositionTable(
                 name=name,
                 axes=tuple(table_axes),
                 states=tuple(parts.sizes[a] for a in rest),
@@ -291,7 +291,7 @@ class Preparer:
             size = domain_size(self.grammar, clamp_domain(self.grammar, clamp))
             name = self.name(f"{clamp.input}_is")
             self.done[key] = OneHot(name=name, input=clamp.input, size=size, path=path)
-            self.tables[name] = Table(
+            self.tables[name] = PositionTable(
                 name=name, axes=tuple(self.input_axes(clamp.input)), states=(size,)
             )
         return self.done[key].name
@@ -308,14 +308,14 @@ class Preparer:
                 _, high = bounds(rows, index, self.lengths)
                 axes.append(Loop(index, Bound(((Expr(), 1),)), high))
             name = self.name(f"{label}_weights")
-            cut = slice_of(factor)
+            cut = factor.definition
             self.done[key] = Potential(
                 name=name,
                 factor=label,
                 source=cut.source if cut else label,
                 steps=steps(self.grammar, cut.axes) if cut else (),
             )
-            self.tables[name] = Table(
+            self.tables[name] = PositionTable(
                 name=name,
                 axes=tuple(axes),
                 states=tuple(domain_size(self.grammar, d) for d in factor.domains),

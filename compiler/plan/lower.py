@@ -32,7 +32,7 @@ from fgg.compiler.plan.schedule import Schedule, Stage, schedule
 from fgg.compiler.plan.support import support, supported_rows
 from fgg.compiler.plan.triangular import halves, partly_filled
 from fgg.grammar import Edge, Grammar, Rule
-from fgg.grammar.domains import domain_size, size_values
+from fgg.grammar.domains import domain_size, lengths, size_values
 from fgg.grammar.index import Expr, Lookup
 from fgg.grammar.linear import Row, TooManyRows, implies, is_feasible
 from fgg.grammar.ranges import condition_rows, input_rows, length_rows, row
@@ -48,7 +48,6 @@ from fgg.plan import (
     PlanStage,
     Step,
 )
-from fgg.rewrite.conjoin import lengths
 
 
 class CannotCompile(Exception):

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from fgg.compiler.plan.contraction import Costs, Optimiser, RuleOperand, Tree
 from fgg.grammar import Clamp, Edge, Grammar, Rule
-from fgg.grammar.domains import domain_size
+from fgg.grammar.domains import domain_size, lengths
 from fgg.grammar.index import Expr
-from fgg.rewrite.conjoin import lengths
 
 
 @dataclass(frozen=True)

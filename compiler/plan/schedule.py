@@ -18,13 +18,12 @@ from itertools import pairwise, product
 from math import lcm
 from typing import TYPE_CHECKING
 
+from fgg.compiler.plan.components import components
 from fgg.grammar import Edge, Grammar, Rule
-from fgg.grammar.components import components
-from fgg.grammar.domains import size_values
+from fgg.grammar.domains import lengths, size_values
 from fgg.grammar.index import Expr
 from fgg.grammar.linear import Row, TooManyRows, implies, is_feasible, project
 from fgg.grammar.ranges import Region, affine, least_value, regions, row, rule_rows
-from fgg.rewrite.conjoin import lengths
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,8 +13,8 @@ from functools import cached_property
 
 from fgg.compiler.plan.eliminate import single
 from fgg.grammar import Clamp, Edge, Grammar, Rule
+from fgg.grammar.domains import lengths
 from fgg.grammar.index import Condition, Expr
-from fgg.rewrite.conjoin import lengths
 
 
 @dataclass(frozen=True)

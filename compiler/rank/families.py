@@ -12,10 +12,10 @@ from fgg.compiler.rank.cut import RuleComponent, RuleCut, wiring
 from fgg.compiler.rank.nodes import Analysis, BelowRanks, LeafRule
 from fgg.compiler.rank.uses import Message
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Nonterminal, Rule
+from fgg.grammar.definitions import Slice
+from fgg.grammar.domains import lengths
 from fgg.grammar.index import Expr
 from fgg.grammar.names import fresh
-from fgg.grammar.slices import slice_of
-from fgg.rewrite.conjoin import lengths
 
 T = TypeVar("T")
 
@@ -197,8 +197,8 @@ class Families:
     def plain(self, label: str) -> str:
         """The name of a factor, or of the factor that it is a slice of."""
         factor = self.grammar.factor.get(label)
-        cut = None if factor is None else slice_of(factor)
-        return label if cut is None else cut.source
+        cut = None if factor is None else factor.definition
+        return cut.source if isinstance(cut, Slice) else label
 
 
 def without_places(items: Sequence[T], dropped: Sequence[int]) -> tuple[T, ...]:

@@ -17,9 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fgg.diagnostics import Report, did_you_mean
-from fgg.factors.maps import blocks_of, is_map
+from fgg.factors.maps import is_map
 from fgg.grammar import Attachment, Attribute, Edge, Factor, Fragment, Grammar, Product, Query, Rule
-from fgg.grammar.slices import slice_of
+from fgg.grammar.definitions import Slice
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def with_blocks(grammar: Grammar, report: Report) -> Grammar:
     found: dict[str, Blocked] = {}
     fitting: set[str] = set()
     for factor in grammar.factors:
-        if blocks_of(factor) is None or slice_of(factor) is not None:
+        if factor.blocks is None or isinstance(factor.definition, Slice):
             continue
         if _fits(grammar, factor, report):
             fitting.add(factor.name)
@@ -63,7 +63,7 @@ def with_blocks(grammar: Grammar, report: Report) -> Grammar:
 
 def _fits(grammar: Grammar, factor: Factor, report: Report) -> bool:
     """Whether a factor's blocks are those of a map from what it is a distribution over."""
-    name = blocks_of(factor)
+    name = factor.blocks
     assert name is not None
     attribute = _attribute(factor)
     other = grammar.factor.get(name)
@@ -92,7 +92,7 @@ def _fits(grammar: Grammar, factor: Factor, report: Report) -> bool:
 
 def _blocked(grammar: Grammar, factor: Factor, report: Report) -> Blocked | None:
     """What a factor becomes; None if it has no axis with the blocks, as when it is written so."""
-    name = blocks_of(factor)
+    name = factor.blocks
     assert name is not None and factor.given is not None
     block = grammar.factor[name].domains[1]
     places = []
@@ -152,7 +152,7 @@ def _edges(edge: Edge, blocked: Blocked | None) -> tuple[Edge, ...]:
     attachments = edge.attachments[: blocked.place] + rest + edge.attachments[blocked.place + 1 :]
     # A node of the map's second domain itself has no component of it.
     block = part(blocked.block) if blocked.rest else node
-    name = blocks_of(blocked.factor)
+    name = blocked.factor.blocks
     assert name is not None
     tie = Edge(label=name, attachments=(edge.attachments[-1], block), span=edge.span)
     return (replace(edge, attachments=attachments), tie)
@@ -160,7 +160,7 @@ def _edges(edge: Edge, blocked: Blocked | None) -> tuple[Edge, ...]:
 
 def _check_tied(grammar: Grammar, fitting: set[str], report: Report) -> None:
     """Warn of edges of a factor with blocks whose value no map ties to a block (F495)."""
-    names = {f.name: blocks_of(f) for f in grammar.factors if f.name in fitting}
+    names = {f.name: f.blocks for f in grammar.factors if f.name in fitting}
     for rule in grammar.rules:
         asked = [r for query in grammar.queries for r in query.rules if r.name == rule.name]
         edges = [*rule.rhs.edges, *(edge for r in asked for edge in r.edges)]

@@ -89,8 +89,8 @@ class Compilation:
 
     @cached_property
     def source(self) -> Grammar:
-        """The model joined with the query. What passes make of it carries where it comes from."""
-        return traced(selected(self.model, self.query))
+        """The model joined with the query."""
+        return selected(self.model, self.query)
 
     def program(self) -> Program:
         """The program; one on the reference engine, with a warning, if there is no schedule."""
@@ -178,9 +178,10 @@ class Compilation:
         from fgg.compiler.plan.derivation_plan import plan_of_trees
 
         with compilable(self.model.name):
-            closed = close(self.source)
+            source = traced(self.source)
+            closed = close(source)
             # Derivations begin with the user's own start symbol, unless its nodes would be split.
-            trees = split(closed) if closed is self.source else unclosed(self.source)
+            trees = split(closed) if closed is source else unclosed(source)
             if known and trees is not None:
                 trees = pin(trees, whole=True)
             if self.missing and trees is not None:
@@ -190,13 +191,13 @@ class Compilation:
             return plan_of_trees(trees, length=self.length, batch=self.batch)
 
     def outline(self) -> Plan:
-        """The plan of the shapes of derivations."""
+        """The plan of the shapes of derivations, without states."""
         from fgg.compiler.passes.outline import outline
         from fgg.compiler.passes.split import split
         from fgg.compiler.plan.derivation_plan import plan_of_trees
 
         with compilable(self.model.name):
-            atomic = split(outline(self.source))
+            atomic = split(outline(traced(self.source)))
             return plan_of_trees(atomic, length=self.length, batch=self.batch)
 
     def emit(self, plan: Plan, *, best: bool = False) -> str:

@@ -45,7 +45,7 @@ def _named(grammar: Grammar, vocabulary: dict[str, Any]) -> Grammar:
 
 def run_query(folder: str) -> str | None:
     """The query that a run was trained by."""
-    from fgg.runtime.train.settings import load_settings
+    from fgg.runtime.train.run_folder import load_settings
 
     return load_settings(Path(folder)).query
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fgg.grammar import Grammar, Nonterminal, Rule
-from fgg.grammar.slices import Variant, source_value
+from fgg.grammar.definitions import Variant
+from fgg.grammar.slices import source_value
 
 if TYPE_CHECKING:
-    from fgg.inputs.pins import Pin, Pins
+    from fgg.inputs.clamps import Pin, Pins
 
 
 @dataclass(frozen=True)

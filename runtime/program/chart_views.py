@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from fgg.grammar import Grammar
+from fgg.grammar.definitions import Variant
 from fgg.grammar.domains import domain_size
 from fgg.grammar.provenance import FamilySource, families_of
-from fgg.grammar.slices import Variant, source_value
+from fgg.grammar.slices import source_value
 from fgg.plan import Plan
 from fgg.plan.sizes import low_end
 

@@ -58,7 +58,7 @@ class Compiler(Protocol):
         ...
 
     def outline(self) -> Plan:
-        """Return the plan of the derivations' shapes, without states."""
+        """Return the plan of the shapes of derivations, without states."""
         ...
 
     def emit(self, plan: Plan, *, best: bool = False) -> str:

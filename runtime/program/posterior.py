@@ -20,7 +20,7 @@ from torch import Tensor
 from fgg.diagnostics import refuse
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
-from fgg.runtime.derive.trees import Source
+from fgg.runtime.derive.assemble import Source
 from fgg.runtime.program.certified import Certified, refused
 from fgg.runtime.program.inputs import Collated, Inputs, Lengths
 from fgg.runtime.program.log_z import LogZ
@@ -30,7 +30,7 @@ from fgg.runtime.program.prepared_batch import Run, out_of_range, start, suited_
 if TYPE_CHECKING:
     from fgg.plan import Plan
     from fgg.runtime.derive.derivation import Derivation
-    from fgg.runtime.interpret.charts import Charts
+    from fgg.runtime.interpret.charts import AnyCharts
     from fgg.runtime.program.chart_reader import Modules
     from fgg.runtime.program.moments import Keep
     from fgg.runtime.program.program import CompiledProgram, Program, Weights
@@ -141,7 +141,7 @@ class Posterior(ABC):
         """
 
     @abstractmethod
-    def charts(self, semiring: str = "log") -> Charts:
+    def charts(self, semiring: str = "log") -> AnyCharts:
         """The charts in a semiring of the reference engine; `.z` is the value of each item."""
 
 
@@ -395,8 +395,7 @@ class CompiledPosterior(Posterior):
         self, large: str, families: Sequence[str] | None, states: bool
     ) -> list[Derivation]:
         """The same from marginals alone, where a factor is too large to be multiplied out."""
-        from fgg.runtime.derive.mbr_outline import entangled, mbr_on_outline
-        from fgg.runtime.derive.piece_weights import log_weight
+        from fgg.runtime.derive.mbr_outline import entangled, log_weight, mbr_on_outline
 
         program = self.program
         rule = entangled(program.grammar)
@@ -487,7 +486,7 @@ class CompiledPosterior(Posterior):
         charts = interpret(plan, self._numbers, self.inputs or {}, self.lengths, "max")
         return best_through(charts, outside(charts), self.program.origin)
 
-    def charts(self, semiring: str = "log") -> Charts:
+    def charts(self, semiring: str = "log") -> AnyCharts:
         """The charts in a semiring of the reference engine; `.z` is the value of each item."""
         from fgg.runtime.interpret.interpret import interpret
 

@@ -20,10 +20,9 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, refuse
 from fgg.grammar import Grammar
 from fgg.grammar.provenance import pins_of
-from fgg.inputs.pins import Pins
 from fgg.plan import Plan
 from fgg.plan.cpp_source import Native
-from fgg.runtime.derive.trees import Source
+from fgg.runtime.derive.assemble import Source
 from fgg.runtime.program.certified import RangeReport
 from fgg.runtime.program.chart_reader import Modules, covers
 from fgg.runtime.program.chart_views import Refinement, refinements
@@ -197,11 +196,6 @@ class CompiledProgram(Program):
     def refinements(self) -> tuple[Refinement, ...]:
         """The charts of the plan as parts of the user's families."""
         return refinements(self.grammar, self.plan)
-
-    @cached_property
-    def pins(self) -> Pins:
-        """What became of the families' nodes whose value the input fixes."""
-        return pins_of(self.plan.grammar)
 
     @cached_property
     def tree_plan(self) -> Plan | None:

@@ -9,6 +9,7 @@ from fgg.api.compile import selected
 from fgg.compiler.driver import SPACES, Expected, passed, plan_of
 from fgg.compiler.passes.split import split
 from fgg.grammar import Grammar
+from fgg.grammar.definitions import Variant
 from fgg.grammar.printer import print_grammar
 from fgg.grammar.provenance import (
     FamilySource,
@@ -18,7 +19,6 @@ from fgg.grammar.provenance import (
     pins_of,
     traced,
 )
-from fgg.grammar.slices import Variant
 
 PAIRS = """
 domain A = 2

@@ -16,13 +16,13 @@ from fgg.compiler.passes.split import split
 from fgg.compiler.plan.lower import plan
 from fgg.compiler.resolve.load import load, loads
 from fgg.grammar import Grammar
-from fgg.grammar.domains import domain_size, size_values
+from fgg.grammar.domains import domain_size, lengths, size_values
 from fgg.grammar.provenance import traced
 from fgg.library import library_names
 from fgg.plan import Plan
-from fgg.rewrite.conjoin import conjoin, lengths
+from fgg.rewrite.conjoin import conjoin
 from fgg.rewrite.ground import ground
-from fgg.runtime.derive.trees import Source
+from fgg.runtime.derive.assemble import Source
 from fgg.runtime.program.bind import bind
 
 # Nodes that are external twice, or touched twice by an edge, or by none; a variable of no use.

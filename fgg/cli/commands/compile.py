@@ -141,7 +141,7 @@ def _emitted(
     """What was asked for as text, and as the part of a JSON report."""
     from fgg.api.compile import compilable, selected
     from fgg.compiler.driver import Expected, after, pass_names, plan_of
-    from fgg.rewrite.conjoin import lengths
+    from fgg.grammar.domains import lengths
 
     source = selected(grammar, query)
     given = assignments(arguments.length, "--length")
@@ -196,7 +196,7 @@ def _grammar_text(
 
 def _check_lengths(grammar: Grammar, given: Mapping[str, int]) -> None:
     """Raise GrammarError for lengths that the grammar does not have, or that are out of range."""
-    from fgg.rewrite.conjoin import lengths
+    from fgg.grammar.domains import lengths
 
     known = sorted(lengths(grammar))
     problems = []

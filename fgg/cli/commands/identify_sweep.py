@@ -43,8 +43,7 @@ def run_sweep(arguments: argparse.Namespace, words: Sequence[str], moments: Sequ
     length = read_length(arguments.length)
     if isinstance(length, dict):
         raise Usage("a sweep has one length", "`--length 4`, or a range, `L=2..9`")
-    from fgg.api.sweep import FIGURE, sweep
-    from fgg.api.sweep_ranges import read_ranges
+    from fgg.api.sweep import FIGURE, read_ranges, sweep
 
     ranges = read_ranges(words)
     loaded = [loaded_grammar(arguments, file) for file in arguments.files]
@@ -78,8 +77,8 @@ def run_sweep(arguments: argparse.Namespace, words: Sequence[str], moments: Sequ
 def _table(path: str, entries: Sequence[Entry]) -> str:
     """The table of a sweep in the form that a file's name asks for."""
     from fgg.api.sweep_table import as_csv, as_latex, as_text, json_text
+    from fgg.draw import TooLarge
     from fgg.draw.charts import sweep_svg
-    from fgg.draw.errors import TooLarge
 
     forms: dict[str, Callable[[Sequence[Entry]], str]] = {
         ".txt": as_text,

@@ -203,15 +203,15 @@ def _derivations(
 ) -> dict[str, list[Derivation]]:
     found: dict[str, list[Derivation]] = {}
     if arguments.decode or arguments.draw:
-        from fgg.runtime.derive.viterbi import viterbi
+        from fgg.runtime.derive.decode_ground import viterbi
 
         found["viterbi"] = [viterbi(finite, weights=weights, seed=arguments.seed)]
     if arguments.kbest:
-        from fgg.runtime.derive.viterbi import k_best
+        from fgg.runtime.derive.decode_ground import k_best
 
         found["kbest"] = k_best(finite, arguments.kbest, weights=weights, seed=arguments.seed)
     if arguments.sample:
-        from fgg.runtime.derive.sample import sample
+        from fgg.runtime.derive.decode_ground import sample
 
         found["samples"] = sample(finite, arguments.sample, weights=weights, seed=arguments.seed)
     return found

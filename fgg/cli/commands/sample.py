@@ -57,7 +57,7 @@ def generated(grammar: Grammar, arguments: argparse.Namespace) -> list[Derivatio
     import numpy as np
 
     from fgg.rewrite.ground import ground
-    from fgg.runtime.derive.sample import sample
+    from fgg.runtime.derive.decode_ground import sample
 
     return sample(
         ground(grammar),

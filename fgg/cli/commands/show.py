@@ -7,11 +7,12 @@ import json
 import sys
 
 from fgg.check.bfgg import b_status
-from fgg.check.summary import free_parameters, query_signature, summary_lines
+from fgg.check.describe import free_parameters, query_signature, summary_lines
 from fgg.cli.declaring import add_declarations, with_declarations
 from fgg.cli.output import print_json
 from fgg.cli.target import add_file, add_selection, load_target, need_grammar, select
 from fgg.grammar import Factor, Grammar
+from fgg.grammar.definitions import Tied
 from fgg.grammar.domains import domain_size, size_values
 from fgg.library import library_names, library_title
 
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     grammar = with_declarations(need_grammar(load_target(arguments)), arguments)
     for other in arguments.union:
         from fgg.compiler.resolve.load import load
-        from fgg.rewrite.compose import union
+        from fgg.rewrite.union import union
 
         grammar = union(grammar, load(other))
     grammar = select(grammar, arguments)
@@ -57,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         grammar = plain(grammar)
     if arguments.emit == "json":
-        from fgg.json.document import to_json
+        from fgg.json import to_json
 
         if grammar.queries:
             names = ", ".join(query.name for query in grammar.queries)
@@ -84,7 +85,7 @@ def _text(grammar: Grammar, form: str) -> str:
         from fgg.compiler.plan.schedule import schedule, schedule_lines
 
         return "\n".join(schedule_lines(grammar, schedule(grammar)))
-    from fgg.check.equations import equations
+    from fgg.check.describe import equations
 
     return "\n".join(equations(grammar))
 
@@ -121,7 +122,7 @@ def _summary(grammar: Grammar, wants_json: bool) -> None:
 
 
 def _lines(grammar: Grammar) -> tuple[str, ...]:
-    from fgg.check.equations import equations
+    from fgg.check.describe import equations
 
     return equations(grammar)
 
@@ -147,7 +148,7 @@ def signature(factor: Factor) -> str:
 def _kind(grammar: Grammar, factor: Factor) -> str:
     if factor.value is not None:
         kind = f"given ({type(factor.value).__name__.lower()})"
-    elif factor.attribute("tied") is not None:
+    elif isinstance(factor.definition, Tied):
         kind = "tied"
     else:
         kind = f"{free_parameters(grammar, factor):,} free parameters"

@@ -21,7 +21,7 @@ from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
     from fgg.draw.plot import Plot
-    from fgg.runtime.unmix.result import Unmixed
+    from fgg.runtime.unmix.result import Unmixing
 
 NUMBERS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 SHARES = 6
@@ -139,7 +139,7 @@ def _estimate(
     sentences: Any,
     truth: dict[str, Any] | None,
     arguments: argparse.Namespace,
-) -> Unmixed:
+) -> Unmixing:
     from fgg.api.unmix import unmix
 
     return unmix(
@@ -159,7 +159,7 @@ def _plot(
     query: str | None,
     sentences: Any,
     truth: dict[str, Any] | None,
-    found: Unmixed,
+    found: Unmixing,
     arguments: argparse.Namespace,
 ) -> Plot:
     """The error as sentences grow in number: draws of the weights, or parts of the file.
@@ -193,7 +193,7 @@ def _plot(
     )
 
 
-def _print(found: Unmixed, report: dict[str, Any]) -> None:
+def _print(found: Unmixing, report: dict[str, Any]) -> None:
     mixed = report["mixing"]
     print(
         f"{report['name']}: {report['method']}; mixing matrix "

@@ -12,7 +12,7 @@ from fgg.grammar import Grammar, Origin
 from fgg.grammar.domains import select
 from fgg.grammar.provenance import origins_of, traced
 from fgg.rewrite.ground import ground
-from fgg.runtime.derive.viterbi import viterbi
+from fgg.runtime.derive.decode_ground import viterbi
 from fgg.runtime.program.bind import bind
 from fgg.runtime.reference.solve import solve
 from tests.helpers.splitting import NESTED, asked, observation
@@ -21,11 +21,11 @@ from tests.helpers.splitting import NESTED, asked, observation
 def mapped_back(grammar: Grammar, seed: int) -> None:
     """Check that the best derivation of the split grammar is one of the grammar, as good."""
     result = split(traced(grammar))
+    origins = origins_of(result)
     weights = bind(grammar, seed=seed)
     best, expected = viterbi(result, weights=weights), viterbi(grammar, weights=weights)
     assert best.log_weight == pytest.approx(expected.log_weight, rel=1e-12)
     sources = {rule.name: rule for rule in grammar.rules}
-    origins = origins_of(result)
     total = 0.0
     whole = []
     for step in best.steps:

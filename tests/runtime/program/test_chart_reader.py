@@ -20,7 +20,8 @@ from fgg.runtime.derive.decode import k_best, sample, viterbi
 from fgg.runtime.derive.mbr import cell_marginals, mbr
 from fgg.runtime.interpret.batch import batch_of
 from fgg.runtime.interpret.interpret import inside, interpret
-from fgg.runtime.interpret.prepare import checked_weights, plain
+from fgg.runtime.interpret.prepare import checked_weights
+from fgg.runtime.interpret.semirings.base import to_numpy
 from fgg.runtime.program.chart_reader import (
     Modules,
     best_charts,
@@ -67,7 +68,7 @@ def same(found: Any, wanted: Any) -> None:
     assert set(found) == set(wanted)
     for name in wanted:
         np.testing.assert_allclose(
-            plain(found[name]), plain(wanted[name]), rtol=1e-9, atol=1e-9, err_msg=name
+            to_numpy(found[name]), to_numpy(wanted[name]), rtol=1e-9, atol=1e-9, err_msg=name
         )
 
 
@@ -127,7 +128,7 @@ def test_expectations_are_those_of_the_interpreter(name: str, query: str | None)
     other = given.weights(seed=2)
     found = entropy(trees, weights, inputs, lengths)
     gap = kl(trees, weights, other, inputs, lengths)
-    real = {n: torch.as_tensor(plain(w).astype(float)) for n, w in weights.items()}
+    real = {n: torch.as_tensor(to_numpy(w).astype(float)) for n, w in weights.items()}
     batch = batch_of(trees, inputs, lengths)
     for modules in several:
         new = entropy(trees, weights, inputs, lengths, modules=modules)
@@ -166,7 +167,7 @@ def test_log_z_is_zero_where_the_boolean_semiring_has_no_derivation(name: str) -
 def items_of(program: Program) -> tuple[dict[str, torch.Tensor], dict[str, list[int]]]:
     """Three items of the lengths 1, 2 and 4 with random tokens and tables."""
     from fgg.grammar.domains import domain_size, size_values
-    from fgg.rewrite.conjoin import lengths as length_names
+    from fgg.grammar.domains import lengths as length_names
 
     grammar, chance = program.grammar, torch.Generator().manual_seed(1)
     lengths = {name: [1, 2, 4] for name in length_names(grammar)}
