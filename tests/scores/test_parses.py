@@ -80,12 +80,12 @@ def test_no_binary_tree_beats_the_oracle(drawn: list[Pair], length: int) -> None
     for i, j in drawn:
         if i < j <= length and not any(a < i < b < j or i < a < j < b for a, b in gold):
             gold.add((i, j))
-    found = frozenset(oracle_binary(gold, length))
+    spans = frozenset(oracle_binary(gold, length))
     possible = trees(0, length)
-    assert found in possible
+    assert spans in possible
     if length > 1:
         best = max(span_score([gold], [tree], [length]).sentence_f1 for tree in possible)
-        assert span_score([gold], [found], [length]).sentence_f1 == pytest.approx(best)
+        assert span_score([gold], [spans], [length]).sentence_f1 == pytest.approx(best)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_no_binary_tree_beats_the_oracle(drawn: list[Pair], length: int) -> None
 def test_the_baselines_of_real_trees(
     most: int, many: int, left: float, right: float, oracle: float
 ) -> None:
-    found = list(read(real("craft_trees/dev.trees.xz")).map(of_length(1, most)))
-    lengths = [len(example) for example in found]
-    gold = [example.spans or () for example in found]
+    examples = list(read(real("craft_trees/dev.trees.xz")).map(of_length(1, most)))
+    lengths = [len(example) for example in examples]
+    gold = [example.spans or () for example in examples]
     guesses = {
         left: map(left_branching, lengths),
         right: map(right_branching, lengths),
