@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -46,11 +44,6 @@ class EntrySampler:
         self.used: dict[str, tuple[FactorUse, ...]] = {}
         self.ready: dict[tuple[int, ...], Batch] = {}
 
-    @cached_property
-    def source(self) -> Any:
-        """The origins of the rules in the plan of derivations."""
-        return self.program._source
-
     def draw(self, weights: Mapping[str, Tensor], item: CheckedItems) -> Counter[Entry]:
         """The entries that a drawn derivation uses, and how often, those of pieces included.
 
@@ -84,9 +77,10 @@ class EntrySampler:
         start_of(cells)
         values = np.array([cells.inside(cell) for cell in cells.start])
         first = cells.start[self.place(np.cumsum(np.exp(values - values.max())))]
+        source = program._source
         for _, choice in build(cells, first, lambda choices: self.place(choices.sums)):
-            rule = self.source.of_rule(choice.step.rule)
-            values_of = self.source.values(choice)
+            rule = source.of_rule(choice.step.rule)
+            values_of = source.values(choice)
             for used in self.uses(rule):
                 yield used.label, self.index(used, values_of)
 

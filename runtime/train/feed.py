@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fgg.data import (
-    Batch,
     Corpus,
     Example,
+    ExampleBatch,
     Vocabulary,
     as_characters,
     build_vocabulary,
@@ -41,7 +41,7 @@ class Feed:
     domains: Mapping[str, str]
     vocabularies: Mapping[str, Vocabulary]
 
-    def items(self, batch: Batch) -> Items | None:
+    def items(self, batch: ExampleBatch) -> Items | None:
         """The inputs of a batch; None if it has no examples."""
         if not batch.examples:
             return None

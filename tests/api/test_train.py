@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from fgg import GrammarError, load, print_grammar
 from fgg.api.train import MODEL, history, load_run, start
 from fgg.cli import main
-from fgg.runtime.train import Settings
+from fgg.runtime.train import RunSettings
 from fgg.runtime.train.run_folder import same_state
 
 WORDS = ["the dog runs", "a dog sees the cat", "the cat sleeps", "a cat runs", "dog runs the cat"]
@@ -33,7 +33,7 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-def settings(corpus: Path, method: str = "em", **more: Any) -> Settings:
+def settings(corpus: Path, method: str = "em", **more: Any) -> RunSettings:
     given: dict[str, Any] = {
         "grammar": print_grammar(load("hmm", sizes={"k": 3})),
         "query": "string",
@@ -44,7 +44,7 @@ def settings(corpus: Path, method: str = "em", **more: Any) -> Settings:
         "options": {"prior": 0.1} if method in ("vb", "cvb", "hastings") else {},
         "data": (str(corpus),),
     }
-    return Settings(**{**given, **more})
+    return RunSettings(**{**given, **more})
 
 
 def stopped_after(batches: int) -> Callable[[], bool]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgg.data import Example, Tokens, Windows, token_stream
+from fgg.data import Example, TokenStream, Windows, token_stream
 from fgg.data import streams as module
 from fgg.diagnostics import GrammarError
 
@@ -44,7 +44,7 @@ def test_a_failure_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_rows_are_read_side_by_side() -> None:
-    tokens = Tokens(np.arange(7, dtype=np.int32), np.array([0]))
+    tokens = TokenStream(np.arange(7, dtype=np.int32), np.array([0]))
     first, second = Windows(tokens=tokens, rows=2, length=2)
     assert first.ids.tolist() == [[0, 1], [4, 5]]
     assert first.continues.tolist() == [False, False]
@@ -54,7 +54,7 @@ def test_rows_are_read_side_by_side() -> None:
 
 
 def test_windows_end_with_documents() -> None:
-    tokens = Tokens(np.arange(7, dtype=np.int32), np.array([0, 3, 5]))
+    tokens = TokenStream(np.arange(7, dtype=np.int32), np.array([0, 3, 5]))
     windows = list(Windows(tokens=tokens, rows=2, length=2, documents=True))
     assert [w.ids.tolist() for w in windows] == [
         [[0, 1], [5, 6]],
@@ -80,7 +80,7 @@ def test_each_token_is_in_one_window_in_order(
     total: int, starts: set[int], rows: int, length: int, documents: bool, data: st.DataObject
 ) -> None:
     begins = np.array(sorted({0, *(s for s in starts if s < total)}))
-    tokens = Tokens(np.arange(total, dtype=np.int32), begins)
+    tokens = TokenStream(np.arange(total, dtype=np.int32), begins)
     settings = Windows(tokens=tokens, rows=rows, length=length, documents=documents)
     windows = list(settings)
     seen = []

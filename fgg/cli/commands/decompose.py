@@ -24,7 +24,7 @@ from fgg.diagnostics import as_json, refuse
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
-    from fgg.api.decompose import Decomposed
+    from fgg.api.decompose import DecomposedGrammar
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -138,7 +138,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _moved(
-    grammar: Grammar, weights: dict[str, Any], done: Decomposed, arguments: argparse.Namespace
+    grammar: Grammar,
+    weights: dict[str, Any],
+    done: DecomposedGrammar,
+    arguments: argparse.Namespace,
 ) -> tuple[float, float] | None:
     """log Z before and after, of the item that is given."""
     from fgg.api.decompose import log_z_moved
@@ -163,7 +166,7 @@ def _moved(
     return found
 
 
-def _write(done: Decomposed, arguments: argparse.Namespace) -> None:
+def _write(done: DecomposedGrammar, arguments: argparse.Namespace) -> None:
     """Write the files that are asked for, each whole; all that can fail comes first."""
     from fgg.grammar.printer import print_grammar
 
@@ -185,7 +188,7 @@ def _write(done: Decomposed, arguments: argparse.Namespace) -> None:
         sys.stdout.write(text)
 
 
-def _safetensors(done: Decomposed) -> bytes:
+def _safetensors(done: DecomposedGrammar) -> bytes:
     import numpy as np
     from safetensors.numpy import save
 

@@ -17,7 +17,7 @@ from fgg.cli.passes import AUTO, add_jit, add_space, jit_of
 from fgg.cli.target import add_file, assignments, load_target, need_grammar, only_query, seed_number
 
 if TYPE_CHECKING:
-    from fgg.data import Batch
+    from fgg.data import ExampleBatch
     from fgg.runtime.train import Checkpoint, Epoch
 
 IMPOSSIBLE = (
@@ -99,7 +99,7 @@ def settings_of(arguments: argparse.Namespace, world: int) -> Any:
     from fgg.api.compile import selected
     from fgg.grammar.printer import print_grammar
     from fgg.runtime.model.saving import self_contained
-    from fgg.runtime.train import Settings
+    from fgg.runtime.train import RunSettings
 
     grammar = need_grammar(load_target(arguments), quiet=arguments.json)
     query = arguments.query
@@ -112,7 +112,7 @@ def settings_of(arguments: argparse.Namespace, world: int) -> Any:
             options[name] = getattr(arguments, name)
     given = assignments(arguments.set, "--set")
     alone = arguments.method in ("cvb", "hastings") and arguments.tokens is None
-    return Settings(
+    return RunSettings(
         grammar=print_grammar(self_contained(grammar)),
         name=grammar.name,
         query=query,
@@ -184,7 +184,7 @@ class Show:
     def begin(self, at: Checkpoint, epochs: int) -> None:
         """A run begins, or goes on."""
 
-    def batch(self, batch: Batch) -> None:
+    def batch(self, batch: ExampleBatch) -> None:
         """A batch is done."""
 
     def epoch(self, epoch: Epoch) -> None:
@@ -232,7 +232,7 @@ class Bars(Lines):
         super().begin(at, epochs)
         self.tokens = at.tokens
 
-    def batch(self, batch: Batch) -> None:
+    def batch(self, batch: ExampleBatch) -> None:
         """A batch is done."""
         self.tokens += sum(batch.lengths)
         speed = self.bar.tasks[0].speed

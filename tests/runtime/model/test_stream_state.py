@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import fgg
-from fgg.data import Tokens, Windows
+from fgg.data import TokenStream, Windows
 from fgg.runtime.model.model import Model
 from fgg.runtime.model.state_dropout import StateDropout
 from fgg.runtime.model.stream_state import CarriedState, stream_log_likelihood, stream_perplexity
@@ -26,8 +26,8 @@ def models() -> tuple[Model, Model]:
     return windowed, whole
 
 
-def tokens(*starts: int) -> Tokens:
-    return Tokens(IDS, np.array(starts or (0,), np.int64))
+def tokens(*starts: int) -> TokenStream:
+    return TokenStream(IDS, np.array(starts or (0,), np.int64))
 
 
 @pytest.mark.parametrize("length", [1, 4, 7, 100])
