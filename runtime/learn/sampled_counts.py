@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from fgg.grammar import Edge, Rule
 from fgg.grammar.domains import select
 from fgg.runtime.derive.decode import items, start_of
 from fgg.runtime.derive.derivation import Derivation
-from fgg.runtime.derive.trees import build
+from fgg.runtime.derive.trees import Source, build
 from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.prepare import plain
 from fgg.runtime.learn.item_batches import CheckedItems
@@ -43,6 +44,11 @@ class EntrySampler:
         self.generator = generator
         self.used: dict[str, tuple[FactorUse, ...]] = {}
         self.ready: dict[tuple[int, ...], Batch] = {}
+
+    @cached_property
+    def source(self) -> Source:
+        """The origins of the rules in the plan of derivations."""
+        return self.program._source
 
     def draw(self, weights: Mapping[str, Tensor], item: CheckedItems) -> Counter[Entry]:
         """The entries that a drawn derivation uses, and how often, those of pieces included.
@@ -77,10 +83,9 @@ class EntrySampler:
         start_of(cells)
         values = np.array([cells.inside(cell) for cell in cells.start])
         first = cells.start[self.place(np.cumsum(np.exp(values - values.max())))]
-        source = program._source
         for _, choice in build(cells, first, lambda choices: self.place(choices.sums)):
-            rule = source.of_rule(choice.step.rule)
-            values_of = source.values(choice)
+            rule = self.source.of_rule(choice.step.rule)
+            values_of = self.source.values(choice)
             for used in self.uses(rule):
                 yield used.label, self.index(used, values_of)
 
