@@ -9,7 +9,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fgg.api.compile import compile, selected
+from fgg.api.compile import compile, only_query, selected
 from fgg.api.saved import load_model
 from fgg.compiler.resolve.load import loads
 from fgg.data import Batches, read
@@ -44,6 +44,64 @@ IN_PYTHON = ("model", "options", "weights", "reduce")
 """Parameters of a method that a command line cannot give."""
 SHUFFLED = ("adam", "online-em")
 """The methods that take batches in random order, because the order matters."""
+
+
+def train(
+    grammar: Grammar,
+    data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    folder: str | os.PathLike[str],
+    *,
+    query: str | None = None,
+    method: str = "em",
+    epochs: int = 10,
+    valid: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+    seed: int = 0,
+    dtype: str | None = None,
+    space: str = "auto",
+    tokens: int = 4096,
+    patience: int = 0,
+    format: str | None = None,
+    fields: Mapping[str, str] | None = None,
+    preprocessing: Mapping[str, object] | None = None,
+    resume: bool = False,
+    jit: bool = False,
+    **options: object,
+) -> Model:
+    """Train a grammar on data files, in a folder that can be resumed; return the model.
+
+    It is what `fggc train` does: `data` and `valid` are files, `tokens` is the size of a batch,
+    `preprocessing` has the options that change the data (`{"lower": True, "min_count": 2}`), and
+    `options` are the method's own. `fgg.learn` takes data in memory and keeps no folder.
+    """
+    from fgg.runtime.model.saving import self_contained
+
+    settings = RunSettings(
+        grammar=str(self_contained(grammar)),
+        name=grammar.name,
+        query=query or only_query(grammar),
+        method=method,
+        epochs=epochs,
+        seed=seed,
+        dtype=dtype or ("float32" if method == "adam" else "float64"),
+        space=space,
+        budget=0 if method in ("cvb", "hastings") else tokens,
+        options=options,
+        data=_paths(data),
+        valid=_paths(valid),
+        format=format,
+        fields=fields or {},
+        changes={**(preprocessing or {}), "sizes": {}},
+        patience=patience,
+    )
+    trainer = start(Path(folder), settings, resume=resume, jit=jit)
+    trainer.run()
+    return load_run(Path(folder))[0]
+
+
+def _paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+    """One file or several, as texts."""
+    several = [files] if isinstance(files, str | os.PathLike) else files
+    return tuple(os.fspath(path) for path in several)
 
 
 def start(

@@ -137,7 +137,7 @@ def _undefined(log_z: Tensor) -> GrammarError:
 
 
 @dataclass(frozen=True, eq=False)
-class Posterior:
+class GroundPosterior:
     """The distribution over derivations and assignments, in terms of what is expected in it.
 
     counts: for each factor, how often each entry is used. nonterminals: for each nonterminal, how
@@ -198,7 +198,7 @@ def posterior(
     *,
     weights: Mapping[str, Any] | None = None,
     seed: int | None = None,
-) -> Posterior:
+) -> GroundPosterior:
     """Expected counts of factors, nonterminals and rules. Raises GrammarError if Z is 0 or inf."""
     real = bind_with_logs(grammar, weights, seed=seed)
     leaves = {name: _leaf(w) for name, w in real.items()}
@@ -210,7 +210,7 @@ def posterior(
     found = torch.autograd.grad(log_z, flat, allow_unused=True)
     grads = [torch.zeros_like(f) if g is None else g for f, g in zip(flat, found, strict=True)]
     rules, cells = grads[len(leaves)], grads[len(leaves) + 1 :]
-    return Posterior(
+    return GroundPosterior(
         grammar=grammar,
         log_z=float(log_z.detach()),
         counts={

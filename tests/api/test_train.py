@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from fgg import GrammarError, load, print_grammar
+from fgg import GrammarError, load
 from fgg.api.train import MODEL, history, load_run, start
 from fgg.cli import main
 from fgg.runtime.train import RunSettings
@@ -35,7 +35,7 @@ def corpus(tmp_path: Path) -> Path:
 
 def settings(corpus: Path, method: str = "em", **more: Any) -> RunSettings:
     given: dict[str, Any] = {
-        "grammar": print_grammar(load("hmm", sizes={"k": 3})),
+        "grammar": str(load("hmm", sizes={"k": 3})),
         "query": "string",
         "method": method,
         "epochs": 3,

@@ -18,7 +18,7 @@ WORDS = [[0, 1, 2, 5], [7, 1, 3], [4, 4, 6, 2]]
 def model(dtype: torch.dtype = torch.float64, more: str = "") -> Model:
     grammar = fgg.load("hmm_blocks", sizes={"m": M, "k": K, "d": D})
     if more:
-        text = fgg.print_grammar(grammar)
+        text = str(grammar)
         for name in ("init(-> T)", "trans(T -> T)"):
             assert f"factor {name}" in text
             text = text.replace(f"factor {name}", f"factor {name} with net = {more}")
@@ -52,7 +52,7 @@ def test_dropped_states_have_no_part_in_log_z(net: str) -> None:
 
 
 def test_blocks_of_a_product_in_the_other_order_are_cut_alike() -> None:
-    text = fgg.print_grammar(fgg.load("hmm_blocks", sizes={"m": M, "k": K, "d": D}))
+    text = str(fgg.load("hmm_blocks", sizes={"m": M, "k": K, "d": D}))
     assert "domain T = M * K" in text
     large = fgg.compile(fgg.loads(text.replace("M * K", "K * M"), name="other")).model(
         seed=1, dtype=torch.float64

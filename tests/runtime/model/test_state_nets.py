@@ -105,7 +105,7 @@ def test_a_saved_model_has_the_same_weights(tmp_path: object) -> None:
 
 
 def test_a_factor_with_two_nodes_on_a_side_is_refused() -> None:
-    text = fgg.print_grammar(fgg.load("cnf", sizes={"k": 2, "d": 3}))
+    text = str(fgg.load("cnf", sizes={"k": 2, "d": 3}))
     assert "binary(N -> N, N)" in text
     two = text.replace("binary(N -> N, N)", "binary(N -> N, N) with net = states(dim=4)")
     grammar = fgg.loads(two, name="two")
