@@ -18,7 +18,7 @@ from typing import NamedTuple, NoReturn
 from fgg.api.compile import check_sizes, selected
 from fgg.api.identify import (
     MAX_LENGTH,
-    Model,
+    IdentificationModel,
     Number,
     check_direction,
     check_inputs,
@@ -30,10 +30,10 @@ from fgg.api.sweep_table import Entry, Sizes
 from fgg.diagnostics import GrammarError, refuse
 from fgg.files import read_limited, unreadable
 from fgg.grammar import Grammar
+from fgg.grammar.domains import lengths as length_names
 from fgg.grammar.domains import with_sizes
 from fgg.grammar.names import fresh
 from fgg.grammar.printer import print_grammar
-from fgg.rewrite.conjoin import lengths as length_names
 
 FIGURE = ("12", "**", "123e1", "123", "***", "***e1")
 """The observation functions of Figure 2 of [ID]."""
@@ -344,7 +344,7 @@ class _Worker:
     direction: Direction
     seed: int
     key: tuple[int, Sizes] | None = None
-    model: Model | None = None
+    model: IdentificationModel | None = None
 
     def run(self, task: Task) -> list[Entry]:
         """The entries of a task."""
@@ -354,7 +354,7 @@ class _Worker:
             self.key = key
         return [e for length in task.lengths for e in self._entries(self.model, task, length)]
 
-    def _entries(self, model: Model, task: Task, length: int) -> list[Entry]:
+    def _entries(self, model: IdentificationModel, task: Task, length: int) -> list[Entry]:
         """The entries at one length; undefined where there are no strings of it (F455)."""
         entry = partial(Entry, model.name, dict(task.sizes), length)
         try:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from fgg.grammar import Attachment, Clamp, Edge, Fragment, Grammar, Node, Rule
+from fgg.grammar.definitions import Slice
 from fgg.grammar.index import Condition, Expr
-from fgg.grammar.slices import slice_of
 
 MAX_TEXT = 28
 """Longer texts are cut; the whole text stays in the vertex's title."""
@@ -183,8 +183,8 @@ def _edge(grammar: Grammar, edge: Edge, kind: Kind, key: str) -> Vertex:
         return Vertex(key=key, kind=kind, text=shorten(label), title=label)
     # Of a slice, the nodes tell which one it is.
     factor = grammar.factor.get(edge.label) or grammar.input_factor.get(edge.label)
-    cut = None if factor is None else slice_of(factor)
-    name = label if cut is None else clean(cut.source) + indices_text(edge.indices)
+    cut = None if factor is None else factor.definition
+    name = clean(cut.source) + indices_text(edge.indices) if isinstance(cut, Slice) else label
     return Vertex(key=key, kind=kind, name=shorten(name), title=label)
 
 

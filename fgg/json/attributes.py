@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from fgg.grammar import Attribute
-from fgg.grammar.safe_names import is_safe
+from fgg.grammar.names import is_safe
 from fgg.grammar.values import AttributeValue, Call, Word
 
 

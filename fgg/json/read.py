@@ -28,11 +28,10 @@ from fgg.grammar import (
     Rule,
     Sized,
 )
-from fgg.grammar.attributes import check_attribute
 from fgg.grammar.domains import MAX_SIZE, domain_size
 from fgg.grammar.index import Expr
-from fgg.grammar.names import fresh
-from fgg.grammar.safe_names import is_safe, safe_names
+from fgg.grammar.names import fresh, is_safe, safe_names
+from fgg.grammar.options import check_attribute, check_definitions, with_attributes
 from fgg.grammar.values import Map, Value
 from fgg.json.attributes import read_attributes
 from fgg.json.document import (
@@ -180,15 +179,18 @@ def _read_factor(name: str, entry: Located) -> Factor:
         problem = check_attribute(attribute)
         if problem is not None:
             attributes.child(attribute.key).report(problem.message)
+    clash = check_definitions(read)
+    if clash is not None:
+        attributes.report(clash.message)
     if len(entry.problems.diagnostics) > reports:
         raise Malformed
-    return Factor(
+    factor = Factor(
         name=name,
         domains=domains,
         given=given.value if whole_number(given.value) else None,
         rank=Expr.of(rank.value) if whole_number(rank.value) else None,
-        attributes=read,
     )
+    return with_attributes(factor, read)
 
 
 def _read_nonterminal(name: str, entry: Located) -> Nonterminal:

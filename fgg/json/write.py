@@ -19,6 +19,7 @@ from fgg.grammar import Domain, Enumerated, Factor, Grammar, Rule, Sized, Union
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.domains import parts as domain_parts
 from fgg.grammar.index import Condition
+from fgg.grammar.options import written_attributes
 from fgg.grammar.values import (
     MAX_LOG,
     Constant,
@@ -99,8 +100,9 @@ def _terminal_json(grammar: Grammar, factor: Factor) -> Json:
         entry["given"] = factor.given
     if factor.rank is not None:
         entry["rank"] = factor.rank.evaluate(size_values(grammar))
-    if factor.attributes:
-        entry["with"] = attributes_json(factor.attributes)
+    attributes = written_attributes(factor)
+    if attributes:
+        entry["with"] = attributes_json(attributes)
     return entry
 
 

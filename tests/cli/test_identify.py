@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fgg.api.identify import Model
+from fgg.api.identify import IdentificationModel
 from fgg.api.sweep import points, read_ranges
 from fgg.cli import main
 
@@ -174,13 +174,15 @@ def test_a_sweep_goes_on_from_its_results(
     # As if the run had been stopped in the middle of a line.
     path.write_text("\n".join(lines[:5]) + "\n" + lines[5][:20], "utf-8")
     made: list[int] = []
-    original = Model.identify
+    original = IdentificationModel.identify
 
-    def counted(self: Model, length: int, moments: Sequence[str], **options: Any) -> Any:
+    def counted(
+        self: IdentificationModel, length: int, moments: Sequence[str], **options: Any
+    ) -> Any:
         made.append(len(moments))
         return original(self, length, moments, **options)
 
-    monkeypatch.setattr(Model, "identify", counted)
+    monkeypatch.setattr(IdentificationModel, "identify", counted)
     again = asked(capsys, 0, *words, "--moments", "12", "**")
     assert again == whole and sum(made) == 3
     made.clear()
@@ -224,7 +226,7 @@ def test_a_sweep_that_is_stopped_leaves_no_processes(folder: Path, number: int) 
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     found: set[int] = set()
-    for _ in range(600):
+    for _ in range(6000):
         found = children(process.pid)
         if len(found) == 3:  # two that compute, and one that looks after semaphores
             break
@@ -232,8 +234,8 @@ def test_a_sweep_that_is_stopped_leaves_no_processes(folder: Path, number: int) 
     assert len(found) == 3
     time.sleep(3)  # imports
     process.send_signal(number)
-    assert process.wait(30) == (130 if number == signal.SIGINT else -number)
-    for _ in range(200):
+    assert process.wait(300) == (130 if number == signal.SIGINT else -number)
+    for _ in range(3000):
         if not any(Path(f"/proc/{child}").exists() for child in found):
             return
         time.sleep(0.1)

@@ -68,7 +68,7 @@ def test_library_models_come_back(name: str) -> None:
     assert [f.name for f in result.factors] == [f.name for f in model.factors]
     for mine, other in zip(result.factors, model.factors, strict=True):
         assert (mine.domains, mine.given) == (other.domains, other.given)
-        assert mine.attributes == other.attributes
+        assert mine.attributes == other.attributes and mine.definition == other.definition
     for domain in model.domains:
         assert domain_size(result, domain.name) == domain_size(model, domain.name)
 
