@@ -53,7 +53,7 @@ def read_links(texts: Iterable[str], grammar: Grammar) -> tuple[Link, ...]:
 
     Raises GrammarError (F478) for what cannot be read or is no rule of the grammar.
     """
-    names = {rule.origin.rule if rule.origin else rule.name for rule in grammar.rules}
+    names = {rule.origin_or_self.rule for rule in grammar.rules}
     links = []
     for text in texts:
         name, equals, rest = text.partition("=")
