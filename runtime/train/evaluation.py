@@ -9,7 +9,7 @@ import torch
 
 from fgg.data import Batches, Example
 from fgg.diagnostics import refuse
-from fgg.grammar.annotations import Link, heads, pairs, segments, span_cells, tags
+from fgg.grammar.annotations import RuleLink, heads, pairs, segments, span_cells, tags
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.model.model import Model
 from fgg.runtime.train.feed import UNTAGGED, Feed
@@ -41,7 +41,7 @@ class Evaluation:
     scores: tuple[str, ...] = ("likelihood",)
     method: str = "viterbi"
     families: tuple[str, ...] = ()
-    links: tuple[Link, ...] = ()
+    links: tuple[RuleLink, ...] = ()
 
 
 def evaluate(
