@@ -127,7 +127,7 @@ def run(data: Words, method: str, prior: float, seed: int, sweeps: int) -> Run:
         [example.segments or () for example in data.test],
         [
             segments(found, len(example))
-            for found, example in zip(model.decode(s=data.held), data.test, strict=True)
+            for found, example in zip(model.posterior(s=data.held).best(), data.test, strict=True)
         ],
     )
     f1 = score.boundaries.f1, score.parts.f1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from fgg.diagnostics import refuse
-from fgg.grammar.units import in_units
+from fgg.plan.sizes import in_units
 
 
 def available_bytes(device: torch.device) -> int | None:

@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from fgg.diagnostics import Diagnostic, refuse
-from fgg.factors.definitions import asked_factors, needed_factors, sources
 from fgg.factors.pieces import given_pieces
-from fgg.factors.product_factors import joint_of
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Rule
+from fgg.grammar.definitions import ProductOf
 from fgg.progress import steps
+from fgg.rewrite.trim import needed_factors, query_factors
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from fgg.runtime.model.decompose import Decomposition
+    from fgg.runtime.program.inputs import Lengths
     from fgg.runtime.program.program import Program
 
 
@@ -161,7 +162,7 @@ def log_z_moved(
     *,
     query: str | None = None,
     inputs: Mapping[str, object] | None = None,
-    lengths: Mapping[str, object] | None = None,
+    lengths: Lengths = None,
     seed: int | None = None,
 ) -> list[tuple[float, float]]:
     """log Z of each item before and after decomposing, in float64.
@@ -214,8 +215,8 @@ def _wanted(
     except CpdImpossible as error:
         refuse("F440", str(error), error.help)
     used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
-    for name in sorted(names - used - asked_factors(grammar)):
-        wholes = [f.name for f in grammar.factors if name in sources(f) and f.name in used]
+    for name in sorted(names - used - query_factors(grammar)):
+        wholes = [f.name for f in grammar.factors if name in f.sources and f.name in used]
         help = f"it is part of `{wholes[0]}`" if wholes else ""
         refuse("F440", f"no rule uses factor `{name}`", help)
     for name in sorted(names - {*ranks}):
@@ -226,8 +227,11 @@ def _wanted(
     if not names:
         low = {f.name for f in free.factors if len(f.domains) > 1 and is_free(unjoined(f))}
         known = {f.name for f in grammar.factors if f.name in weights or f.value is not None}
-        joints = {f.name: joint for f in grammar.factors if (joint := joint_of(f)) is not None}
-        known |= {n for n, joint in joints.items() if {p.source for p in joint.parts} <= known}
+        known |= {
+            f.name
+            for f in grammar.factors
+            if isinstance(f.definition, ProductOf) and known.issuperset(f.definition.sources)
+        }
         names = used & low & known
     return [f.name for f in grammar.factors if f.name in names]
 
@@ -259,8 +263,8 @@ def _declared(grammar: Grammar, ranks: Mapping[str, int]) -> Grammar:
     """The grammar with these ranks and without the values; parts that are no longer used go."""
     from fgg.compiler.passes.cpd import declared
 
-    joints = [joint for name in ranks if (joint := joint_of(grammar.factor[name])) is not None]
-    parts = {part.source for joint in joints for part in joint.parts}
+    definitions = [grammar.factor[name].definition for name in ranks]
+    parts = {s for d in definitions if isinstance(d, ProductOf) for s in d.sources}
     factors = (replace(f, value=None) if f.name in ranks else f for f in grammar.factors)
     low = declared(replace(grammar, factors=tuple(factors)), ranks)
     unused = parts - needed_factors(low)

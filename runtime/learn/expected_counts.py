@@ -21,7 +21,7 @@ from fgg.runtime.interpret.semirings.log import LogWeights
 from fgg.runtime.learn.item_batches import CheckedItems
 from fgg.runtime.prelude.charts import NEGATIVE
 from fgg.runtime.program.certified import Certified, Weights
-from fgg.runtime.program.prepared_batch import Run, log_product
+from fgg.runtime.program.prepared_batch import Run, log_product, prepared, suited_to
 from fgg.runtime.program.program import Program
 from fgg.runtime.program.reference import ReferenceProgram
 
@@ -62,11 +62,11 @@ class ExpectedCounter:
         else:
             names = [
                 piece
-                for name in program.plan.parameters
+                for name in program.compiled.plan.parameters
                 for piece in ((name,) if name in given else program.pieces(name))
             ]
             # The emitted program takes exactly these factors, and no products of pieces.
-            self.plain = set(names) == set(program.plan.parameters)
+            self.plain = set(names) == set(program.compiled.plan.parameters)
         missing = [name for name in names if name not in given]
         if missing:
             message = f"this query needs `{missing[0]}`, which the model's own does not"
@@ -116,16 +116,16 @@ class ExpectedCounter:
         if self.plain:
             return self.emitted(batch)
         if self.logs and min(map(_least, self.logs.values()), default=0.0) < LEAST_PIECE:
-            return log_counts(self.program.suited(batch.collated), self.logs, batch)
+            return log_counts(suited_to(self.program.compiled, batch.collated), self.logs, batch)
         return self.differentiated(batch)
 
     def emitted(self, batch: CheckedItems) -> ExpectedCounts:
         """The expected counts, from the emitted inside and outside passes."""
-        program, inputs = self.program.suited(batch.collated), batch.collated
+        program, inputs = suited_to(self.program.compiled, batch.collated), batch.collated
         weights, _ = self.weights(self.dtype)
         with torch.inference_mode(False), torch.enable_grad():
             leaves = {n: w.detach().requires_grad_() for n, w in weights.items()}
-            run: Run = program.prepared(leaves, inputs, self.dtype, self.device)
+            run: Run = prepared(program, leaves, inputs, self.dtype, self.device)
         run.batch.spare = True  # the charts are not needed after the outside pass
         passes = Certified(run, self.weights, self.logs or None)
         known = passes.counts()
@@ -160,7 +160,7 @@ def _least(logs: Tensor) -> float:
 
 def log_counts(program: Program, logs: Mapping[str, Tensor], batch: CheckedItems) -> ExpectedCounts:
     """log Z and expected counts of a batch, computed in logarithms throughout."""
-    plan, collated = program.plan, batch.collated
+    plan, collated = program.compiled.plan, batch.collated
     inputs = {name: tensor.cpu() for name, tensor in collated.inputs.items()}
     interpreted = batch_of(plan, inputs, dict(collated.lengths) or None)
     with torch.inference_mode(False), torch.enable_grad():

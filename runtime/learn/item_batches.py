@@ -9,8 +9,7 @@ import torch
 
 from fgg.diagnostics import refuse
 from fgg.runtime.program.inputs import Collated, Lengths, check_potentials, collate
-from fgg.runtime.program.program import Program
-from fgg.runtime.program.reference import ReferenceProgram
+from fgg.runtime.program.program import CompiledProgram, Program
 
 Data = Mapping[str, Sequence[object]] | Iterable[object]
 """Data in memory: lists of values by input, or a list of items."""
@@ -53,11 +52,11 @@ def check_items(
     """A batch checked against the program of its query. Raises GrammarError for unfit inputs."""
     if isinstance(items, CheckedItems):
         return items
-    asked = program if items.query is None else program.asking(items.query)
+    asked = program.for_query(items.query)
     collated = collate(
         asked.grammar, items.inputs, items.lengths, dtype=torch.float64, device=device
     )
-    if not isinstance(asked, ReferenceProgram):
+    if isinstance(asked, CompiledProgram):
         check_potentials(asked.plan, collated)
     ids = items.ids or tuple(range(collated.size))
     if len(ids) != collated.size:
@@ -71,7 +70,7 @@ def in_memory(program: Program, data: Data, query: str | None = None) -> list[It
     Data are lists with one entry an item, by input, or a list with such a mapping for each item. If
     the grammar has a single input, they may be a list of its values. Raises GrammarError (F476).
     """
-    by_input = _by_input(program if query is None else program.asking(query), data)
+    by_input = _by_input(program.for_query(query), data)
     counts = {len(values) for values in by_input.values()}
     if len(counts) != 1 or not min(counts):
         refuse("F476", "there are no data, or inputs have different numbers of items")

@@ -14,13 +14,15 @@ from torch import Tensor
 
 from fgg.grammar import Edge, Rule
 from fgg.grammar.domains import select
-from fgg.runtime.derive.decode import items, start_of
+from fgg.runtime.derive.assemble import Source
+from fgg.runtime.derive.decode import items
 from fgg.runtime.derive.derivation import Derivation
-from fgg.runtime.derive.trees import Source, build
+from fgg.runtime.derive.search import samples
 from fgg.runtime.interpret.batch import Batch, batch_of
-from fgg.runtime.interpret.prepare import plain
+from fgg.runtime.interpret.semirings.base import to_numpy
 from fgg.runtime.learn.item_batches import CheckedItems
 from fgg.runtime.program.chart_reader import log_charts
+from fgg.runtime.program.prepared_batch import suited_to
 from fgg.runtime.program.program import Program
 from fgg.runtime.program.reference import ReferenceProgram
 
@@ -48,7 +50,7 @@ class EntrySampler:
     @cached_property
     def source(self) -> Source:
         """The origins of the rules in the plan of derivations."""
-        return self.program._source
+        return self.program.compiled.origin
 
     def draw(self, weights: Mapping[str, Tensor], item: CheckedItems) -> Counter[Entry]:
         """The entries that a drawn derivation uses, and how often, those of pieces included.
@@ -56,7 +58,7 @@ class EntrySampler:
         Raises GrammarError (F421) if there is no derivation.
         """
         counts: Counter[Entry] = Counter()
-        arrays = {name: plain(w) for name, w in weights.items()}
+        arrays = {name: to_numpy(w) for name, w in weights.items()}
         for label, place in self.entries(weights, item):
             for entry in self.pieces(label, place, arrays):
                 counts[entry] += 1
@@ -68,31 +70,31 @@ class EntrySampler:
         if isinstance(program, ReferenceProgram):
             inputs, lengths = item.collated.inputs, dict(item.collated.lengths) or None
             seed = int(torch.randint(2**31, (), generator=self.generator))
-            ((drawn,),) = program.sample(weights, inputs, lengths, seed=seed)
+            ((drawn,),) = program.posterior(weights, inputs, lengths).sample(seed=seed)
             yield from entries_of(drawn, program)
             return
-        suited = program.suited(item.collated)
-        plan = suited._trees
+        suited = suited_to(program.compiled, item.collated)
+        plan = suited.trees
         batch = self.ready.get(item.ids)
         if batch is None:
             batch = batch_of(plan, item.collated.inputs, dict(item.collated.lengths) or None)
             self.ready[item.ids] = batch
         whole = program.whole(weights, plan.parameters)
-        charts = log_charts(plan, suited._modules, whole, batch)
-        (cells,) = items(charts)
-        start_of(cells)
-        values = np.array([cells.inside(cell) for cell in cells.start])
-        first = cells.start[self.place(np.cumsum(np.exp(values - values.max())))]
-        for _, choice in build(cells, first, lambda choices: self.place(choices.sums)):
-            rule = self.source.of_rule(choice.step.rule)
+        charts = log_charts(plan, suited.tree_modules, whole, batch)
+        (choices,) = items(charts)
+        for _, choice, _ in next(samples(choices, self.uniform)):
+            rule = self.source.of_rule(choice.rule)
             values_of = self.source.values(choice)
             for used in self.uses(rule):
                 yield used.label, self.index(used, values_of)
 
     def place(self, sums: NDArray[np.float64]) -> int:
         """An index drawn in proportion to weights, given their running sums `[choices]`."""
-        drawn = torch.rand((), dtype=torch.float64, generator=self.generator).item() * sums[-1]
-        return min(int(sums.searchsorted(drawn, side="right")), len(sums) - 1)
+        return min(int(sums.searchsorted(self.uniform() * sums[-1], side="right")), len(sums) - 1)
+
+    def uniform(self) -> float:
+        """A number drawn from [0, 1)."""
+        return torch.rand((), dtype=torch.float64, generator=self.generator).item()
 
     def uses(self, rule: Rule) -> tuple[FactorUse, ...]:
         """The edges of a rule that are labelled with factors."""

@@ -58,17 +58,16 @@ def described(
     model: Model, vocabulary: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, str]:
     """The metadata of a model's file."""
-    asked = model.program.asked
-    grammar = model.program.grammar if asked is None else asked.grammar
-    whole = self_contained(grammar)
+    compiler = model.program.compiler
+    whole = self_contained(compiler.model)
     dtype = next((t.dtype for t in model.state_dict().values()), None)
     return {
         "format": FORMAT,
         "version": VERSION,
-        "name": grammar.name,
+        "name": compiler.model.name,
         "grammar": print_grammar(whole),
-        "query": json.dumps(None if asked is None else asked.query),
-        "space": "auto" if asked is None else asked.space,
+        "query": json.dumps(compiler.query),
+        "space": compiler.space,
         "sizes": json.dumps(dict(size_values(whole))),
         "dtype": str(dtype).removeprefix("torch."),
         "nets": json.dumps(list(model.own_nets)),
@@ -141,8 +140,7 @@ def take(model: Model, saved: SavedModel) -> None:
 
     The model's query may differ from the file's: parameters that it does not need are ignored.
     """
-    asked = model.program.asked
-    grammar = self_contained(model.program.grammar if asked is None else asked.grammar)
+    grammar = self_contained(model.program.compiler.model)
     if description(print_grammar(grammar)) != description(saved.text):
         raise _other(saved, _difference(grammar, saved))
     wanted = model.state_dict()

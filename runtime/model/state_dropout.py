@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import refuse
-from fgg.factors.maps import blocks_of, groups, map_values
+from fgg.factors.maps import groups, map_values
 from fgg.grammar import Factor, Grammar, Product
+from fgg.grammar.definitions import Tied
 from fgg.grammar.domains import domain_size
 from fgg.runtime.model.segment_softmax import group_tensor
 
@@ -93,11 +94,10 @@ class StateDropout:
         self.blocks = _blocks(grammar, domain)
         for factor in grammar.factors:
             _check(grammar, factor, domain, self.blocks)
-        asked = model.program.asked
-        if asked is None or asked.resized is None:
-            refuse("F476", "this program cannot be compiled for other sizes")
-        same = self.kept == size
-        self.program: Program = model.program if same else asked.resized(domain, self.kept)
+        program = model.program
+        if self.kept != size:
+            program = program.compiler.resized(domain, self.kept)
+        self.program: Program = program
 
     def draw(self, generator: torch.Generator | None = None) -> Kept:
         """The states to keep, all sets of a block equally likely: Gumbel top-k (Vieira 2014)."""
@@ -117,8 +117,7 @@ class StateDropout:
 
     def of(self, program: Program) -> Program:
         """The smaller program for the query of a program of the model's grammar."""
-        query = None if program.asked is None else program.asked.query
-        return self.program if query is None else self.program.asking(query)
+        return self.program.for_query(program.compiler.query)
 
     def log_z(self, kept: Kept, inputs: Mapping[str, object], lengths: Lengths = None) -> Tensor:
         """log Z of every item, `[batch]`, with the kept states."""
@@ -148,10 +147,10 @@ def _check(grammar: Grammar, factor: Factor, domain: str, blocks: str) -> None:
     touched = any(domain in getattr(shape, "parts", ()) for shape in shapes)
     if (touched or domain in factor.domains) and factor.value is not None:
         refuse("F476", f"`{factor.name}` has a value, so its states cannot be dropped")
-    if factor.attribute("tied") is not None and (touched or domain in factor.domains):
+    if isinstance(factor.definition, Tied) and (touched or domain in factor.domains):
         refuse("F476", f"`{factor.name}` is tied, so its states cannot be dropped")
     if domain in factor.domains:
-        name = blocks_of(factor)
+        name = factor.blocks
         mapped = None if name is None else grammar.factor[name].domains[1]
         if mapped != blocks or factor.domains.count(domain) > 1 or name is None:
             refuse(

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from fgg.diagnostics import refuse
-from fgg.factors.maps import blocks_of, map_values
+from fgg.factors.maps import map_values
 from fgg.grammar import Factor, Grammar, Product
 from fgg.grammar.domains import domain_size
 from fgg.grammar.options import Net
@@ -103,7 +103,7 @@ class StateNet(nn.Module):
         if factor.given is None or len(left) > 1 or len(right) != 1:
             message = f"`net = states` needs one node on each side, and `{factor.name}` has others"
             refuse("F470", message)
-        self.blocks = blocks_of(factor)
+        self.blocks = factor.blocks
         source = left[0] if left else None
         if self.blocks is not None and source is not None:
             source, parts = _product_of(grammar, grammar.factor[self.blocks].domains[1], source)

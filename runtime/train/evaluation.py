@@ -69,7 +69,7 @@ def evaluate(
             if "likelihood" in asked.scores:
                 log_z += program.log_z(weights, items.inputs).double().tolist()
             if decoding:
-                derivations += program.decode(weights, items.inputs, method=asked.method)
+                derivations += program.posterior(weights, items.inputs).decode(asked.method)
             examples += batch.examples
             if tick is not None:
                 tick(sum(batch.lengths))

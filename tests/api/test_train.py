@@ -88,7 +88,7 @@ def test_a_run_that_is_killed_can_be_taken_up(tmp_path: Path, corpus: Path) -> N
     command += ["--out", str(folder), "--method", "adam", "--epochs", "400", "--tokens", "12"]
     command += ["--save-every", "0"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
-        for _ in range(1200):
+        for _ in range(6000):
             if (folder / "checkpoint.json").exists() or process.poll() is not None:
                 break
             time.sleep(0.1)

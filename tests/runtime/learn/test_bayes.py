@@ -79,7 +79,7 @@ def test_weights_that_are_no_numbers_are_counted_in_logarithms(name: str, scale:
     # By enumeration of derivations, with logarithms added up one by one.
     if name != "pcfg":
         ones = {n: torch.ones(program.shape(n)).double() for n in logs}
-        (all_of_them,) = program.k_best(ones, {"w": [words]}, number=10**6)
+        (all_of_them,) = program.posterior(ones, {"w": [words]}).k_best(10**6)
         weights = []
         for derivation in all_of_them:
             weights.append(sum(float(logs[n][p]) for n, p in entries_of(derivation, program)))
@@ -153,7 +153,7 @@ def all_derivations(case: Any) -> list[list[SparseCounts]]:
     }
     derivations = []
     for item in case.items:
-        (best,) = case.program.k_best(ones, item.inputs, number=10_000)
+        (best,) = case.program.posterior(ones, item.inputs).k_best(10_000)
         rows = []
         for derivation in best:
             tables = sampler.empty()
@@ -238,7 +238,7 @@ def test_draws_of_pieces_have_the_expected_counts() -> None:
     for _ in range(number):
         for (name, place), count in drawer.draw(weights, batch).items():
             sampled[name][place] += count / number
-    wanted = program.expected_counts(weights, {"w": [words]})
+    wanted = program.posterior(weights, {"w": [words]}).counts
     for name, counts in wanted.items():
         torch.testing.assert_close(sampled[name], counts, atol=0.1, rtol=0)
 

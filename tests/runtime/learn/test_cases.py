@@ -145,7 +145,7 @@ def vectors(case: Case, item: int) -> Multiset[tuple[float, ...]]:
     for factor in program.parameters:
         if factor.value is not None:
             ones[factor.name] = program.weights(seed=0, dtype=torch.float64)[factor.name]
-    (derivations,) = program.k_best(ones, case.items[item].inputs, number=100_000)
+    (derivations,) = program.posterior(ones, case.items[item].inputs).k_best(100_000)
     back = {place: i for i, place in enumerate(case.places.values())}
     result: Multiset[tuple[float, ...]] = Multiset()
     for derivation in derivations:

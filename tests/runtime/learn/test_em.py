@@ -94,7 +94,7 @@ def enumerated(model: Model, sentences: list[list[int]]) -> dict[str, Tensor]:
     """Expected counts by enumeration of all derivations."""
     program, weights = model.program, model.detached()
     counts = {n: torch.zeros_like(w) for n, w in weights.items()}
-    for derivations in program.k_best(weights, {"w": sentences}, number=100_000):
+    for derivations in program.posterior(weights, {"w": sentences}).k_best(100_000):
         chances = torch.tensor([d.log_weight for d in derivations], dtype=torch.float64).softmax(0)
         for derivation, chance in zip(derivations, chances, strict=True):
             for name, place in entries_of(derivation, program):
@@ -355,7 +355,7 @@ def test_partial_brackets_guide_learning() -> None:
     learned = learn(model, data, epochs=5)
     assert learned.history[-1].objective > learned.history[0].objective
     inputs = {"w": [[0, 1, 2, 0]], "allowed": allowed[None]}
-    (best,) = program.decode(model.detached(), inputs)
+    (best,) = program.posterior(model.detached(), inputs).best()
     spans = {indices for _, indices, _ in best.spans()}
     assert {(0, 2), (2, 4)} <= spans
 

@@ -19,7 +19,7 @@ def test_a_vanished_weight_beside_tiny_ones_gives_finite_counts() -> None:
     program = fgg.compile(fgg.load("morphology", sizes={"substrings": number}))
     batch = check_items(program, Items({"s": [parts]}))
     weights = program.weights(seed=0, dtype=torch.float64)
-    logs = {name: weights[name].log() for name in program.plan.parameters}
+    logs = {name: weights[name].log() for name in program.compiled.plan.parameters}
     for name in ("stem", "mood", "subject", "tense", "object"):
         logs[name] = torch.full((number,), -1e5, dtype=torch.float64)
     # The whole word is a stem. A tense marker [1,2) with what follows it weighs next to nothing;
@@ -42,7 +42,7 @@ def test_small_weights_are_counted_in_float32_without_logarithms() -> None:
     program = fgg.compile(fgg.load("dmv", sizes={"tags": 3}))
     batch = check_items(program, Items({"w": [[0, 1, 2, 1, 0, 2, 2, 1, 0, 1], [2, 1, 1]]}))
     weights = program.weights(seed=0, dtype=torch.float64)
-    logs = {name: weights[name].log() for name in program.plan.parameters}
+    logs = {name: weights[name].log() for name in program.compiled.plan.parameters}
     for name in ("left", "right"):
         logs[name][0] -= 22  # about ψ(0.1) - ψ(100,000)
     wanted = log_counts(program, logs, batch)

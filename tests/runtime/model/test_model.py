@@ -6,6 +6,7 @@ import copy
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -146,7 +147,8 @@ def test_a_network_of_the_users_own() -> None:
     torch.testing.assert_close(model.weight("emit"), wanted.expand(2, 3))
     model(w=[[0, 1]]).sum().backward()
     assert model.nets["emit"].part.grad is not None
-    for nets in ({"emti": Own(2, 3)}, {"emit": Own(3, 2)}, {"emit": 3}):
+    wrong: list[dict[str, Any]] = [{"emti": Own(2, 3)}, {"emit": Own(3, 2)}, {"emit": 3}]
+    for nets in wrong:
         with pytest.raises(fgg.GrammarError, match="F470"):
             program.model(dtype=torch.float64, nets=nets)
 
@@ -213,7 +215,7 @@ def test_a_saved_model_describes_itself(tmp_path: Path) -> None:
     assert torch.equal(again(w=item), model(w=item))
     assert again.vocabulary == {"W": ["the", "dog", "barks"]}
     other = fgg.load_model(path, query="second")
-    assert other.program.asked is not None and other.program.asked.query == "second"
+    assert other.program.compiler.query == "second"
     assert torch.equal(other.weight("trans"), model.weight("trans"))
     # Saving again loses nothing.
     again.save(tmp_path / "two.safetensors")
