@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
 
 CURVES = "curves.svg"
 LEFT_OUT = "empty lines are no items, nor is what `--min-length` and `--max-length` leave out"
-IN_PYTHON = ("model", "options", "weights", "reduce")
-"""Parameters of a method that a command line cannot give."""
+IN_PYTHON = ("weights", "reduce")
+"""The options of methods that a command line cannot give."""
 SHUFFLED = ("adam", "online-em")
 """The methods that take batches in random order, because the order matters."""
 
@@ -211,18 +210,17 @@ def _corpus(settings: RunSettings, paths: tuple[str, ...]) -> Corpus:
 
 
 def _method(model: Model, settings: RunSettings, processes: Processes) -> Method:
-    from fgg.runtime.learn import METHODS
+    """The method of a run, with its options. Raises GrammarError (F476)."""
+    from fgg.runtime.learn.fitting import find_method, option_defaults
 
-    kind = METHODS[settings.method]
-    known: dict[str, object] = {}
-    for each in reversed(kind.__mro__[:-1]):
-        known.update({n: p.default for n, p in signature(each).parameters.items()})
+    kind = find_method(settings.method, settings.options)
+    defaults = option_defaults(kind)
     options: dict[str, Any] = dict(settings.options)
     for name, value in options.items():
-        if name not in known or name in IN_PYTHON:
+        if name in IN_PYTHON:
             refuse("F476", f"`{settings.method}` has no option `{name}`")
-        options[name] = _option(name, value, known[name])
-    if "seed" in known:
+        options[name] = _option(name, value, defaults[name])
+    if "seed" in defaults:
         options.setdefault("seed", settings.seed)
     if processes.world > 1:
         options["reduce"] = processes.sum
@@ -237,7 +235,7 @@ def _option(name: str, value: object, default: object) -> object:
         names = {"float32": torch.float32, "float64": torch.float64}
         if isinstance(value, str) and value in names:
             return names[value]
-        refuse("F476", f"`{name}` is not `{value}`", "it is float32 or float64")
+        refuse("F476", f"`{name}` cannot be `{value}`", "it is float32 or float64")
     if isinstance(default, bool):
         wanted, good = "yes or no", isinstance(value, bool)
     elif isinstance(default, int):
@@ -250,7 +248,7 @@ def _option(name: str, value: object, default: object) -> object:
     else:
         return value  # the method itself says what it takes
     if not good:
-        refuse("F476", f"`{name}` is not `{value}`", f"it is {wanted}")
+        refuse("F476", f"`{name}` cannot be `{value}`", f"it is {wanted}")
     return value
 
 

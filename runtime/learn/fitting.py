@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from math import exp
@@ -66,13 +66,13 @@ def learn(
     less, relative to its size. `report` is called after each sweep. `options` are those of the
     method: `prior` (VB, CVB, Hastings), `burn_in` (Hastings), `pseudo` (EM), `rate` … (Adam).
     """
-    kind = _method(method, options)
+    kind = find_method(method, options)
     if isinstance(model, Program):
         dtype = torch.float32 if kind is Adam else torch.float64
         model = model.model(seed=seed, dtype=dtype)
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
         refuse("F476", "`epochs` is a whole number from 0 up")
-    if "seed" in signature(kind.__init__).parameters:
+    if "seed" in option_defaults(kind):
         options = {"seed": seed, **options}
     batches = batched(model, data, method, budget, others)
     if method in ONE_BY_ONE:
@@ -132,32 +132,30 @@ def perplexity(model: Model, data: Data, *, budget: int = BUDGET) -> float:
     return exp(-total / max(count, 1))
 
 
-def _method(method: str, options: Mapping[str, object]) -> type[Method]:
+def find_method(method: str, options: Iterable[str] = ()) -> type[Method]:
     """The class of a method. Raises GrammarError (F476) for an unknown method or option."""
     if method not in METHODS:
         help = did_you_mean(method, METHODS) or "there are " + ", ".join(f"`{m}`" for m in METHODS)
         refuse("F476", f"there is no method `{method}`", help)
-    kind = METHODS[method]
-    known = _options(kind)
+    known = option_defaults(METHODS[method])
     for name in options:
         if name not in known:
             help = did_you_mean(name, known) or "it has " + ", ".join(f"`{k}`" for k in known)
             refuse("F476", f"`{method}` has no option `{name}`", help)
-    return kind
+    return METHODS[method]
 
 
-def _options(kind: type[Method]) -> list[str]:
-    """The names of a method's options, inherited ones included."""
-    names: list[str] = []
+def option_defaults(kind: type[Method]) -> dict[str, object]:
+    """The options of a method with their defaults, inherited ones included."""
+    defaults: dict[str, object] = {}
     for cls in kind.__mro__:
         if issubclass(cls, Method) and "__init__" in cls.__dict__:
-            parameters = signature(cls.__init__).parameters.values()
-            names += [
-                p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in names
-            ]
+            for parameter in signature(cls.__init__).parameters.values():
+                if parameter.kind is parameter.KEYWORD_ONLY:
+                    defaults.setdefault(parameter.name, parameter.default)
     if issubclass(kind, CountingMethod) and not kind.uses_priors:
-        names.remove("prior")
-    return names
+        del defaults["prior"]
+    return defaults
 
 
 def _settled(history: Sequence[SweepReport], tolerance: float) -> bool:

@@ -106,8 +106,8 @@ class StateNet(nn.Module):
         self.blocks = factor.blocks
         source = left[0] if left else None
         if self.blocks is not None and source is not None:
-            source = _whole(grammar, grammar.factor[self.blocks].domains[1], source)
-            self.first = grammar.domain[source].shape.parts[0] != left[0]  # type: ignore[union-attr]
+            source, parts = _product_of(grammar, grammar.factor[self.blocks].domains[1], source)
+            self.first = parts[0] != left[0]
         self.left = SideVectors(maker, shared, source, net, source is not None)
         self.right = SideVectors(maker, shared, right[0], net, _is_state(grammar, right[0]))
         self.scale = net.dim**-0.5
@@ -141,12 +141,12 @@ def within_blocks(states: Tensor, words: Tensor, blocks: Tensor) -> Tensor:
     return torch.cat(rows, -1).index_select(-1, torch.argsort(order).to(words.device))
 
 
-def _whole(grammar: Grammar, blocks: str, places: str) -> str:
-    """The domain of states that is the product of two domains. Raises GrammarError (F470)."""
+def _product_of(grammar: Grammar, blocks: str, places: str) -> tuple[str, tuple[str, ...]]:
+    """The domain that is the product of two domains, and its parts. Raises GrammarError (F470)."""
     for domain in grammar.domains:
         shape = domain.shape
         if isinstance(shape, Product) and sorted(shape.parts) == sorted((blocks, places)):
-            return domain.name
+            return domain.name, shape.parts
     refuse("F470", f"`net = states` needs a domain `T = {blocks} * {places}`")
 
 
