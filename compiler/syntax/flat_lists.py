@@ -1,7 +1,7 @@
-"""Flat lists that are read at once, without a token for each item.
+"""Flat lists, such as `[1, 1/3, 0.5]` and `{a, b, "c"}`, as single tokens.
 
-`[1, 1/3, 0.5]` and `{a, b, "c"}` may be very long. What is out of the ordinary (comments, numbers
-out of range, reserved words) is left to the parser, which has words for it.
+They may be very long. A list with comments, numbers out of range or reserved words is not read
+here but item by item, by the parser, which reports errors.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _WORD = re.compile(rf"(?<![\w`])(?:{'|'.join(sorted(RESERVED))})(?!\w)")
 
 
 def row_end(text: str, start: int) -> int | None:
-    """Where the flat list of numbers ends that begins with the bracket at `start`, if it is one."""
-    found = _ROW.match(text, start)
-    return found.end() if found else None
+    """Return the end of the flat list of numbers that begins at `start`; None if it is not one."""
+    match = _ROW.match(text, start)
+    return match.end() if match else None
 
 
 def values_end(text: str, start: int) -> int | None:
-    """Where the list of domain values ends that begins with the brace at `start`, if it is one."""
-    found = _VALUES.match(text, start)
-    if found is None or _WORD.search(text, start, found.end()):
+    """Return the end of the list of domain values that begins at `start`; None if it is not one."""
+    match = _VALUES.match(text, start)
+    if match is None or _WORD.search(text, start, match.end()):
         return None
-    return found.end()
+    return match.end()
 
 
 def row_numbers(text: str) -> tuple[Number, ...]:
-    """The numbers of a flat list."""
+    """Return the numbers of a flat list."""
     items = text[1:-1].split(",")
     if not items[-1] or items[-1].isspace():
         items.pop()
@@ -60,11 +60,11 @@ def _number(item: str) -> Number:
 
 
 def row_place(text: str, index: int) -> Span | None:
-    """Where in a flat list of numbers an item stands."""
-    found = next(islice(_ITEM.finditer(text), index, None), None)
-    return None if found is None else Span(*found.span())
+    """Return the span of an item in the text of a flat list of numbers."""
+    match = next(islice(_ITEM.finditer(text), index, None), None)
+    return None if match is None else Span(*match.span())
 
 
 def value_places(text: str, start: int, end: int) -> list[Span]:
-    """Where the values of a list stand."""
-    return [Span(*found.span()) for found in _VALUE.finditer(text, start, end)]
+    """Return the spans of the values of a list."""
+    return [Span(*match.span()) for match in _VALUE.finditer(text, start, end)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from fgg.compiler.resolve.factors import resolve_attribute
 from fgg.compiler.resolve.scope import Scope, place_of
-from fgg.compiler.syntax import tree as syntax
+from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import Label, Report, did_you_mean
 from fgg.grammar import Input, InputFactor, InputTable, Nonterminal, Reference
@@ -15,9 +15,9 @@ from fgg.grammar.spans import Span
 
 
 def declare_inputs(
-    statements: Iterable[syntax.InputDecl | syntax.InputTableDecl], scope: Scope
+    statements: Iterable[tree.InputDecl | tree.InputTableDecl], scope: Scope
 ) -> tuple[tuple[Input, ...], tuple[InputTable, ...]]:
-    """The inputs and tables, added to the scope; names in shapes that are no sizes are lengths."""
+    """Add inputs and tables to the scope; names in shapes that are not sizes are lengths."""
     inputs: list[Input] = []
     tables: list[InputTable] = []
     for statement in statements:
@@ -26,10 +26,10 @@ def declare_inputs(
         if earlier is not None and earlier.span is not None:
             duplicate(name, earlier.span, scope.report)
             continue
-        found: set[str] = set()
-        shape = scope.affines(statement.shape, found)
-        scope.lengths |= found
-        if isinstance(statement, syntax.InputTableDecl):
+        names: set[str] = set()
+        shape = scope.affines(statement.shape, names)
+        scope.lengths |= names
+        if isinstance(statement, tree.InputTableDecl):
             if shape is not None:
                 table = InputTable(name=name.text, shape=shape, span=name.span)
                 scope.tables[name.text] = table
@@ -46,7 +46,7 @@ def declare_inputs(
     return tuple(inputs), tuple(tables)
 
 
-def declare_nonterminal(statement: syntax.NonterminalDecl, scope: Scope) -> None:
+def declare_nonterminal(statement: tree.NonterminalDecl, scope: Scope) -> None:
     """Add a nonterminal to the scope."""
     name = statement.name
     domains = scope.domain_names(statement.domains or ())
@@ -60,8 +60,8 @@ def declare_nonterminal(statement: syntax.NonterminalDecl, scope: Scope) -> None
     )
 
 
-def declare_input_factor(statement: syntax.InputFactorDecl, scope: Scope) -> InputFactor | None:
-    """Add an input factor to the scope; names in its range that nothing else has are lengths."""
+def declare_input_factor(statement: tree.InputFactorDecl, scope: Scope) -> InputFactor | None:
+    """Add an input factor to the scope and return it; unknown names in its range are lengths."""
     name = statement.name
     earlier = scope.label(name.text)
     if earlier is not None and earlier.span is not None:
@@ -90,9 +90,9 @@ def declare_input_factor(statement: syntax.InputFactorDecl, scope: Scope) -> Inp
     return factor
 
 
-def _definition(statement: syntax.InputFactorDecl, scope: Scope) -> Slice | None:
-    """The definition of an input factor: it is not learned, so it can only be a slice."""
-    found = None
+def _definition(statement: tree.InputFactorDecl, scope: Scope) -> Slice | None:
+    """Return the definition of an input factor. It has no parameters, so it can only be a slice."""
+    definition = None
     for node in statement.attributes:
         if node.key.text != "slice":
             scope.report.add(
@@ -105,16 +105,15 @@ def _definition(statement: syntax.InputFactorDecl, scope: Scope) -> Slice | None
         attribute = resolve_attribute(node, scope)
         if attribute is not None:
             definition = read_definition(attribute.key, attribute.value, attribute.span)
-            found = definition if isinstance(definition, Slice) else None
-    return found
+    return definition if isinstance(definition, Slice) else None
 
 
 def index_variables(names: Iterable[Name], scope: Scope) -> tuple[str, ...] | None:
-    """The index variables of a family: different names that are neither sizes nor lengths.
+    """Return the index variables of a family: distinct names that are neither sizes nor lengths.
 
-    None, and a report, if there is a name that cannot be one.
+    Reports a name that cannot be one, and returns None.
     """
-    found: dict[str, Name] = {}
+    first: dict[str, Name] = {}
     good = True
     for name in names:
         if name.text in scope.sizes or name.text in scope.lengths:
@@ -122,25 +121,25 @@ def index_variables(names: Iterable[Name], scope: Scope) -> tuple[str, ...] | No
             kind = "size" if name.text in scope.sizes else "length"
             scope.report.add(
                 "F142",
-                f"`{name.text}` is a {kind}, but an index variable needs a name of its own",
+                f"`{name.text}` is a {kind}, but an index variable needs another name",
                 name.span,
             )
-        elif name.text in found:
+        elif name.text in first:
             good = False
             scope.report.add(
                 "F142",
-                f"index variable `{name.text}` is used twice, but each index has its own",
+                f"index variable `{name.text}` is used twice, but each index needs its own",
                 name.span,
-                labels=[Label(found[name.text].span, "first here")],
+                labels=[Label(first[name.text].span, "first here")],
             )
-        found[name.text] = name
-    return tuple(found) if good else None
+        first[name.text] = name
+    return tuple(first) if good else None
 
 
 def start_reference(
-    statement: syntax.StartDecl, scope: Scope, arity: int | None = None
+    statement: tree.StartDecl, scope: Scope, arity: int | None = None
 ) -> Reference | None:
-    """What a `start` statement names; its indices may speak of sizes and lengths only."""
+    """Return the nonterminal and the indices of a `start` statement; report if they are wrong."""
     name = statement.name
     nonterminal = scope.nonterminals.get(name.text)
     if nonterminal is None:

@@ -1,7 +1,7 @@
-"""The LALR automaton: Lark makes its table from the grammar, this runs it.
+"""The LALR automaton of the surface syntax. Lark makes its table; this module runs it.
 
-Lark's own loop makes an object for every token and a tree for every rule. This one knows tokens
-by their numbers and calls the builder at each reduction, so that nothing is made twice.
+Lark's parser makes an object for every token and a tree for every rule. This one knows tokens by
+their numbers and calls the builder at each reduction, which is much faster on large files.
 """
 
 from __future__ import annotations
@@ -13,19 +13,23 @@ from importlib import resources
 from typing import Any
 
 from lark import Lark
+from lark.grammar import Rule
 
-Action = Callable[[list[Any], int, int], Any]
-"""Makes a node of its children, given the first and the last token that it consists of."""
+Parts = list[Any]
+"""The children of a node: nodes, lists of nodes, and numbers of tokens, as the grammar has them."""
+
+Action = Callable[[Parts, int, int], object]
+"""Makes a node from its children and the numbers of its first and its last token."""
 
 Step = int | tuple[int, str, str]
 """Shift to a state; or reduce: the number of children, the symbol, and the action's name."""
 
-HIDDEN = frozenset(("ROW", "VALUES"))  # the lexer's shorthands, of which users know nothing
+HIDDEN = frozenset(("ROW", "VALUES"))  # made by the lexer; messages do not mention them
 
 
 @dataclass(frozen=True)
-class Table:
-    """What to do in each state for each token, where to go for each symbol, where to begin."""
+class ParseTable:
+    """The LALR table: steps by state and token, states by state and symbol, the first state."""
 
     steps: tuple[Mapping[str, Step], ...]
     goto: tuple[Mapping[str, int], ...]
@@ -34,14 +38,14 @@ class Table:
 
 @cache
 def surface() -> Lark:
-    """The grammar of the surface syntax."""
+    """Return the grammar of the surface syntax."""
     grammar = resources.files("fgg.compiler.syntax").joinpath("surface.lark").read_text("utf-8")
     return Lark(grammar, parser="lalr", lexer="basic", maybe_placeholders=False)
 
 
 @cache
-def table() -> Table:
-    """The table of the surface syntax."""
+def parse_table() -> ParseTable:
+    """Return the LALR table of the surface syntax."""
     conf = surface().parse_interactive("").parser_state.parse_conf
     steps: list[dict[str, Step]] = [{} for _ in conf.states]
     for state, choices in conf.states.items():
@@ -52,11 +56,11 @@ def table() -> Table:
         for symbol in row:
             _shorten(row, symbol, steps)
     goto = [{k: v for k, v in row.items() if isinstance(v, int)} for row in steps]
-    return Table(tuple(steps), tuple(goto), conf.start_state)
+    return ParseTable(tuple(steps), tuple(goto), conf.start_state)
 
 
 def _shorten(row: dict[str, Step], symbol: str, steps: list[dict[str, Step]]) -> None:
-    """Go past states in which nothing can happen but that a value is passed on."""
+    """Skip states whose only step passes a value on."""
     while isinstance(target := row[symbol], int):
         choices = set(steps[target].values())
         only = choices.pop() if len(choices) == 1 else None
@@ -65,30 +69,30 @@ def _shorten(row: dict[str, Step], symbol: str, steps: list[dict[str, Step]]) ->
         row[symbol] = row[only[1]]
 
 
-def _reduction(rule: Any) -> tuple[int, str, str]:
+def _reduction(rule: Rule) -> tuple[int, str, str]:
     passed_on = rule.options.expand1 and rule.alias is None and len(rule.expansion) == 1
     action = "" if passed_on else str(rule.alias or rule.origin.name)
     return len(rule.expansion), str(rule.origin.name), action
 
 
 class Automaton:
-    """A parse under way. The value of a terminal is its token's number."""
+    """The state of a parse. The value of a terminal is the number of its token."""
 
     def __init__(self, actions: object) -> None:
-        found = table()
-        self.steps = found.steps
-        self.goto = found.goto
-        self.states = [found.start]
-        self.values: list[Any] = []
+        table = parse_table()
+        self.steps = table.steps
+        self.goto = table.goto
+        self.states = [table.start]
+        self.values: list[object] = []
         self.firsts: list[int] = []  # the first token of each value
         self.last = -1  # the last token that was shifted
-        names = {step[2] for row in found.steps for step in row.values() if isinstance(step, tuple)}
+        names = {step[2] for row in table.steps for step in row.values() if isinstance(step, tuple)}
         self.actions: dict[str, Action] = {
             name: getattr(actions, f"_{name}") for name in names if name
         }
 
     def feed(self, kind: str, position: int) -> bool:
-        """Go on with a token; False if it is unexpected."""
+        """Take the next token; return False if it is unexpected."""
         steps, goto, actions = self.steps, self.goto, self.actions
         states, values, firsts = self.states, self.values, self.firsts
         while True:
@@ -118,7 +122,7 @@ class Automaton:
                 states.append(goto[states[-1]][origin])
 
     def accepts(self) -> set[str]:
-        """The types of the tokens that could come next."""
+        """Return the types of the tokens that could come next."""
         kinds = self.steps[self.states[-1]]
         return {k for k in kinds if k.isupper() and k not in HIDDEN and self._accepts(k)}
 
@@ -137,9 +141,9 @@ class Automaton:
 
     @property
     def height(self) -> int:
-        """The number of values that are waiting."""
+        """The number of values on the stack."""
         return len(self.values)
 
     def drop(self, height: int) -> None:
-        """Forget all values but the first ones."""
+        """Remove values from the stack, down to a height."""
         del self.states[height + 1 :], self.values[height:], self.firsts[height:]
