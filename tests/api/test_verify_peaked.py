@@ -18,7 +18,8 @@ from fgg.compiler import load, loads
 from fgg.runtime.interpret.interpret import interpret
 from fgg.runtime.interpret.semirings.base import Letters
 from fgg.runtime.interpret.semirings.log import Log
-from fgg.runtime.program.program import Program
+from fgg.runtime.program.posterior import CompiledPosterior
+from fgg.runtime.program.program import CompiledProgram, Program
 from fgg.runtime.verify.result import PEAKED, Comparison, Verification
 from tests.helpers.peaked import DIALECTS
 
@@ -60,7 +61,7 @@ def lossy(program: Program, weights: Mapping[str, Any], inputs: Any, lengths: An
 def flushing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs whose log Z, and all that follows from it, has lost range."""
     monkeypatch.setattr(
-        Program,
+        CompiledProgram,
         "log_z",
         lambda self, weights, inputs=None, lengths=None: lossy(self, weights, inputs, lengths),
     )
@@ -99,7 +100,7 @@ def test_a_loss_of_range_is_refuted_in_library_grammars(name: str) -> None:
 
 
 def test_a_gradient_that_loses_small_products_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Program.log_z
+    original = CompiledProgram.log_z
 
     class Lossy(torch.autograd.Function):
         @staticmethod
@@ -110,17 +111,20 @@ def test_a_gradient_that_loses_small_products_is_refuted(monkeypatch: pytest.Mon
         def backward(ctx: Any, grad: Tensor) -> Any:
             return torch.where(grad > 1e20, 0.0, grad)
 
-    def planted(self: Program, weights: Any, inputs: Any = None, lengths: Any = None) -> Tensor:
+    def planted(
+        self: CompiledProgram, weights: Any, inputs: Any = None, lengths: Any = None
+    ) -> Tensor:
         own = {n: Lossy.apply(w) for n, w in weights.items()}  # type: ignore[no-untyped-call]
         return original(self, own, inputs, lengths)
 
-    def counts(self: Program, weights: Any, inputs: Any = None, lengths: Any = None) -> Any:
-        leaves = {n: w.detach().clone().requires_grad_() for n, w in weights.items()}
-        torch.autograd.backward(planted(self, leaves, inputs, lengths).sum())
+    def counts(self: CompiledPosterior) -> Any:
+        tensors = {n: torch.as_tensor(w) for n, w in self.weights.items()}
+        leaves = {n: w.detach().clone().requires_grad_() for n, w in tensors.items()}
+        torch.autograd.backward(planted(self.program, leaves, self.inputs, self.lengths).sum())
         return {n: w.grad * w.detach() for n, w in leaves.items() if w.grad is not None}
 
-    monkeypatch.setattr(Program, "log_z", planted)
-    monkeypatch.setattr(Program, "expected_counts", counts)
+    monkeypatch.setattr(CompiledProgram, "log_z", planted)
+    monkeypatch.setattr(CompiledPosterior, "counts", property(counts))
     text = "domain A = 2 factor f(A) factor g(A) nonterminal S() start S rule S -> f(a) g(a)"
     found = verifying.verify(loads(text), trials=1)
     assert found.verdict == "refuted"

@@ -20,6 +20,15 @@ from fgg.runtime.unmix.spectral import project
 from fgg.runtime.unmix.structure import States, shape_of
 from tests.helpers.unmixing import TRUTH, instance, load
 
+
+def test_a_result_is_short_in_a_session_and_a_table_in_a_notebook() -> None:
+    result = unmix(load("pcfg_ie", k=2, d=4), weights=TRUTH)
+    assert repr(result).startswith(
+        "Unmixing('pcfg_ie_string', root [2], child [2, 2], emit [2, 4], "
+    )
+    assert "| `emit` | [2, 4] |" in result._repr_markdown_().splitlines()
+
+
 # PCFG-IE
 
 

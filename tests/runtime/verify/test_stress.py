@@ -13,7 +13,7 @@ from torch import Tensor
 from fgg.api.compile import compile
 from fgg.compiler import load, loads
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.runtime.program.program import Program
+from fgg.runtime.program.program import CompiledProgram
 from fgg.runtime.verify.points import free_weights
 from fgg.runtime.verify.stress import (
     TINY,
@@ -49,7 +49,9 @@ def test_numbers_that_contradict_the_law_of_two_copies_are_found() -> None:
 
 
 def test_refusals_are_counted_and_are_no_differences(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refusing(self: Program, weights: Any, inputs: Any = None, lengths: Any = None) -> Tensor:
+    def refusing(
+        self: CompiledProgram, weights: Any, inputs: Any = None, lengths: Any = None
+    ) -> Tensor:
         raise GrammarError([Diagnostic(code="F427", message="too large")])
 
     grammar = small("pcfg")
@@ -57,7 +59,7 @@ def test_refusals_are_counted_and_are_no_differences(monkeypatch: pytest.MonkeyP
     settings = settings_of(grammar, program.compiled.plan, free, (), np.random.default_rng(0))
     best = [best_of(program, s) for s in settings.short]
     assert all(np.isfinite(value) for values in best for value in values)
-    monkeypatch.setattr(type(program), "log_z", refusing)
+    monkeypatch.setattr(CompiledProgram, "log_z", refusing)
     stress = Stress(program, lambda s: best_of(program, s), None)
     assert not list(stress.violations(settings)) and stress.refused == 2 * 9
 
