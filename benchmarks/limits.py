@@ -20,8 +20,8 @@ TRAFFIC = "memory traffic alone"
 def traffic(program: Program, point: Point) -> Call:
     """Each number that has to be in memory once, read once and written once, in float32."""
     found = cost(
-        program.plan,
-        dict.fromkeys(program.plan.lengths, point["n"]),
+        program.compiled.plan,
+        dict.fromkeys(program.compiled.plan.lengths, point["n"]),
         batch=point["batch"],
     )
     used = 2 * found.parameter_bytes + found.chart_bytes + found.adjoint_bytes

@@ -13,7 +13,7 @@ import torch
 import fgg
 from benchmarks.measure import JIT, OURS, Goal, quartiles, quiet
 from fgg.grammar.domains import domain_size, size_values, with_sizes
-from fgg.rewrite.conjoin import lengths as length_names
+from fgg.grammar.domains import lengths as length_names
 from fgg.runtime.native.build import CannotBuild, build
 from fgg.runtime.program.program import Program
 
@@ -81,12 +81,12 @@ def overhead(name: str, query: str | None, repeats: int, compiles: int = 3) -> O
 def machine_code(name: str, query: str | None, repeats: int) -> MachineCode | None:
     """The overhead of a grammar with `jit`; None if it cannot be."""
     program = small(name, query, jit=True)
-    if program is None:
+    if program is None or program.compiled.cpp is None:
         return None
     with TemporaryDirectory() as folder:
         start = time.perf_counter()
         try:
-            build(program.engine.native.source, torch.float32, Path(folder) / "program.so")
+            build(program.compiled.cpp.source, torch.float32, Path(folder) / "program.so")
         except CannotBuild:
             return None
         building = time.perf_counter() - start

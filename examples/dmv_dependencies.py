@@ -82,7 +82,7 @@ def accuracy(model: Model, examples: Sequence[Example], inputs: Sequence[list[in
     found: list[list[int]] = []
     for first in range(0, len(inputs), 300):
         some = inputs[first : first + 300]
-        trees = model.decode(w=some)
+        trees = model.posterior(w=some).best()
         found += [heads(t, len(s), links) for t, s in zip(trees, some, strict=True)]
     return head_score([e.heads or () for e in examples], found).directed
 

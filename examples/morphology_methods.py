@@ -26,7 +26,7 @@ from fgg.runtime.learn import METHODS, Method, log_likelihood
 from fgg.runtime.learn.fitting import batched
 from fgg.runtime.model.model import Model
 from fgg.runtime.program.program import Program
-from fgg.runtime.train.feeding import part_ids, parts
+from fgg.runtime.train.feed import part_ids, parts
 from fgg.scores import perplexity, segment_score
 
 LEXICA = ("stem", "mood", "subject", "tense", "object")
@@ -127,7 +127,7 @@ def run(data: Words, method: str, prior: float, seed: int, sweeps: int) -> Run:
         [example.segments or () for example in data.test],
         [
             segments(found, len(example))
-            for found, example in zip(model.decode(s=data.held), data.test, strict=True)
+            for found, example in zip(model.posterior(s=data.held).best(), data.test, strict=True)
         ],
     )
     f1 = score.boundaries.f1, score.parts.f1

@@ -29,7 +29,7 @@ def score(model: Model, examples: Sequence[Example], inputs: Sequence[list[int]]
     """S-F1 of the trees of minimum Bayes risk."""
     found = []
     for first in range(0, len(inputs), 200):
-        found += model.decode(w=inputs[first : first + 200], method="mbr")
+        found += model.posterior(w=inputs[first : first + 200]).mbr()
     spans = [span_cells(tree) for tree in found]
     gold = [e.spans or () for e in examples]
     return span_score(gold, spans, list(map(len, examples))).sentence_f1

@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         for method in methods:
             # A pair is a cell of F: those are what minimum Bayes risk is to count.
             families = None if method == "viterbi" else ["F"]
-            found = model.decode(w=[ids(e) for e in test], method=method, families=families)
+            found = model.posterior(w=[ids(e) for e in test]).decode(method, families=families)
             score = pair_score(gold, [pairs(d, model.program.grammar) for d in found])
             shares = score.mean_f1, score.corpus.precision, score.corpus.recall
             report.add(name, fitted, method, *map(percent, shares), f"{seconds:.0f}")

@@ -26,7 +26,7 @@ from fgg.draw.plot import Line, Plot
 from fgg.grammar.annotations import segments
 from fgg.runtime.learn import METHODS, Method
 from fgg.runtime.learn.fitting import batched
-from fgg.runtime.train.feeding import part_ids, parts
+from fgg.runtime.train.feed import part_ids, parts
 from fgg.scores import segment_score
 
 GRAMMAR = Path(__file__).parent / "words.fgg"
@@ -145,7 +145,9 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         for _ in range(way.sweeps if not given.small else 2):
             fitting.sweep(ready)
         seconds = time.process_time() - before
-        found = [segments(t, len(e)) for t, e in zip(model.decode(s=held), test, strict=True)]
+        found = [
+            segments(t, len(e)) for t, e in zip(model.posterior(s=held).best(), test, strict=True)
+        ]
         shown.append((len(shown) + 1.0, 100 * add(way.label, found, f"{seconds:.0f}")))
     report.notes = [
         f"{len(train):,} training and {len(test):,} test utterances, {len(lexicon):,} possible "

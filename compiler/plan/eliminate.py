@@ -1,4 +1,4 @@
-"""Conditions on indices: what is left when a variable is summed, and the ranges of inputs."""
+"""Conditions on indices: what they imply without one variable, and the ranges of input factors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fgg.grammar.index import Condition, Expr
 
 
 def without(conditions: Iterable[Condition], name: str) -> tuple[Condition, ...] | None:
-    """What conditions that speak of a variable say of all else: each lower bound with each upper.
+    """What conditions on a variable imply for the others: each lower bound is at most each upper.
 
     Fourier-Motzkin elimination, exact where the variable has coefficient 1 or -1; None where it
     has another one or stands in a look-up.
@@ -24,8 +24,8 @@ def without(conditions: Iterable[Condition], name: str) -> tuple[Condition, ...]
                 return None
             if sign:
                 (low if sign > 0 else high).append(rest)
-    found = dict.fromkeys(one + two for one in low for two in high)
-    return tuple(as_condition(form) for form in found if not _is_plain(form))
+    forms = dict.fromkeys(one + two for one in low for two in high)
+    return tuple(as_condition(form) for form in forms if not _is_plain(form))
 
 
 def _is_plain(form: Expr) -> bool:
@@ -33,7 +33,7 @@ def _is_plain(form: Expr) -> bool:
 
 
 def as_condition(form: Expr) -> Condition:
-    """The condition `form >= 0`, with what is subtracted on the left."""
+    """The condition `form >= 0`, with the negative terms moved to the other side."""
     right = Expr(tuple((m, c) for m, c in form.terms if c > 0))
     left = right - form
     if left.constant is None and any(not monomial for monomial, c in left.terms if c > 0):
@@ -44,11 +44,11 @@ def as_condition(form: Expr) -> Condition:
 
 
 def within(grammar: Grammar, edges: Iterable[Edge]) -> list[Condition]:
-    """The conditions under which edges of input factors lie in the ranges of these."""
-    found: list[Condition] = []
+    """The conditions under which each edge of an input factor lies in the factor's range."""
+    conditions: list[Condition] = []
     for edge in edges:
         factor = grammar.input_factor.get(edge.label)
         if factor is not None:
             values = dict(zip(factor.indices, edge.indices, strict=True))
-            found += [c.substitute(values) for c in factor.conditions]
-    return found
+            conditions += [c.substitute(values) for c in factor.conditions]
+    return conditions

@@ -17,9 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fgg.diagnostics import Report, did_you_mean
-from fgg.factors.maps import blocks_of, is_map
+from fgg.factors.maps import is_map
 from fgg.grammar import Attachment, Attribute, Edge, Factor, Fragment, Grammar, Product, Query, Rule
-from fgg.grammar.slices import slice_of
+from fgg.grammar.definitions import Slice
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def with_blocks(grammar: Grammar, report: Report) -> Grammar:
     blocked_factors: dict[str, Blocked] = {}
     fitting: set[str] = set()
     for factor in grammar.factors:
-        if blocks_of(factor) is None or slice_of(factor) is not None:
+        if factor.blocks is None or isinstance(factor.definition, Slice):
             continue
         if _fits(grammar, factor, report):
             fitting.add(factor.name)
@@ -67,7 +67,7 @@ def with_blocks(grammar: Grammar, report: Report) -> Grammar:
 
 def _fits(grammar: Grammar, factor: Factor, report: Report) -> bool:
     """Return whether `blocks` names a map from the domain that the factor distributes over."""
-    name = blocks_of(factor)
+    name = factor.blocks
     assert name is not None
     attribute = _attribute(factor)
     other = grammar.factor.get(name)
@@ -98,7 +98,7 @@ def _fits(grammar: Grammar, factor: Factor, report: Report) -> bool:
 
 def _blocked(grammar: Grammar, factor: Factor, report: Report) -> Blocked | None:
     """Return the smaller factor; None if no axis of the factor has the blocks as a component."""
-    name = blocks_of(factor)
+    name = factor.blocks
     assert name is not None and factor.given is not None
     block = grammar.factor[name].domains[1]
     places = []
@@ -158,7 +158,7 @@ def _edges(edge: Edge, blocked: Blocked | None) -> tuple[Edge, ...]:
     attachments = edge.attachments[: blocked.place] + rest + edge.attachments[blocked.place + 1 :]
     # A node of the map's second domain itself has no component of it.
     block = part(blocked.block) if blocked.rest else node
-    name = blocks_of(blocked.factor)
+    name = blocked.factor.blocks
     assert name is not None
     tie = Edge(label=name, attachments=(edge.attachments[-1], block), span=edge.span)
     return (replace(edge, attachments=attachments), tie)
@@ -166,7 +166,7 @@ def _edges(edge: Edge, blocked: Blocked | None) -> tuple[Edge, ...]:
 
 def _check_tied(grammar: Grammar, fitting: set[str], report: Report) -> None:
     """Warn of edges of a factor with blocks if no map says which block their value is in (F495)."""
-    names = {f.name: blocks_of(f) for f in grammar.factors if f.name in fitting}
+    names = {f.name: f.blocks for f in grammar.factors if f.name in fitting}
     for rule in grammar.rules:
         asked = [r for query in grammar.queries for r in query.rules if r.name == rule.name]
         edges = [*rule.rhs.edges, *(edge for r in asked for edge in r.edges)]

@@ -9,7 +9,8 @@ from fgg.compiler.resolve.scope import Scope, place_of
 from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import Label, Report, did_you_mean
-from fgg.grammar import Attribute, Input, InputFactor, InputTable, Nonterminal, Reference
+from fgg.grammar import Input, InputFactor, InputTable, Nonterminal, Reference
+from fgg.grammar.definitions import Slice, read_definition
 from fgg.grammar.spans import Span
 
 
@@ -82,16 +83,16 @@ def declare_input_factor(statement: tree.InputFactorDecl, scope: Scope) -> Input
         domains=domains,
         indices=variables,
         conditions=conditions,
-        attributes=_attributes(statement, scope),
+        definition=_definition(statement, scope),
         span=name.span,
     )
     scope.input_factors[name.text] = factor
     return factor
 
 
-def _attributes(statement: tree.InputFactorDecl, scope: Scope) -> tuple[Attribute, ...]:
-    """Return the attributes of an input factor. It has no parameters, so it can only be a slice."""
-    attributes = []
+def _definition(statement: tree.InputFactorDecl, scope: Scope) -> Slice | None:
+    """Return the definition of an input factor. It has no parameters: it can only be a slice."""
+    slice_definition = None
     for node in statement.attributes:
         if node.key.text != "slice":
             scope.report.add(
@@ -103,8 +104,9 @@ def _attributes(statement: tree.InputFactorDecl, scope: Scope) -> tuple[Attribut
             continue
         attribute = resolve_attribute(node, scope)
         if attribute is not None:
-            attributes.append(attribute)
-    return tuple(attributes)
+            definition = read_definition(attribute.key, attribute.value, attribute.span)
+            slice_definition = definition if isinstance(definition, Slice) else None
+    return slice_definition
 
 
 def index_variables(names: Iterable[Name], scope: Scope) -> tuple[str, ...] | None:

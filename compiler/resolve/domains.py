@@ -11,7 +11,7 @@ from fgg.compiler.resolve.scope import Scope
 from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import Label, did_you_mean
-from fgg.files import read_limited, why_unreadable
+from fgg.files import read_limited, reason_of
 from fgg.grammar import Domain, Enumerated, FromFile, Product, Shape, Size, Sized, Union
 from fgg.grammar.domains import MAX_SIZE
 from fgg.grammar.index import Expr
@@ -280,7 +280,7 @@ def _from_file(node: tree.CallLiteral, scope: Scope) -> Shape | None:
     try:
         values = read_vocabulary(Path(scope.folder) / path.text)
     except (OSError, ValueError) as error:
-        message = f"the vocabulary `{path.text}` cannot be used: {why_unreadable(error)}"
+        message = f"the vocabulary `{path.text}` cannot be used: {reason_of(error)}"
         scope.report.add("F403", message, path.span)
         return None
     return FromFile(path.text, values)

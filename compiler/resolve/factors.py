@@ -11,9 +11,9 @@ from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import GrammarError, Label, did_you_mean
 from fgg.factors.maps import PATTERNS
 from fgg.grammar import Attribute, Factor, Grammar, Reference, Sized
-from fgg.grammar.attributes import check_attribute
 from fgg.grammar.domains import value_index
 from fgg.grammar.index import Expr
+from fgg.grammar.options import check_attribute, check_definitions, with_attributes
 from fgg.grammar.values import (
     ZERO,
     AttributeValue,
@@ -51,16 +51,20 @@ def resolve_factor(statement: tree.FactorDecl, scope: Scope) -> Factor | None:
         scope.broken.add(name.text)
         return None
     domains = given + over
-    attributes = [resolve_attribute(a, scope) for a in statement.attributes]
-    return Factor(
+    resolved = [resolve_attribute(a, scope) for a in statement.attributes]
+    attributes = [attribute for attribute in resolved if attribute is not None]
+    clash = check_definitions(attributes)
+    if clash is not None:
+        scope.report.add(clash.code, clash.message, clash.span, help=clash.help)
+    factor = Factor(
         name=name.text,
         domains=domains,
         given=None if statement.given is None else len(given),
         rank=_rank(statement, len(domains), scope),
         value=None if statement.value is None else _value(statement.value, domains, scope),
-        attributes=tuple(a for a in attributes if a is not None),
         span=name.span,
     )
+    return with_attributes(factor, attributes)
 
 
 def _rank(statement: tree.FactorDecl, arity: int, scope: Scope) -> Expr | None:

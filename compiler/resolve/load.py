@@ -126,7 +126,7 @@ def _stem(name: str) -> str:
 
 
 def _load_json(text: str, name: str, sizes: Mapping[str, int] | None) -> Loaded:
-    from fgg.json.document import read_json_text
+    from fgg.json import read_json_text
 
     grammar, diagnostics = read_json_text(text, Path(name).stem, domain_sizes=sizes)
     for size in sizes or {}:

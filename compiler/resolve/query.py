@@ -11,6 +11,7 @@ from fgg.compiler.resolve.declarations import (
     index_variables,
     start_reference,
 )
+from fgg.compiler.resolve.node_types import NodeTypes, Use, clamp_use, edge_uses
 from fgg.compiler.resolve.rules import RuleResolver
 from fgg.compiler.resolve.scope import Scope, count
 from fgg.compiler.syntax import tree
@@ -26,7 +27,6 @@ from fgg.grammar import (
     Reference,
     Rule,
 )
-from fgg.grammar.node_types import NodeTypes, Use, clamp_use, edge_uses
 
 
 class QueryResolver:

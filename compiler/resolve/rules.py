@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from fgg.compiler.resolve.node_types import NodeTypes, Use, clamp_use, make_fragment
 from fgg.compiler.resolve.scope import Scope, count
 from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.tree import Name
@@ -22,8 +23,7 @@ from fgg.grammar import (
     Union,
 )
 from fgg.grammar.index import Expr
-from fgg.grammar.node_types import NodeTypes, Use, clamp_use, make_fragment
-from fgg.inputs.positions import position_name
+from fgg.inputs.clamps import position_name
 
 
 @dataclass

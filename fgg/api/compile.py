@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse, render_all
 from fgg.grammar import Grammar
 from fgg.grammar.domains import with_domain_size, with_sizes
+from fgg.grammar.provenance import traced
 from fgg.rewrite.conjoin import conjoin
 
 if TYPE_CHECKING:
-    from fgg.grammar.slices import SplitRule
     from fgg.plan import Plan
-    from fgg.runtime.program.program import Asked, Program
+    from fgg.plan.cpp_source import Native
+    from fgg.runtime.program.program import CompiledProgram, Program
 
 
 def compile(
@@ -54,32 +55,162 @@ def compile(
         help = "spaces are `auto`, `dense`, `state` and `rank`"
         refuse("F415", message, help)
     check_sizes(grammar, sizes or {})
-    from fgg.runtime.program.program import Asked
-
     model = with_sizes(grammar, sizes or {})
-    options: dict[str, Any] = {
-        "space": space,
-        "length": length,
-        "batch": batch,
-        "fallback": fallback,
-        "jit": jit,
-    }
-    again = partial(compile, model, **options)
-    resized = partial(_resized, model, query, options)
-    asked = Asked(model, query or only_query(model), space, again, resized)
-    try:
-        return replace(compiled(model, query, None, length, batch, space, jit=jit), asked=asked)
-    except GrammarError as error:
-        if not fallback or space == "rank" or error.diagnostics[0].code != "F425":
-            raise
-        return on_reference(selected(model, query), error, asked)
+    return Compilation(
+        model=model,
+        query=query or only_query(model),
+        space=space,
+        length=length,
+        batch=batch,
+        fallback=fallback,
+        jit=jit,
+    ).program()
 
 
-def _resized(
-    model: Grammar, query: str | None, options: Mapping[str, Any], domain: str, size: int
-) -> Program:
-    """The program of a grammar in which a domain has another size."""
-    return compile(with_domain_size(model, domain, size), query, **options)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Compilation:
+    """A model, a query and options: makes the program and, when asked, its other plans.
+
+    It is the `fgg.runtime.program.compiler.Compiler` of the programs that it makes. With
+    `missing`, plans are for batches with missing tokens: each is one variable of a rule.
+    """
+
+    model: Grammar
+    query: str | None
+    space: str = "auto"
+    length: int = 32
+    batch: int = 16
+    fallback: bool = True
+    jit: bool = False
+    missing: bool = False
+
+    def __getstate__(self) -> dict[str, object]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @cached_property
+    def source(self) -> Grammar:
+        """The model joined with the query."""
+        return selected(self.model, self.query)
+
+    def program(self) -> Program:
+        """The program; one on the reference engine, with a warning, if there is no schedule."""
+        try:
+            return self.compiled()
+        except GrammarError as error:
+            refused = error.diagnostics[0]
+            if not self.fallback or self.space == "rank" or refused.code != "F425":
+                raise
+            return self.on_reference(refused.message)
+
+    def compiled(self) -> CompiledProgram:
+        """The compiled program. Raises GrammarError (F425) if the grammar has no schedule."""
+        from fgg.compiler.cost.choose import choose
+        from fgg.compiler.driver import Expected, plan_of
+        from fgg.compiler.passes.cpd import cpd
+        from fgg.runtime.program.program import CompiledProgram
+
+        source, expected, pinned = self.source, Expected(self.length, self.batch), not self.missing
+        with compilable(self.model.name):
+            if self.space == "auto":
+                choice = choose(source, expected, pinned=pinned)
+                space, plan = choice.space, choice.plan
+            else:
+                space, plan = self.space, plan_of(source, expected, self.space, pinned=pinned)
+        decomposed = cpd(source)
+        return CompiledProgram(
+            grammar=source,
+            decomposed=None if decomposed is source else decomposed,
+            compiler=self,
+            plan=plan,
+            source=self.emit(plan),
+            space=space,
+        )
+
+    def on_reference(self, reason: str) -> Program:
+        """The program on the reference engine, with the warning that it is one (F434)."""
+        from warnings import warn
+
+        from fgg.compiler.passes.cpd import cpd
+        from fgg.runtime.program.reference import ReferenceProgram
+
+        note = Diagnostic(code="F434", message=f"{reason}; it runs on the reference engine")
+        warn(render_all([note], None), stacklevel=4)
+        decomposed = cpd(self.source)
+        return ReferenceProgram(
+            grammar=self.source,
+            decomposed=None if decomposed is self.source else decomposed,
+            compiler=self,
+            notes=(note,),
+        )
+
+    def for_query(self, query: str) -> Program:
+        """The program of another query of the model. Raises GrammarError (F409)."""
+        return replace(self, query=query, missing=False).program()
+
+    def resized(self, domain: str, size: int) -> Program:
+        """The program of the model with another number of values in a domain."""
+        model = with_domain_size(self.model, domain, size)
+        return replace(self, model=model, missing=False).program()
+
+    def in_space(self, space: str) -> CompiledProgram:
+        """The program of the same query in another space."""
+        return replace(self, space=space).compiled()
+
+    def for_missing(self, space: str) -> CompiledProgram:
+        """The program for batches with missing tokens, in a space if that can be.
+
+        Where its rules cannot go to rank space it is in state space, which has the same parameters.
+        """
+        other = replace(self, space=space, missing=True)
+        try:
+            return other.compiled()
+        except GrammarError:
+            if space != "rank":
+                raise
+            return other.in_space("state")
+
+    def derivation_plan(self, *, known: bool = False) -> Plan | None:
+        """The plan that derivations are read from, or None if they cannot be told apart."""
+        from fgg.compiler.passes.close import close
+        from fgg.compiler.passes.pin import pin
+        from fgg.compiler.passes.split import split
+        from fgg.compiler.passes.tie import tie
+        from fgg.compiler.plan.derivation_plan import plan_of_trees
+
+        with compilable(self.model.name):
+            source = traced(self.source)
+            closed = close(source)
+            # Derivations begin with the user's own start symbol, unless its nodes would be split.
+            trees = split(closed) if closed is source else unclosed(source)
+            if known and trees is not None:
+                trees = pin(trees, whole=True)
+            if self.missing and trees is not None:
+                trees = tie(trees)
+            if trees is None:
+                return None
+            return plan_of_trees(trees, length=self.length, batch=self.batch)
+
+    def outline(self) -> Plan:
+        """The plan of the shapes of derivations, without states."""
+        from fgg.compiler.passes.outline import outline
+        from fgg.compiler.passes.split import split
+        from fgg.compiler.plan.derivation_plan import plan_of_trees
+
+        with compilable(self.model.name):
+            atomic = split(outline(traced(self.source)))
+            return plan_of_trees(atomic, length=self.length, batch=self.batch)
+
+    def emit(self, plan: Plan, *, best: bool = False) -> str:
+        """A plan as Python; with `best`, maxima stand in place of sums."""
+        from fgg.compiler.emit.python import emit
+
+        return emit(plan, best=best)
+
+    def emit_cpp(self, plan: Plan) -> Native | None:
+        """A plan as C++, or None without `jit`."""
+        from fgg.compiler.emit.cpp import native
+
+        return native(plan) if self.jit else None
 
 
 def check_sizes(grammar: Grammar, sizes: Mapping[str, int]) -> None:
@@ -102,140 +233,6 @@ def only_query(grammar: Grammar) -> str | None:
     return grammar.queries[0].name if len(grammar.queries) == 1 else None
 
 
-def on_reference(grammar: Grammar, error: GrammarError, asked: Asked) -> Program:
-    """A program on the reference engine, and the warning that it is one."""
-    from warnings import warn
-
-    from fgg.compiler.passes.cpd import cpd
-    from fgg.runtime.program.reference import ReferenceProgram
-
-    reason = error.diagnostics[0].message
-    note = Diagnostic(code="F434", message=f"{reason}; it runs on the reference engine")
-    warn(render_all([note], None), stacklevel=3)
-    decomposed = cpd(grammar)
-    return ReferenceProgram(
-        grammar, (note,), asked, decomposed=None if decomposed is grammar else decomposed
-    )
-
-
-def compiled(
-    grammar: Grammar,
-    query: str | None,
-    sizes: Mapping[str, int] | None,
-    length: int,
-    batch: int,
-    space: str,
-    *,
-    pinned: bool = True,
-    jit: bool = False,
-) -> Program:
-    """The compiled program of a grammar. Raises GrammarError (F425) if it has none."""
-    from fgg.compiler.cost.choose import choose
-    from fgg.compiler.driver import Expected, plan_of
-    from fgg.compiler.emit.cpp import native
-    from fgg.compiler.emit.python import emit
-    from fgg.compiler.passes.close import close
-    from fgg.compiler.passes.cpd import cpd
-    from fgg.compiler.passes.pin import pin_with_origin
-    from fgg.compiler.passes.split import split_with_origin
-    from fgg.runtime.program.program import Program
-
-    source = selected(with_sizes(grammar, sizes or {}), query)
-    expected = Expected(length, batch)
-    with compilable(grammar.name):
-        closed, summing = close(source)
-        atomic, origins = split_with_origin(closed)
-        pins = pin_with_origin(atomic)[1] if pinned else {}
-        origins = tied_origins(atomic, origins)
-        origins = {name: rule for name, rule in origins.items() if rule.source != summing}
-        if space == "auto":
-            choice = choose(source, expected, pinned=pinned)
-            found, main = choice.space, choice.plan
-        else:
-            found, main = space, plan_of(source, expected, space, pinned=pinned)
-    decomposed = cpd(source)
-    return Program(
-        grammar=source,
-        plan=main,
-        trees=partial(tree_plan, source, length, batch, tied=not pinned),
-        origins=origins,
-        source=emit(main),
-        decomposed=None if decomposed is source else decomposed,
-        space=found,
-        strict=space == "rank",
-        in_space=partial(compiled, source, None, None, length, batch, pinned=pinned, jit=jit),
-        pins=pins,
-        known_trees=partial(tree_plan, source, length, batch, pinned=True),
-        unpinned=partial(for_missing, source, length, batch, found, jit=jit),
-        emit=emit,
-        native=native if jit else None,
-        shapes=partial(shapes, source, length, batch),
-    )
-
-
-def tied_origins(grammar: Grammar, origins: Mapping[str, SplitRule]) -> Mapping[str, SplitRule]:
-    """Where the rules of an atomic grammar come from, and those of the same for missing tokens.
-
-    If the latter cannot be made, batches with missing tokens are refused when they come.
-    """
-    from fgg.compiler.passes.split import SplitImpossible
-    from fgg.compiler.passes.tie import tie_with_origin
-
-    try:
-        return {**origins, **tie_with_origin(grammar, origins)[1]}
-    except SplitImpossible:
-        return origins
-
-
-def for_missing(grammar: Grammar, length: int, batch: int, space: str, *, jit: bool) -> Program:
-    """The program of a grammar without queries that takes batches with missing tokens.
-
-    Where its rules cannot go to rank space it is in state space, which has the same parameters.
-    """
-    build = partial(compiled, grammar, None, None, length, batch, pinned=False, jit=jit)
-    try:
-        return build(space)
-    except GrammarError:
-        if space != "rank":
-            raise
-        return build("state")
-
-
-def tree_plan(
-    grammar: Grammar, length: int, batch: int, *, pinned: bool = False, tied: bool = False
-) -> Plan | None:
-    """The plan that the derivations of a grammar are read from, if they can be told apart.
-
-    If it is to be `pinned`, it is for batches without missing tokens; if `tied`, for those with.
-    """
-    from fgg.compiler.passes.close import close
-    from fgg.compiler.passes.pin import pin_with_origin
-    from fgg.compiler.passes.split import split
-    from fgg.compiler.passes.tie import tie
-    from fgg.compiler.plan.derivation_plan import plan_of_trees
-
-    with compilable(grammar.name):
-        closed, summing = close(grammar)
-        # Derivations begin with the user's own start symbol, unless its nodes would be split.
-        trees = split(closed) if summing is None else unclosed(grammar)
-        if pinned and trees is not None:
-            trees = pin_with_origin(trees, whole=True)[0]
-        if tied and trees is not None:
-            trees = tie(trees)
-        return None if trees is None else plan_of_trees(trees, length=length, batch=batch)
-
-
-def shapes(grammar: Grammar, length: int, batch: int) -> tuple[Plan, Mapping[str, SplitRule]]:
-    """The plan of a grammar's outline, and where its rules come from."""
-    from fgg.compiler.passes.outline import outline
-    from fgg.compiler.passes.split import split_with_origin
-    from fgg.compiler.plan.derivation_plan import plan_of_trees
-
-    with compilable(grammar.name):
-        atomic, origins = split_with_origin(outline(grammar))
-        return plan_of_trees(atomic, length=length, batch=batch), origins
-
-
 def unclosed(grammar: Grammar) -> Grammar | None:
     """The grammar with atomic nodes and its own start symbol, if that can be."""
     from fgg.compiler.passes.split import SplitImpossible, split
@@ -251,7 +248,7 @@ def compilable(name: str) -> Iterator[None]:
     """What the compiler refuses in this context is an error of the grammar (F425)."""
     from fgg.compiler.passes.split import SplitImpossible
     from fgg.compiler.plan.lower import CannotCompile
-    from fgg.compiler.rank.nodes import NotRankSpace
+    from fgg.compiler.rank.uses import NotRankSpace
 
     try:
         yield

@@ -225,7 +225,7 @@ Preparation = Contract | Cut | Indicator | Gather | OneHot | Potential
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class PositionTable:
     """A prepared tensor with indices: `[*indices, batch, *states]`, in storage as `axes` say."""
 
     name: str
@@ -242,7 +242,7 @@ class Plan:
     lengths: tuple[str, ...]
     parameters: tuple[str, ...]
     preparations: tuple[Preparation, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[PositionTable, ...]
     charts: tuple[Chart, ...]
     stages: tuple[PlanStage, ...]
     start: Operand
@@ -256,7 +256,7 @@ class Plan:
         return {chart.family: chart for chart in self.charts}
 
     @cached_property
-    def table(self) -> Mapping[str, Table]:
+    def table(self) -> Mapping[str, PositionTable]:
         """The tables by name."""
         return {table.name: table for table in self.tables}
 
@@ -301,15 +301,15 @@ class Plan:
         for step in self.steps:
             key = (step.head, step.group)
             depths[key] = max(depths.get(key, 0), self.depth(step))
-        found = set()
+        products = set()
         for step in self.steps:
             names = tuple(sorted(o.name for o in step.operands if not self.is_scale(o)))
             divided = not step.linear and not self.chart[step.head].is_scalar
-            found.add((names, depths[step.head, step.group] if divided else -1))
+            products.add((names, depths[step.head, step.group] if divided else -1))
         for item in self.preparations:
             if isinstance(item, Contract):
-                found.add((tuple(sorted(name for name, _ in item.operands)), -1))
-        return tuple(sorted((names, depth) for names, depth in found if names))
+                products.add((tuple(sorted(name for name, _ in item.operands)), -1))
+        return tuple(sorted((names, depth) for names, depth in products if names))
 
     def shares_scale(self, step: Step) -> bool:
         """Whether a step's head has the scales of what the step maps."""

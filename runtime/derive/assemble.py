@@ -1,75 +1,237 @@
-"""Derivations put together from choices, without recursion."""
+"""Derivations put together from the choices of a search.
+
+Choices of a plan are written as steps of a ground grammar in the user's own terms. Choices of a
+ground grammar that was cut into small fragments are joined to steps of the rules that were cut.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import prod
 
-from fgg.diagnostics import refuse
+from fgg.check.indices import rule_variables
+from fgg.grammar import Edge, Fragment, Grammar, Nonterminal, Origin, Reference, Rule
+from fgg.grammar.domains import domain_size
+from fgg.grammar.names import fresh
+from fgg.grammar.provenance import RuleSource
+from fgg.rewrite.factorise import Factorised, factorise
+from fgg.runtime.derive.choices import Choice
 from fgg.runtime.derive.derivation import Derivation, Step
-from fgg.runtime.derive.ground_choices import Cell, Expander
-from fgg.runtime.reference.system import Term
+from fgg.runtime.derive.plan_choices import PlanChoices
+from fgg.runtime.derive.search import Path
 
-MAX_STEPS = 1_000_000
-
-
-@dataclass
-class _Open:
-    cell: Cell
-    parent: int | None
+LARGE = 2**14
+"""The number of assignments of inner nodes from which on a fragment is cut."""
 
 
-def build(
-    expander: Expander,
-    start: Cell,
-    choose: Callable[[Cell], int],
-    *,
-    max_steps: int = MAX_STEPS,
-) -> Derivation:
-    """The derivation that begins at a cell and goes on as `choose` says.
+def linked_steps(applied: Iterable[tuple[Rule, Mapping[str, int], int]]) -> tuple[Step, ...]:
+    """Steps, linked to parents and children.
 
-    `choose` gives, for a cell, a position among its choices. Raises GrammarError if there are
-    more than `max_steps` steps.
+    `applied` has, in preorder, each rule, the values of its nodes and its number of children.
     """
-    agenda = [_Open(start, None)]
-    parts: list[tuple[Term, dict[int, int], int | None]] = []
+    unlinked: list[tuple[Rule, Mapping[str, int], int | None]] = []
     children: list[list[int]] = []
-    weight = 0.0
-    while agenda:
-        item = agenda.pop()
-        number = len(parts)
-        if number >= max_steps:
-            refuse(
-                "F422",
-                f"a derivation has more than {max_steps:,} steps",
-                "raise the limit, or change the weights so that derivations end",
-            )
-        if item.parent is not None:
-            children[item.parent].append(number)
-        choices = expander.choices(item.cell)
-        term, values = choices.decode(choose(item.cell), item.cell)
-        weight += expander.edge_weight(term, values)
-        parts.append((term, values, item.parent))
+    waiting: list[int | None] = [None]
+    for number, (rule, values, count) in enumerate(applied):
+        parent = waiting.pop()
+        if parent is not None:
+            children[parent].append(number)
+        unlinked.append((rule, values, parent))
         children.append([])
-        cells = expander.children(term, values)
-        agenda += [_Open(cell, number) for cell in reversed(cells)]
-    return finish(expander, parts, children, weight)
-
-
-def finish(
-    expander: Expander,
-    parts: list[tuple[Term, dict[int, int], int | None]],
-    children: list[list[int]],
-    weight: float,
-) -> Derivation:
-    """The derivation of the given steps."""
-    steps = tuple(
-        Step(
-            term.rule,
-            {term.rule.rhs.nodes[letter].name: value for letter, value in values.items()},
-            tuple(below),
-            parent,
-        )
-        for (term, values, parent), below in zip(parts, children, strict=True)
+        waiting += [number] * count
+    return tuple(
+        Step(rule, values, tuple(below), parent)
+        for (rule, values, parent), below in zip(unlinked, children, strict=True)
     )
-    return Derivation(expander.solution.grammar, steps, weight)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The user's grammar, which the rules of a plan's grammar have as their source.
+
+    With `own`, the plan's grammar is the user's, and each of its rules is its own source.
+    """
+
+    grammar: Grammar
+    own: bool = False
+
+    @staticmethod
+    def of(grammar: Grammar) -> Source:
+        """A grammar that is its own source."""
+        return Source(grammar, own=True)
+
+    def origin(self, rule: Rule) -> RuleSource:
+        """Where a rule of the plan's grammar comes from."""
+        if self.own or rule.source is None:
+            return RuleSource.itself(rule)
+        return rule.source
+
+    @cached_property
+    def rule(self) -> Mapping[str, Rule]:
+        """The user's rules by name."""
+        return {rule.name: rule for rule in self.grammar.rules}
+
+    @cached_property
+    def order(self) -> Mapping[str, int]:
+        """The places of the user's rules in the grammar."""
+        return {rule.name: number for number, rule in enumerate(self.grammar.rules)}
+
+    def of_rule(self, rule: Rule) -> Rule:
+        """The user's rule that a rule of the plan comes from."""
+        return self.rule[self.origin(rule).rule]
+
+    def families(self, grammar: Grammar) -> dict[str, str]:
+        """The user's nonterminal for each nonterminal of a plan's grammar."""
+        return {rule.lhs: self.of_rule(rule).lhs for rule in grammar.rules}
+
+    def key(self, choice: Choice) -> tuple[object, ...]:
+        """What the reference engine orders choices by: rule, index variables, inner values."""
+        rule = self.of_rule(choice.rule)
+        values = self.values(choice)
+        inner = tuple(values[node.name] for node in rule.rhs.internals)
+        return (self.order[rule.name], tuple(choice.variables.values()), inner)
+
+    def values(self, choice: Choice) -> dict[str, int]:
+        """The values of the user's nodes."""
+        return self.origin(choice.rule).values(self.grammar, choice.values)
+
+
+class PlanAssembler:
+    """Writes choices of a plan as derivations of a ground grammar, as the reference engine does.
+
+    Ground rules and nonterminals are made and named as they are needed.
+    """
+
+    def __init__(self, source: Source, choices: PlanChoices) -> None:
+        self.source = source
+        self.choices = choices
+        self.labels: dict[tuple[str, tuple[int, ...]], str] = {}
+        self.label_names: set[str] = set()
+        self.nonterminals: dict[str, Nonterminal] = {}
+        self.rules: dict[tuple[str, tuple[int, ...]], Rule] = {}
+        self.rule_names: set[str] = set()
+        self.variables: dict[str, Sequence[str]] = {}
+
+    def derivation(self, path: Path, log_weight: float) -> Derivation:
+        """The derivation of a search's choices."""
+        steps = linked_steps(
+            (self.rule(choice, cell.indices), self.source.values(choice), children)
+            for cell, choice, children in path
+        )
+        start = self.label(self.source.grammar.start.label, path[0].cell.indices)
+        return Derivation(self.ground(start), steps, log_weight)
+
+    def label(self, family: str, indices: tuple[int, ...]) -> str:
+        """The ground nonterminal of a family at an index."""
+        key = (family, indices)
+        if key not in self.labels:
+            name = fresh(_name(family, indices), self.label_names)
+            self.label_names.add(name)
+            self.labels[key] = name
+            domains = self.source.grammar.nonterminal[family].domains
+            self.nonterminals[name] = Nonterminal(name=name, domains=domains, origin=key)
+        return self.labels[key]
+
+    def rule(self, choice: Choice, indices: tuple[int, ...]) -> Rule:
+        """The ground rule of a choice: its nonterminals and factors, without evidence."""
+        rule = self.source.of_rule(choice.rule)
+        if rule.name not in self.variables:
+            lengths = set(self.choices.lengths)
+            self.variables[rule.name] = rule_variables(rule, self.source.grammar, lengths)
+        variables = {name: choice.variables[name] for name in self.variables[rule.name]}
+        key = (rule.name, tuple(variables.values()))
+        if key not in self.rules:
+            name = fresh(_name(*key), self.rule_names)
+            self.rule_names.add(name)
+            self.rules[key] = Rule(
+                name=name,
+                lhs=self.label(rule.lhs, indices),
+                rhs=Fragment(
+                    nodes=rule.rhs.nodes,
+                    edges=tuple(self.edge(edge, choice) for edge in rule.rhs.edges),
+                    externals=rule.rhs.externals,
+                ),
+                origin=Origin(
+                    rule=rule.origin.rule if rule.origin else rule.name,
+                    values=tuple(variables.items()),
+                ),
+                span=rule.span,
+                head_span=rule.head_span,
+            )
+        return self.rules[key]
+
+    def edge(self, edge: Edge, choice: Choice) -> Edge:
+        """An edge with its indices written out."""
+        indices = tuple(self.choices.evaluate(choice, index) for index in edge.indices)
+        label = edge.label
+        if label in self.source.grammar.nonterminal:
+            label = self.label(label, indices)
+        elif indices:
+            label = _name(label, indices)
+        return Edge(label=label, attachments=edge.attachments, span=edge.span)
+
+    def ground(self, start: str) -> Grammar:
+        """The ground grammar of the derivations written so far."""
+        grammar = self.source.grammar
+        return Grammar(
+            name=grammar.name,
+            start=Reference(label=start),
+            sizes=grammar.sizes,
+            domains=grammar.domains,
+            factors=grammar.factors,
+            nonterminals=tuple(self.nonterminals.values()),
+            rules=tuple(self.rules.values()),
+        )
+
+
+def _name(name: str, indices: Sequence[int]) -> str:
+    return "_".join([name, *(str(i) if i >= 0 else f"m{-i}" for i in indices)])
+
+
+def small_fragments(grammar: Grammar) -> Factorised:
+    """The grammar, cut into small fragments if some have very many assignments."""
+    for rule in grammar.rules:
+        count = prod(domain_size(grammar, node.domain) for node in rule.rhs.internals)
+        if count > LARGE:
+            return factorise(grammar)
+    return Factorised(grammar, {})
+
+
+def ground_derivation(
+    path: Path, log_weight: float, factorised: Factorised, grammar: Grammar
+) -> Derivation:
+    """The derivation, in terms of `grammar`, of choices of its `small_fragments`."""
+    steps = linked_steps((choice.rule, choice.values, children) for _, choice, children in path)
+    if factorised.grammar is not grammar:
+        steps = linked_steps(_joined(steps, factorised))
+    return Derivation(grammar, steps, log_weight)
+
+
+def _joined(
+    steps: Sequence[Step], factorised: Factorised
+) -> Iterator[tuple[Rule, Mapping[str, int], int]]:
+    """The rules that were cut, in preorder, with the values of all their parts' nodes."""
+    agenda = [0]
+    while agenda:
+        first = agenda.pop()
+        values: dict[str, int] = {}
+        below: list[tuple[int, int]] = []  # (place among the source's edges, step)
+        parts = [first]
+        while parts:
+            step = steps[parts.pop()]
+            part = factorised.parts[step.rule.name]
+            values.update(step.values)
+            places = [
+                place
+                for place, edge in zip(part.edges, step.rule.rhs.edges, strict=True)
+                if edge.label in factorised.grammar.nonterminal
+            ]
+            for place, child in zip(places, step.children, strict=True):
+                if place is None:
+                    parts.append(child)
+                else:
+                    below.append((place, child))
+        yield factorised.parts[steps[first].rule.name].source, values, len(below)
+        agenda += [child for _, child in sorted(below, reverse=True)]

@@ -13,19 +13,27 @@ from fgg.grammar.domains import domain_values
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """The application of a rule: values of its nodes, and the steps of its nonterminal edges."""
+    """The application of a rule: the values of its nodes, and links to other steps.
+
+    `children` are the numbers of the steps that rewrite the rule's nonterminal edges, in order.
+    """
 
     rule: Rule
     values: Mapping[str, int]
     children: tuple[int, ...]
     parent: int | None
 
+    @property
+    def source_rule(self) -> str:
+        """The name of the user's rule that the rule comes from."""
+        return self.rule.origin.rule if self.rule.origin else self.rule.name
+
 
 @dataclass(frozen=True, eq=False)
 class Derivation:
-    """A derivation with an assignment; steps are in preorder, the first rewrites the start.
+    """A derivation with an assignment. Steps are in preorder; the first rewrites the start.
 
-    Where nothing says what value a node has, it has none, and the weight is no number.
+    A node whose value nothing decides has none, and `log_weight` is NaN then.
     """
 
     grammar: Grammar
@@ -44,12 +52,12 @@ class Derivation:
 
     @property
     def source_rules(self) -> tuple[str, ...]:
-        """The names of the user's own rules that these come from, in preorder."""
-        return tuple(s.rule.origin.rule if s.rule.origin else s.rule.name for s in self.steps)
+        """The names of the user's rules that the ground rules come from, in preorder."""
+        return tuple(step.source_rule for step in self.steps)
 
     @cached_property
     def key(self) -> tuple[object, ...]:
-        """What tells derivations apart: the rules and the values of their nodes."""
+        """The rules and the values of their nodes; derivations are equal if these are."""
         return tuple((s.rule.name, tuple(sorted(s.values.items()))) for s in self.steps)
 
     def __eq__(self, other: object) -> bool:
@@ -60,16 +68,20 @@ class Derivation:
 
     def spans(self) -> tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]:
         """For each step: the family, its indices, and the values of the external nodes."""
-        found = []
-        for step in self.steps:
-            externals = tuple(step.values[name] for name in step.rule.rhs.externals)
-            found.append((*self.cell(step), externals))
-        return tuple(found)
+        return tuple(
+            (*self.cell(step), tuple(step.values[name] for name in step.rule.rhs.externals))
+            for step in self.steps
+        )
 
     def cell(self, step: Step) -> tuple[str, tuple[int, ...]]:
         """The family that a step rewrites, and its indices."""
         nonterminal = self.grammar.nonterminal[step.rule.lhs]
         return nonterminal.origin or (nonterminal.name, ())
+
+    def cell_name(self, step: Step) -> str:
+        """The cell that a step rewrites as text, such as `X[0, 3]`."""
+        family, indices = self.cell(step)
+        return f"{family}[{', '.join(map(str, indices))}]" if indices else family
 
     def value_name(self, step: Step, node: str) -> str:
         """The name of the value that a node has in a step."""
@@ -87,13 +99,9 @@ class Derivation:
         for number, step in enumerate(self.steps):
             if step.parent is not None:
                 depth[number] = depth[step.parent] + 1
-            source = step.rule.origin.rule if step.rule.origin else step.rule.name
-            family, indices = self.cell(step)
-            shown = ", ".join(f"{name}={value}" for name, value in self.named_values(step).items())
-            place = f"[{', '.join(map(str, indices))}]" if indices else ""
-            yield (
-                "  " * depth[number] + f"{family}{place} {source}" + (f"  {shown}" if shown else "")
-            )
+            values = ", ".join(f"{name}={value}" for name, value in self.named_values(step).items())
+            line = f"{self.cell_name(step)} {step.source_rule}"
+            yield "  " * depth[number] + line + (f"  {values}" if values else "")
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -103,12 +111,11 @@ class Derivation:
 
         For a chain these are its states from the first position on.
         """
-        found = []
-        for step in self.steps:
-            names = [self.value_name(step, node) for node in step.rule.rhs.externals]
-            if names:
-                found.append("*".join(names))
-        return tuple(found)
+        return tuple(
+            "*".join(self.value_name(step, node) for node in step.rule.rhs.externals)
+            for step in self.steps
+            if step.rule.rhs.externals
+        )
 
     def brackets(self) -> str:
         """The derivation as nested brackets of the user's rule names."""
@@ -118,8 +125,7 @@ class Derivation:
             while opened and step.parent != opened[-1]:
                 opened.pop()
                 text.append(")")
-            name = step.rule.origin.rule if step.rule.origin else step.rule.name
-            text.append(f" ({name}" if text else f"({name}")
+            text.append((" (" if text else "(") + step.source_rule)
             opened.append(number)
         return "".join(text) + ")" * len(opened)
 
@@ -130,7 +136,7 @@ class Derivation:
             "steps": [
                 {
                     "rule": step.rule.name,
-                    "source": step.rule.origin.rule if step.rule.origin else step.rule.name,
+                    "source": step.source_rule,
                     "nonterminal": family,
                     "indices": list(indices),
                     "values": self.named_values(step),
@@ -146,10 +152,8 @@ class Derivation:
 
         nodes = []
         for step in self.steps:
-            family, indices = self.cell(step)
-            place = f"[{', '.join(map(str, indices))}]" if indices else ""
             values = [f"{name}={value}" for name, value in self.named_values(step).items()]
-            nodes.append(TreeNode(f"{family}{place}", ", ".join(values), step.parent))
+            nodes.append(TreeNode(self.cell_name(step), ", ".join(values), step.parent))
         return tree_svg("derivation", nodes)
 
     def _repr_svg_(self) -> str:

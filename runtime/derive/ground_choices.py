@@ -1,150 +1,172 @@
-"""The ways to go on from a cell: every rule and assignment of its nodes, with its weight."""
+"""The choices of a ground grammar, from the reference engine's values of its nonterminals."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.diagnostics import refuse
 from fgg.grammar.domains import select
+from fgg.runtime.derive.choices import (
+    Cell,
+    CellChoices,
+    Choice,
+    Floats,
+    RuleChoices,
+    aligned,
+    check_count,
+)
 from fgg.runtime.reference.chart import diagonal
 from fgg.runtime.reference.evaluate import operand_array
 from fgg.runtime.reference.solution import Solution
-from fgg.runtime.reference.system import Term
-
-Cell = tuple[str, tuple[int, ...]]
-"""A nonterminal with values for its external nodes."""
-
-MAX_CHOICES = 2**22
+from fgg.runtime.reference.system import Operand, Term
 
 
-@dataclass(frozen=True)
-class Choices:
-    """All rules and assignments for a cell: log-weights, and where each term's part begins."""
-
-    terms: tuple[Term, ...]
-    inner: tuple[tuple[int, ...], ...]
-    offsets: tuple[int, ...]
-    scores: NDArray[np.float64]
-
-    def decode(self, position: int, cell: Cell) -> tuple[Term, dict[int, int]]:
-        """The term and the values of all its nodes, for a position among the scores."""
-        number = int(np.searchsorted(self.offsets, position, side="right")) - 1
-        term, inner = self.terms[number], self.inner[number]
-        shape = [term.sizes[letter] for letter in inner]
-        rest = np.unravel_index(position - self.offsets[number], shape) if shape else ()
-        values = dict(zip(term.out, cell[1], strict=True))
-        values.update({letter: int(v) for letter, v in zip(inner, rest, strict=True)})
-        return term, values
-
-
-class Expander:
-    """Expands cells with the values of a solution in `log` or `max`; remembers what it found."""
+class GroundChoices:
+    """The cells of a solution in `log` or `max`. A cell has no indices."""
 
     def __init__(self, solution: Solution) -> None:
         self.solution = solution
-        self.remembered: dict[Cell, Choices] = {}
-        self._arrays: dict[int, list[tuple[NDArray[np.float64], tuple[int, ...]]]] = {}
+        self._terms: dict[str, _TermArrays] = {}
+        self._choices: dict[Cell, CellChoices] = {}
+
+    @cached_property
+    def start(self) -> list[Cell]:
+        """The cells of the start symbol."""
+        name = self.solution.grammar.start.label
+        shape = self.solution.system.shapes[name]
+        return [Cell(name, (), tuple(map(int, values))) for values in np.ndindex(shape)]
 
     def inside(self, cell: Cell) -> float:
         """The log-value of a cell."""
-        return float(_numpy(self.solution.raw(cell[0]))[cell[1]])
+        return float(_numpy(self.solution.raw(cell.family))[cell.values])
 
-    def choices(self, cell: Cell) -> Choices:
+    def at(self, cell: Cell) -> CellChoices:
         """All ways to rewrite a cell."""
-        if cell not in self.remembered:
-            self.remembered[cell] = self._choices(cell)
-        return self.remembered[cell]
+        if cell not in self._choices:
+            terms = self.solution.system.terms_of[cell.family]
+            parts = [self._arrays(term).choices(cell) for term in terms]
+            offered = tuple(part for part in parts if part is not None)
+            self._choices[cell] = CellChoices(cell, offered)
+        return self._choices[cell]
 
-    def _choices(self, cell: Cell) -> Choices:
-        terms, inners, offsets, scores = [], [], [], []
-        total = 0
-        for term in self.solution.system.terms_of[cell[0]]:
-            fixed: dict[int, int] = {}
-            agree = True
-            for letter, value in zip(term.out, cell[1], strict=True):
-                agree &= fixed.setdefault(letter, value) == value
-            if not agree:
-                continue  # a repeated external node has one value
-            inner = tuple(i for i in range(len(term.sizes)) if i not in fixed)
-            count = prod(term.sizes[i] for i in inner)
-            if count > MAX_CHOICES:
-                raise GrammarError([_too_many(term, count)])
-            array = np.zeros([term.sizes[i] for i in inner])
-            for operand, letters in self.arrays(term):
-                part = operand[tuple(fixed.get(a, slice(None)) for a in letters)]
-                left = [a for a in letters if a not in fixed]
-                order = [left.index(a) for a in inner if a in left]
-                shape = [term.sizes[a] if a in left else 1 for a in inner]
-                with np.errstate(invalid="ignore"):
-                    array = np.asarray(array + part.transpose(order).reshape(shape))
-                array = np.where(np.isnan(array), -np.inf, array)  # 0 times infinity is 0
-            terms.append(term)
-            inners.append(inner)
-            offsets.append(total)
-            scores.append(array.reshape(-1))
-            total += count
-        flat = np.concatenate(scores) if scores else np.zeros(0)
-        return Choices(tuple(terms), tuple(inners), tuple(offsets), flat)
+    def best(self, ways: CellChoices) -> int:
+        """The number of a cell's best choice, the first one under ties.
 
-    def arrays(self, term: Term) -> list[tuple[NDArray[np.float64], tuple[int, ...]]]:
-        """The operands of a term as arrays of log-weights, each letter once."""
-        key = id(term)
-        if key not in self._arrays:
-            solution = self.solution
-            found = []
-            for operand in term.operands:
-                array = operand_array(solution.weights, term, operand, solution.raw)
-                once, letters = diagonal(_numpy(array), operand.letters)
-                found.append((once, letters))
-            self._arrays[key] = found
-        return self._arrays[key]
+        In a recursion a tie could lead round a cycle of weight 1 for ever. There it is the best
+        choice whose cells got their values in earlier rounds. Raises GrammarError if none is.
+        """
+        cell = ways.cell
+        rounds = self.solution.rounds.get(cell.family)
+        if rounds is None:
+            return int(ways.scores.argmax())
+        limit = int(rounds[cell.values])
+        top = float(ways.scores.max())
+        near = np.flatnonzero(ways.scores >= top - 1e-9 * max(1.0, abs(top)))
+        for number in near[np.argsort(-ways.scores[near], kind="stable")].tolist():
+            children = self.children(ways.decode(number))
+            if all(self._round(child, cell.family) < limit for child in children):
+                return int(number)
+        refuse("F421", "the best derivation does not end")
 
-    def children(self, term: Term, values: dict[int, int]) -> list[Cell]:
-        """The cells of a term's nonterminal edges under an assignment."""
-        found = []
+    def ranked(self, ways: CellChoices) -> NDArray[np.intp]:
+        """The numbers of a cell's choices of weight other than 0, best first."""
+        order = ways.ranked()
+        if ways.cell.family not in self.solution.rounds:
+            return order
+        # First a choice that ends: a cycle of weight 1 could go before it for ever.
+        first = self.best(ways)
+        return np.concatenate([[first], order[order != first]])
+
+    def children(self, choice: Choice) -> list[Cell]:
+        """The cells that a choice goes on with."""
+        return self._terms[choice.rule.name].children(choice)
+
+    def edge_weight(self, choice: Choice) -> float:
+        """The log-weight of a choice's factors."""
+        return self._terms[choice.rule.name].edge_weight(choice)
+
+    def _arrays(self, term: Term) -> _TermArrays:
+        name = term.rule.name
+        if name not in self._terms:
+            self._terms[name] = _TermArrays(self.solution, term)
+        return self._terms[name]
+
+    def _round(self, cell: Cell, above: str) -> int:
+        """The round in which a cell got its value; -1 if `above` is not in the same recursion."""
+        rounds = self.solution.rounds.get(cell.family)
+        component = self.solution.system.component_of
+        if rounds is None or component[cell.family] != component[above]:
+            return -1
+        return int(rounds[cell.values])
+
+
+class _TermArrays:
+    """A rule's edges as arrays of log-weights, an axis for each node."""
+
+    def __init__(self, solution: Solution, term: Term) -> None:
+        self.grammar = solution.grammar
+        self.rule = term.rule
+        nodes = [node.name for node in term.rule.rhs.nodes]
+        self.sizes = dict(zip(nodes, term.sizes, strict=True))
+        self.arrays: list[tuple[Floats, tuple[str, ...]]] = []
+        self.factors: list[tuple[Floats, tuple[str, ...]]] = []
+        self.nonterminals: list[Operand] = []
         for operand in term.operands:
-            if not operand.nonterminal:
-                continue
-            cell = []
+            array = _numpy(operand_array(solution.weights, term, operand, solution.raw))
+            array, letters = diagonal(array, operand.letters)
+            named = array, tuple(nodes[letter] for letter in letters)
+            self.arrays.append(named)
+            if operand.nonterminal:
+                self.nonterminals.append(operand)
+            else:
+                self.factors.append(named)
+
+    def choices(self, cell: Cell) -> RuleChoices | None:
+        """The ways in which the rule rewrites a cell, if any."""
+        fixed: dict[str, int] = {}
+        for name, value in zip(self.rule.rhs.externals, cell.values, strict=True):
+            if fixed.setdefault(name, value) != value:
+                return None  # a node that is external twice has one value
+        inner = tuple(name for name in self.sizes if name not in fixed)
+        shape = [self.sizes[name] for name in inner]
+        check_count(self.rule, prod(shape), "assignments of its inner nodes")
+        total = np.zeros((1, *shape))
+        with np.errstate(invalid="ignore"):
+            for array, names in self.arrays:
+                part = np.asarray(array[tuple([fixed.get(name, slice(None)) for name in names])])
+                total += aligned(part[None], names, fixed, inner)
+        total = np.where(np.isnan(total), -np.inf, total)  # 0 times infinity is 0
+        return RuleChoices(self.rule, fixed, inner, total)
+
+    def children(self, choice: Choice) -> list[Cell]:
+        """The cells of the rule's nonterminal edges."""
+        cells = []
+        for operand in self.nonterminals:
+            values = []
             for letter, path in zip(operand.letters, operand.paths, strict=True):
-                domain = term.rule.rhs.nodes[letter].domain
-                value = select(self.solution.grammar, domain, path, values[letter])
-                assert value is not None
-                cell.append(value)
-            found.append((operand.label, tuple(cell)))
-        return found
+                node = self.rule.rhs.nodes[letter]
+                value = select(self.grammar, node.domain, path, choice.values[node.name])
+                assert value is not None, "a choice has no edges of weight 0"
+                values.append(value)
+            cells.append(Cell(operand.label, (), tuple(values)))
+        return cells
 
-    def edge_weight(self, term: Term, values: dict[int, int]) -> float:
-        """The log-weight of a term's factors under an assignment."""
-        total = 0.0
-        for operand, (array, letters) in zip(term.operands, self.arrays(term), strict=True):
-            if not operand.nonterminal:
-                total += float(array[tuple(values[a] for a in letters)])
-        return total
-
-
-def _too_many(term: Term, count: int) -> Diagnostic:
-    return Diagnostic(
-        code="F420",
-        message=f"rule `{term.rule.name}` has {count:,} assignments of its inner nodes",
-        help="factorise the grammar first, so that its fragments are small",
-    )
+    def edge_weight(self, choice: Choice) -> float:
+        """The log-weight of the rule's factors."""
+        return float(
+            sum(
+                float(array[tuple(choice.values[name] for name in names)])
+                for array, names in self.factors
+            )
+        )
 
 
-def _numpy(array: Any) -> NDArray[np.float64]:
+def _numpy(array: object) -> Floats:
     if isinstance(array, Tensor):
         array = array.detach().cpu().numpy()
     return np.asarray(array, dtype=float)
-
-
-def start_cells(solution: Solution) -> Sequence[Cell]:
-    """The cells of the start symbol."""
-    name = solution.grammar.start.label
-    return [(name, tuple(map(int, index))) for index in np.ndindex(solution.system.shapes[name])]

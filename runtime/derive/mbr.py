@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,20 +12,23 @@ from torch import Tensor
 from fgg.diagnostics import did_you_mean, refuse
 from fgg.plan import Plan
 from fgg.plan.sizes import environment
-from fgg.runtime.derive.choices import Choices
-from fgg.runtime.derive.decode import ROUNDING, best_choice, items, start_of, weight_of
+from fgg.runtime.derive import search
+from fgg.runtime.derive.assemble import PlanAssembler, Source
+from fgg.runtime.derive.choices import Floats
+from fgg.runtime.derive.decode import items
 from fgg.runtime.derive.derivation import Derivation
-from fgg.runtime.derive.plan_choices import Cells
-from fgg.runtime.derive.trees import Source, Writer, build
+from fgg.runtime.derive.plan_choices import PlanChoices
 from fgg.runtime.interpret.batch import Batch, batch_of
-from fgg.runtime.interpret.charts import Charts
+from fgg.runtime.interpret.charts import AnyCharts, Charts
 from fgg.runtime.interpret.interpret import inside, outside
-from fgg.runtime.interpret.prepare import checked_weights, plain
+from fgg.runtime.interpret.prepare import checked_weights
+from fgg.runtime.interpret.semirings.base import Numbers, to_numpy
 from fgg.runtime.program.chart_reader import Modules, best_charts, used_cells
 from fgg.runtime.program.chart_views import Refinement, refinements
 from fgg.runtime.program.inputs import Lengths
 
 TIES = 1e-7
+"""What the marginal of a state counts, where it only breaks ties."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Scored:
     score: float
 
 
-def cell_marginals(charts: Charts) -> dict[str, Tensor]:
+def cell_marginals(charts: Charts[Tensor]) -> dict[str, Tensor]:
     """How often each cell of a plan's charts in `log` is used, `[*axes, batch, *values]`.
 
     An item without derivations has 0 everywhere.
@@ -46,52 +47,52 @@ def cell_marginals(charts: Charts) -> dict[str, Tensor]:
     above = outside(charts)
     z = charts.z.reshape(charts.batch.size, -1).logsumexp(-1)
     safe = torch.where(torch.isfinite(z), z, float("inf"))
-    found = {}
+    used = {}
     for family, array in charts.arrays.items():
         chart = charts.plan.chart[family]
         shape = (1,) * len(chart.axes) + (-1,) + (1,) * len(chart.states)
-        found[family] = (array + above.arrays[family] - safe.reshape(shape)).exp()
-    return found
+        used[family] = (array + above.arrays[family] - safe.reshape(shape)).exp()
+    return used
 
 
-def marginals(charts: Charts, source: Source) -> dict[str, Tensor]:
+def marginals(charts: Charts[Tensor], source: Source) -> dict[str, Tensor]:
     """How often each cell of the user's families is used, `[batch, *indices, *values]`."""
     result: dict[str, Tensor] = {}
-    found = cell_marginals(charts)
-    for part in _parts(charts.plan, source):
-        part.add_to(result, found[part.family], charts.plan, _ends(charts))
+    used = cell_marginals(charts)
+    for part in _refinements(charts.plan, source):
+        part.add_to(result, used[part.family], charts.plan, _ends(charts))
     return result
 
 
-def best_through(charts: Charts, above: Charts, source: Source) -> dict[str, Tensor]:
+def best_through(charts: AnyCharts, above: AnyCharts, source: Source) -> dict[str, Tensor]:
     """The log-weight of the best derivation through each cell of the user's families.
 
     From charts in `max`, inside and outside; -inf where there is none.
     """
     total: dict[str, Tensor] = {}
     live: dict[str, Tensor] = {}
-    for part in _parts(charts.plan, source):
+    for part in _refinements(charts.plan, source):
         family = part.family
-        found = torch.as_tensor(np.asarray(charts.arrays[family]) + above.arrays[family])
-        known = torch.isfinite(found)
-        finite = torch.where(known, found, 0.0)
+        through = torch.as_tensor(np.asarray(charts.arrays[family]) + above.arrays[family])
+        known = torch.isfinite(through)
+        finite = torch.where(known, through, 0.0)
         part.add_to(total, finite, charts.plan, _ends(charts))
-        part.add_to(live, known.to(found.dtype), charts.plan, _ends(charts))
+        part.add_to(live, known.to(through.dtype), charts.plan, _ends(charts))
     return {name: torch.where(live[name] > 0, total[name], -float("inf")) for name in total}
 
 
-def _parts(plan: Plan, source: Source) -> tuple[Refinement, ...]:
-    return refinements(source.grammar, plan, source.rules)
+def _refinements(plan: Plan, source: Source) -> tuple[Refinement, ...]:
+    return refinements(source.grammar, plan)
 
 
-def _ends(charts: Charts) -> dict[str, int]:
+def _ends(charts: AnyCharts) -> dict[str, int]:
     return environment({n: v.tolist() for n, v in charts.batch.lengths.items()})
 
 
 def mbr(
     plan: Plan,
-    weights: Mapping[str, Any],
-    inputs: Mapping[str, Any],
+    weights: Mapping[str, object],
+    inputs: Mapping[str, object],
     lengths: Lengths = None,
     *,
     families: Sequence[str] | None = None,
@@ -103,9 +104,9 @@ def mbr(
 
     A cell is a family of the user's and its index, with `states` also the values of its external
     nodes. `families` are those that count; all with indices, if none are named. Only derivations
-    of weight other than 0 are considered. It is Viterbi with marginals as the weights of cells
-    (Goodman 1996). Where the score does not speak of states, their marginals break ties (they
-    count a ten-millionth). Raises GrammarError if an item has no derivation.
+    of weight other than 0 are considered. This is Viterbi with marginals as the weights of cells
+    (Goodman 1996). Without `states`, the marginals of states break ties: they count a
+    ten-millionth. Raises GrammarError if an item has no derivation.
     """
     source = source or Source.of(plan.grammar)
     wanted = wanted_families(source, families)
@@ -114,7 +115,7 @@ def mbr(
     with torch.no_grad():
         charts, used = _used(plan, modules, real, batch)
         scores = _scores(charts, used, source, wanted, states=states)
-        support = {name: np.asarray(plain(w) > 0, dtype=float) for name, w in real.items()}
+        support = {name: np.asarray(to_numpy(w) > 0, dtype=float) for name, w in real.items()}
         flat = {
             name: torch.where(torch.isfinite(logs), 0.0, -float("inf"))
             for name, logs in batch.potentials.items()
@@ -122,42 +123,39 @@ def mbr(
         ties = scores
         if not states:
             # Where the score does not speak of states, the more probable ones break ties.
-            ties = {name: array + TIES * plain(used[name]) for name, array in scores.items()}
+            ties = {name: array + TIES * to_numpy(used[name]) for name, array in scores.items()}
         judged = best_charts(plan, modules, support, replace(batch, potentials=flat), ties)
-    choose = partial(best_choice, source, 0.0 if modules is None else ROUNDING)
-    found = []
-    for own, true in zip(items(judged), items(charts), strict=True):
-        found.append(_best(own, true, source, choose, scores))
-    return found
+    return [
+        _best(choices, true, source, scores)
+        for choices, true in zip(items(judged, source, modules), items(charts), strict=True)
+    ]
 
 
 def _used(
-    plan: Plan, modules: Modules | None, weights: Mapping[str, Any], batch: Batch
-) -> tuple[Charts, dict[str, Tensor]]:
+    plan: Plan, modules: Modules | None, weights: Mapping[str, Numbers], batch: Batch
+) -> tuple[Charts[Tensor], dict[str, Tensor]]:
     """The charts in `log`, and the marginals of their cells."""
     start = None if modules is None else modules.plan.chart.get(modules.plan.start.name)
     if modules is not None and start is not None and not start.states:
-        found = used_cells(plan, modules, weights, batch)
-        if found is not None:
-            return found
+        from_modules = used_cells(plan, modules, weights, batch)
+        if from_modules is not None:
+            return from_modules
     charts = inside(plan, weights, batch, "log")
     return charts, cell_marginals(charts)
 
 
 def _best(
-    cells: Cells,
-    true: Cells,
-    source: Source,
-    choose: Callable[[Choices], int],
-    scores: Mapping[str, Any],
+    choices: PlanChoices, true: PlanChoices, source: Source, scores: Mapping[str, Floats]
 ) -> Scored:
-    """The best derivation of an item; its weight and its score are what it truly has."""
-    start = start_of(cells)
-    made = build(cells, start, choose)
-    derivation = Writer(source, cells).derivation(made, weight_of(true, made))
+    """The best derivation of an item, with its own weight and score.
+
+    `choices` are worth their scores, `true` ones their weights.
+    """
+    path = search.best(choices)
+    derivation = PlanAssembler(source, choices).derivation(path, search.log_weight(true, path))
     total = sum(
-        float(scores[cell.family][(*cells.place(cell), cells.item, *cell.values)])
-        for cell, _ in made
+        float(scores[cell.family][(*choices.place(cell), choices.item, *cell.values)])
+        for cell, _, _ in path
         if cell.family in scores
     )
     return Scored(derivation, total)
@@ -177,24 +175,33 @@ def wanted_families(source: Source, families: Sequence[str] | None) -> set[str]:
 
 
 def _scores(
-    charts: Charts, found: Mapping[str, Tensor], source: Source, wanted: set[str], *, states: bool
-) -> dict[str, Any]:
-    """What each cell of each chart is worth, given how often it is used."""
-    parts = [part for part in _parts(charts.plan, source) if part.source in wanted]
+    charts: Charts[Tensor],
+    used: Mapping[str, Tensor],
+    source: Source,
+    wanted: set[str],
+    *,
+    states: bool,
+) -> dict[str, Floats]:
+    """What each cell of each chart is worth, `[*axes, batch, *values]`.
+
+    `used` are the cells' marginals, of the same shape. Without `states`, a cell is worth the sum
+    over the states of the user's family.
+    """
+    parts = [part for part in _refinements(charts.plan, source) if part.source in wanted]
     if states:
-        return {part.family: plain(found[part.family]) for part in parts}
+        return {part.family: to_numpy(used[part.family]) for part in parts}
     whole: dict[str, Tensor] = {}
     for part in parts:
-        part.add_sums_to(whole, found[part.family], charts.plan, _ends(charts))
+        part.add_sums_to(whole, used[part.family], charts.plan, _ends(charts))
     result = {}
     for part in parts:
-        array = plain(found[part.family])
+        array = to_numpy(used[part.family])
         rank = len(charts.plan.chart[part.family].axes)
         low = list(charts.low[part.family])
         places = part.places(charts.plan, low, array.shape[:rank])
-        table: Any = plain(whole[part.source])
-        own = table[(slice(None), *(np.array(p, dtype=int) for p in places))]
-        cells = np.moveaxis(own, 0, -1).reshape(array.shape[: rank + 1])
+        totals = to_numpy(whole[part.source])  # [batch, *indices]
+        at_cells = np.moveaxis(totals, 0, -1)[tuple(np.array(p, dtype=int) for p in places)]
+        cells = at_cells.reshape(array.shape[: rank + 1])
         spread = cells.reshape(cells.shape + (1,) * (array.ndim - rank - 1))
         result[part.family] = np.broadcast_to(spread, array.shape)
     return result

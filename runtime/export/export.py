@@ -98,7 +98,7 @@ def exported_program(
     shapes = known.dynamic_shapes(max_length, max_batch)
     with torch.no_grad(), _quiet():
         return torch.export.export(
-            PlanModule(program.plan, known), example, dynamic_shapes=(shapes,)
+            PlanModule(program.compiled.plan, known), example, dynamic_shapes=(shapes,)
         )
 
 

@@ -141,7 +141,7 @@ class Signature:
 
 def signature(program: Program, dtype: torch.dtype) -> Signature | None:
     """The arguments of a program; None where its index ranges cannot be had with one shape."""
-    grammar, plan = program.grammar, program.plan
+    grammar, plan = program.grammar, program.compiled.plan
     sizes = dict(size_values(grammar))
     batch = Expr.of(BATCH_AXIS)
     found = [Argument(name, "weights", program.shape(name)) for name in plan.parameters]
@@ -187,7 +187,7 @@ def plain(expr: Expr) -> Expr | int:
 
 def positions_of(program: Program, name: str) -> tuple[Expr | int, ...] | None:
     """The extents of an input factor's indices, as a plan reads it."""
-    plan = program.plan
+    plan = program.compiled.plan
     rank = len(program.grammar.input_factor[name].indices)
     for step in plan.preparations:
         if isinstance(step, Potential) and step.source == name:

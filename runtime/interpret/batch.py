@@ -8,19 +8,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg.grammar import Grammar
 from fgg.grammar.domains import size_values
-from fgg.grammar.slices import slice_of
 from fgg.inputs.given import IMPOSSIBLE
 from fgg.plan import Plan
 from fgg.plan.sizes import chart_bytes, environment, table_bytes
+from fgg.runtime.interpret.semirings.base import Ints
 from fgg.runtime.memory import require
 from fgg.runtime.program.inputs import Lengths, check_potentials, collate
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -49,27 +46,28 @@ class Batch:
         )
 
 
-def batch_of(plan: Plan, inputs: Mapping[str, Any], lengths: Lengths = None) -> Batch:
+def batch_of(plan: Plan, inputs: Mapping[str, object], lengths: Lengths = None) -> Batch:
     """The inputs checked against a plan's grammar. Raises GrammarError for what does not fit."""
     grammar = plan.grammar
     # Users give the log-potentials that a split grammar's own ones are cut out of.
-    given = tuple(f for f in grammar.input_factors if slice_of(f) is None)
-    found = collate(
+    given = tuple(f for f in grammar.input_factors if f.definition is None)
+    collated = collate(
         replace(grammar, input_factors=given), inputs, lengths, dtype=torch.float64, device="cpu"
     )
-    check_potentials(plan, found)
-    ends = environment(found.lengths)
+    check_potentials(plan, collated)
+    ends = environment(collated.lengths)
     # Values in float64, inside and outside, and the tables.
-    needed = 2 * chart_bytes(plan, ends, found.size, 8) + table_bytes(plan, ends, found.size, 8)
+    size = collated.size
+    needed = 2 * chart_bytes(plan, ends, size, 8) + table_bytes(plan, ends, size, 8)
     require(needed, torch.device("cpu"), "this batch")
-    own = {n: np.asarray(found.lengths[n], dtype=np.int64) for n in plan.lengths}
+    item_lengths = {n: np.asarray(collated.lengths[n], dtype=np.int64) for n in plan.lengths}
     tokens = {
-        item.name: _held(grammar, item.name, found.inputs[item.name].numpy(), own)
+        item.name: _held(grammar, item.name, collated.inputs[item.name].numpy(), item_lengths)
         for item in grammar.inputs
     }
-    tables = {table.name: found.inputs[table.name].numpy() for table in grammar.tables}
-    potentials = {factor.name: found.inputs[factor.name] for factor in given}
-    return Batch(found.size, own, tokens, tables, potentials)
+    tables = {table.name: collated.inputs[table.name].numpy() for table in grammar.tables}
+    potentials = {factor.name: collated.inputs[factor.name] for factor in given}
+    return Batch(size, item_lengths, tokens, tables, potentials)
 
 
 def _held(grammar: Grammar, name: str, tokens: Ints, lengths: Mapping[str, Ints]) -> Ints:

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 from fgg.diagnostics import did_you_mean, refuse
 from fgg.grammar.domains import domain_size
 from fgg.grammar.index import Expr
 from fgg.plan import Chart, Plan, PlanStage, Step
 from fgg.progress import steps
+from fgg.runtime.interpret.algebra import Algebra
 from fgg.runtime.interpret.batch import Batch
 from fgg.runtime.interpret.frame import Frame, Scope
-from fgg.runtime.interpret.named import Algebra
 from fgg.runtime.interpret.prepare import Prepared
+from fgg.runtime.interpret.semirings.base import Array
 
 
 @dataclass(frozen=True)
-class Charts:
+class Charts(Generic[Array]):
     """The values of every family, `[*axes, batch, *values]`, from the least indices on."""
 
     plan: Plan
     scope: Scope
-    algebra: Algebra
-    prepared: Prepared
-    arrays: Mapping[str, Any]
+    algebra: Algebra[Array]
+    prepared: Prepared[Array]
+    arrays: Mapping[str, Array]
     low: Mapping[str, tuple[int, ...]]
 
     @property
@@ -34,11 +35,11 @@ class Charts:
         return self.scope.batch
 
     @property
-    def z(self) -> Any:
+    def z(self) -> Array:
         """The value of the start symbol, `[batch]` (and an axis for each external node)."""
         return self.at(self.plan.start.name, self.plan.start.index)
 
-    def at(self, family: str, index: Sequence[Expr]) -> Any:
+    def at(self, family: str, index: Sequence[Expr]) -> Array:
         """The cell of each item at stored indices that may depend on its lengths."""
         if family not in self.plan.chart:
             nonterminal = self.plan.grammar.nonterminal[family]
@@ -49,7 +50,7 @@ class Charts:
         place = frame.place(index, self.low[family], shape)
         return self.algebra.take(self.arrays[family], place.index, place.valid)
 
-    def value(self, family: str, *indices: int) -> Any:
+    def value(self, family: str, *indices: int) -> Array:
         """The value of a family at an index, `[batch, *values]`; zero where it has none."""
         known = self.plan.grammar.nonterminal
         if family not in known:
@@ -61,14 +62,19 @@ class Charts:
         if family not in self.plan.chart:
             return self.at(family, [])
         chart = self.plan.chart[family]
-        own = dict(zip(known[family].indices, map(int, indices), strict=True))
-        found = self.at(family, [Expr.of(int(indices[i])) for i in chart.stored])
+        given = dict(zip(known[family].indices, map(int, indices), strict=True))
+        values = self.at(family, [Expr.of(int(indices[i])) for i in chart.stored])
         # An index that is not stored follows from the others: there are no other cells.
         if any(
-            e.evaluate({**self.scope.known, **own}) != own[n] for n, e in chart.followers.items()
+            e.evaluate({**self.scope.known, **given}) != given[n]
+            for n, e in chart.followers.items()
         ):
-            return self.algebra.semiring.full(found.shape, one=False)
-        return found
+            return self.algebra.semiring.full(values.shape, one=False)
+        return values
+
+
+AnyCharts = Charts[Any]
+"""Charts in a semiring that is chosen by name, at run time."""
 
 
 def ends(chart: Chart, scope: Scope) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -78,9 +84,11 @@ def ends(chart: Chart, scope: Scope) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return first, last
 
 
-def empty_charts(plan: Plan, scope: Scope, algebra: Algebra, prepared: Prepared) -> Charts:
+def empty_charts(
+    plan: Plan, scope: Scope, algebra: Algebra[Array], prepared: Prepared[Array]
+) -> Charts[Array]:
     """Charts of zeros."""
-    arrays: dict[str, Any] = {}
+    arrays: dict[str, Array] = {}
     low: dict[str, tuple[int, ...]] = {}
     for chart in plan.charts:
         first, last = ends(chart, scope)

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgg.grammar.domains import size_values
 from fgg.grammar.index import Expr, Lookup
 from fgg.plan import HIGH, LEVEL, LOW, Bound, Plan
 from fgg.plan import Step as PlanStep
-from fgg.runtime.interpret.batch import Batch, Ints
+from fgg.runtime.interpret.batch import Batch
+from fgg.runtime.interpret.semirings.base import Bools, Ints
 
 BATCH = "@b"
 """The axis of the batch, beside the loop variables."""
 
-Bools = NDArray[np.bool_]
+Points = int | Ints
+"""A number at every point of a frame; an int if it is the same at all points."""
+
+Holds = bool | Bools
+"""Whether something holds at every point of a frame."""
 
 
 class Scope:
-    """What is known of a batch: its lengths and tables, and numbers for all items at once."""
+    """The plan and a batch, with the values of sizes and of the least and greatest lengths."""
 
     def __init__(self, plan: Plan, batch: Batch) -> None:
         self.plan = plan
@@ -34,9 +37,9 @@ class Scope:
 
     def number(self, expr: Expr, level: int = 0) -> int:
         """An expression in the level and the least and greatest lengths."""
-        found = expr.evaluate({**self.known, LEVEL: level})
-        assert found is not None
-        return found
+        value = expr.evaluate({**self.known, LEVEL: level})
+        assert value is not None
+        return value
 
     def bound(self, bound: Bound, level: int = 0, *, low: bool) -> int:
         """The greatest of ceil(e / d) for a lower bound, the least of floor(e / d) for an upper."""
@@ -59,8 +62,8 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Index arrays over some dims, and where they mean anything."""
+class CellIndex:
+    """Index arrays `[*dims]` of cells, one for each axis of storage, and where they are valid."""
 
     index: tuple[Ints, ...]
     valid: Bools
@@ -76,7 +79,7 @@ class Frame:
         self.level = level
         self.loops = tuple(ranges)
         rank = len(self.loops) + 1
-        self.values: dict[str, Any] = {**scope.known, LEVEL: level}
+        self.values: dict[str, Points] = {**scope.known, LEVEL: level}
         for axis, (name, (first, count)) in enumerate(ranges.items()):
             shape = [1] * rank
             shape[axis] = count
@@ -89,16 +92,16 @@ class Frame:
         return self.scope.batch.size if dim == BATCH else self.ranges[dim][1]
 
     def dims(self, exprs: Sequence[Expr]) -> tuple[str, ...]:
-        """The loops that expressions speak of, and the batch."""
+        """The loops that occur in expressions, and the batch."""
         used = {name for expr in exprs for name in expr.names()}
         return (*(d for d in self.loops if d in used), BATCH)
 
-    def evaluate(self, expr: Expr) -> tuple[Any, Any]:
+    def evaluate(self, expr: Expr) -> tuple[Points, Holds]:
         """An expression at every point, and where its look-ups have entries (or True)."""
-        total: Any = 0
-        valid: Any = True
+        total: Points = 0
+        valid: Holds = True
         for monomial, coefficient in expr.terms:
-            term: Any = coefficient
+            term: Points = coefficient
             for atom in monomial:
                 if isinstance(atom, Lookup):
                     value, here = self.look_up(atom)
@@ -109,45 +112,45 @@ class Frame:
             total = total + term
         return total, valid
 
-    def look_up(self, atom: Lookup) -> tuple[Any, Any]:
+    def look_up(self, atom: Lookup) -> tuple[Points, Holds]:
         """The entries of a table at every point; never beyond an item's own lengths."""
         table = self.scope.batch.tables[atom.table]
         shape = self.scope.plan.grammar.table[atom.table].shape
-        valid: Any = True
+        valid: Holds = True
         held = []
         for axis, (expr, extent) in enumerate(zip(atom.indices, shape, strict=True)):
             value, here = self.evaluate(expr)
-            own, _ = self.evaluate(extent)
-            valid = valid & here & (value >= 0) & (value < own)
+            end, _ = self.evaluate(extent)
+            valid = valid & here & (value >= 0) & (value < end)
             held.append(np.clip(value, 0, max(table.shape[axis + 1] - 1, 0)))
         batch = np.arange(len(table)).reshape([1] * len(self.loops) + [-1])
         if 0 in table.shape:
             return 0, False
         return table[(batch, *held)], valid
 
-    def place(self, index: Sequence[Expr], low: Sequence[int], shape: Sequence[int]) -> Place:
-        """Where cells lie in storage that begins at `low` and has a shape."""
+    def place(self, index: Sequence[Expr], low: Sequence[int], shape: Sequence[int]) -> CellIndex:
+        """The indices of cells in storage of a shape that begins at `low`."""
         dims = self.dims(index)
         full = tuple(self.size(d) if d in dims else 1 for d in (*self.loops, BATCH))
         kept = tuple(self.size(d) for d in dims)
         valid = np.ones(full, dtype=bool)
-        found = []
+        places = []
         for expr, first, extent in zip(index, low, shape, strict=True):
             value, here = self.evaluate(expr)
             value = np.asarray(value, dtype=np.int64) - first
             valid = valid & here & (value >= 0) & (value < extent)
             held = np.clip(value, 0, max(extent - 1, 0))
-            found.append(np.broadcast_to(held, full).reshape(kept))
+            places.append(np.broadcast_to(held, full).reshape(kept))
         number = np.arange(self.scope.batch.size)
-        found.append(np.broadcast_to(number, kept))
-        return Place(tuple(found), valid.reshape(kept), dims)
+        places.append(np.broadcast_to(number, kept))
+        return CellIndex(tuple(places), valid.reshape(kept), dims)
 
     def holds(self, exprs: Sequence[Expr]) -> tuple[Bools, tuple[str, ...]]:
-        """Where all expressions are at least zero, over the loops that they speak of."""
+        """Where all expressions are at least zero, over the loops that occur in them."""
         dims = self.dims(exprs)
         full = tuple(self.size(d) if d in dims else 1 for d in (*self.loops, BATCH))
-        found = np.ones(full, dtype=bool)
+        mask = np.ones(full, dtype=bool)
         for expr in exprs:
             value, valid = self.evaluate(expr)
-            found = found & (np.asarray(value) >= 0) & valid
-        return found.reshape([self.size(d) for d in dims]), dims
+            mask = mask & (np.asarray(value) >= 0) & valid
+        return mask.reshape([self.size(d) for d in dims]), dims

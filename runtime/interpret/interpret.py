@@ -1,86 +1,112 @@
 """Plans carried out in any semiring: inside values of every cell, and outside values.
 
-Generic rather than fast: a step gathers its operands by index arrays into arrays with an axis for
-each loop, the batch and each node, and sums their product in the order that the plan says. In the
-semiring `log` everything is differentiable by torch, any number of times.
+The interpreter is generic rather than fast. A step gathers its operands by index arrays into arrays
+with an axis for each loop, the batch and each node, and sums their product in the plan's order. In
+the semiring `log`, torch can differentiate everything, any number of times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, overload
 
 from torch import Tensor
 
 from fgg.diagnostics import did_you_mean, refuse
 from fgg.plan import Plan
+from fgg.runtime.interpret.algebra import Algebra
 from fgg.runtime.interpret.batch import Batch, batch_of
-from fgg.runtime.interpret.charts import Charts, empty_charts, points
+from fgg.runtime.interpret.charts import AnyCharts, Charts, empty_charts, points
 from fgg.runtime.interpret.frame import Frame, Scope
-from fgg.runtime.interpret.named import Algebra
 from fgg.runtime.interpret.prepare import Prepared, checked_weights
-from fgg.runtime.interpret.semirings import SEMIRINGS, Semiring
+from fgg.runtime.interpret.semirings import SEMIRINGS, AnySemiring, Semiring
+from fgg.runtime.interpret.semirings.base import Array, Numbers
+from fgg.runtime.interpret.semirings.real import TensorSemiring
 from fgg.runtime.interpret.step import StepWork
 from fgg.runtime.program.inputs import Lengths
 
 
 def interpret(
     plan: Plan,
-    weights: Mapping[str, Any],
-    inputs: Mapping[str, Any],
+    weights: Mapping[str, object],
+    inputs: Mapping[str, object],
     lengths: Lengths = None,
-    semiring: str | Semiring = "log",
+    semiring: str | AnySemiring = "log",
     *,
     scores: Mapping[str, Any] | None = None,
-) -> Charts:
+) -> AnyCharts:
     """The inside values of every cell.
 
-    `inputs` are `[batch, …]`; `scores` multiply every cell of some families, as arrays of the
-    semiring with the shape of the family's chart. Raises GrammarError for what does not fit.
+    `inputs` are `[batch, …]`. `scores` multiply every cell of some families; they are arrays of
+    the semiring with the shape of the family's chart. Raises GrammarError for what does not fit.
     """
     batch = batch_of(plan, inputs, lengths)
     return inside(plan, checked_weights(plan, weights), batch, semiring, scores=scores)
 
 
-def semiring_of(semiring: str | Semiring, weights: Mapping[str, Any]) -> Semiring:
+def semiring_of(semiring: str | AnySemiring, weights: Mapping[str, Numbers]) -> AnySemiring:
     """A semiring by name, on the device of the weights."""
     if not isinstance(semiring, str):
         return semiring
     if semiring not in SEMIRINGS:
         message = f"there is no semiring `{semiring}`"
-        help = did_you_mean(semiring, SEMIRINGS)
-        refuse("F415", message, help)
-    found = SEMIRINGS[semiring]()
+        refuse("F415", message, did_you_mean(semiring, SEMIRINGS))
+    ring = SEMIRINGS[semiring]()
     for weight in weights.values():
-        if isinstance(weight, Tensor) and hasattr(found, "device"):
-            found.device = str(weight.device)
-    return found
+        if isinstance(weight, Tensor) and isinstance(ring, TensorSemiring):
+            ring.device = str(weight.device)
+    return ring
+
+
+@overload
+def inside(
+    plan: Plan,
+    weights: Mapping[str, Numbers],
+    batch: Batch,
+    semiring: Semiring[Array],
+    *,
+    scores: Mapping[str, Array] | None = None,
+) -> Charts[Array]: ...
+
+
+@overload
+def inside(
+    plan: Plan,
+    weights: Mapping[str, Numbers],
+    batch: Batch,
+    semiring: str | AnySemiring,
+    *,
+    scores: Mapping[str, Any] | None = None,
+) -> AnyCharts: ...
 
 
 def inside(
     plan: Plan,
-    weights: Mapping[str, Any],
+    weights: Mapping[str, Numbers],
     batch: Batch,
-    semiring: str | Semiring,
+    semiring: str | AnySemiring,
     *,
     scores: Mapping[str, Any] | None = None,
-) -> Charts:
+) -> AnyCharts:
     """The inside values for weights and inputs that have been checked."""
     scope = Scope(plan, batch)
     algebra = Algebra(semiring_of(semiring, weights))
     prepared = Prepared(plan, scope, algebra, weights)
-    charts = empty_charts(plan, scope, algebra, prepared)
-    arrays = dict(charts.arrays)
-    charts = Charts(plan, scope, algebra, prepared, arrays, charts.low)
+    empty = empty_charts(plan, scope, algebra, prepared)
+    arrays = dict(empty.arrays)
+    charts = replace(empty, arrays=arrays)
     for step, frame in points(plan, scope):
         arrays[step.head] = StepWork(charts, step, frame).inside(scores or {})
     return charts
 
 
-def outside(charts: Charts, seeds: Any = None, leaves: dict[str, Any] | None = None) -> Charts:
+def outside(
+    charts: Charts[Array], seeds: Array | None = None, leaves: dict[str, Array] | None = None
+) -> Charts[Array]:
     """The outside value of every cell: the derivative of Z in it, in the charts' semiring.
 
-    `seeds` are the derivatives that it begins with, `[batch]`, in place of one. The derivatives in
+    `seeds`, `[batch]`, are the start symbol's outside values, instead of one. Derivatives in
     parameters and tables are added to `leaves`, if that is given, by name.
 
     Inside times outside is, in `log`, the weight of all derivations through a cell; in `max`,
@@ -89,10 +115,10 @@ def outside(charts: Charts, seeds: Any = None, leaves: dict[str, Any] | None = N
     plan, scope, algebra = charts.plan, charts.scope, charts.algebra
     empty = empty_charts(plan, scope, algebra, charts.prepared)
     arrays = dict(empty.arrays)
-    found = Charts(plan, scope, algebra, charts.prepared, arrays, charts.low)
+    above = replace(empty, arrays=arrays)
     start = plan.start
     if start.name not in arrays:
-        return found
+        return above
     place = Frame(scope, {}, 0).place(
         start.index, charts.low[start.name], arrays[start.name].shape[: len(start.index)]
     )
@@ -103,4 +129,4 @@ def outside(charts: Charts, seeds: Any = None, leaves: dict[str, Any] | None = N
     )
     for step, frame in points(plan, scope, reverse=True):
         StepWork(charts, step, frame).outside(arrays, leaves)
-    return found
+    return above

@@ -1,14 +1,13 @@
-"""What a plan prepares before its charts, in any semiring: parameters, and tables of evidence."""
+"""The arrays that a plan prepares before its charts: parameters, and tables of evidence."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
-from typing import Any
+from typing import Generic
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
@@ -17,18 +16,19 @@ from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
 from fgg.grammar.slices import Narrow, Unfold, take
 from fgg.grammar.values import exact
+from fgg.inputs.clamps import path_steps
 from fgg.inputs.given import IMPOSSIBLE, MISSING
-from fgg.inputs.paths import path_steps
 from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, Potential, Preparation
-from fgg.runtime.interpret.batch import Batch, Ints
+from fgg.runtime.interpret.algebra import Algebra
+from fgg.runtime.interpret.batch import Batch
 from fgg.runtime.interpret.frame import BATCH, Frame, Scope
-from fgg.runtime.interpret.named import Algebra
+from fgg.runtime.interpret.semirings.base import Array, Ints, Numbers, NumpyArray, to_numpy
 
 
-def checked_weights(plan: Plan, weights: Mapping[str, Any]) -> dict[str, Any]:
+def checked_weights(plan: Plan, weights: Mapping[str, object]) -> dict[str, Numbers]:
     """The weights of a plan's parameters. Raises GrammarError for what is missing or wrong."""
     problems = []
-    found: dict[str, Any] = {}
+    checked: dict[str, Numbers] = {}
     missing = [name for name in plan.parameters if name not in weights]
     if missing:
         names = ", ".join(f"`{name}`" for name in missing)
@@ -48,13 +48,13 @@ def checked_weights(plan: Plan, weights: Mapping[str, Any]) -> dict[str, Any]:
         if not _is_weight(array):
             message = f"weights for `{name}` are negative or not numbers in places"
             problems.append(Diagnostic(code="F417", message=message))
-        found[name] = array
+        checked[name] = array
     if problems:
         raise GrammarError(problems)
-    return found
+    return checked
 
 
-def _is_weight(array: Any) -> bool:
+def _is_weight(array: Numbers) -> bool:
     """Whether all entries are numbers from 0 up."""
     try:
         numbers = array.detach() if isinstance(array, Tensor) else array
@@ -63,26 +63,26 @@ def _is_weight(array: Any) -> bool:
         return False
 
 
-class _WhenAsked(dict[str, Any]):
-    """Arrays that are made when they are first asked for: readers of derivations need a few."""
+class _OnDemand(dict[str, Array]):
+    """Arrays that are made when they are first read: readers of derivations need only a few."""
 
-    def __init__(self, make: Callable[[str], Any]) -> None:
+    def __init__(self, make: Callable[[str], Array]) -> None:
         super().__init__()
         self.make = make
 
-    def __missing__(self, name: str) -> Any:
+    def __missing__(self, name: str) -> Array:
         self[name] = self.make(name)
         return self[name]
 
 
-class Prepared:
+class Prepared(Generic[Array]):
     """The parameters and tables of a plan as arrays of a semiring.
 
-    A table is `[*indices, batch, *values]`, counted from index 0.
+    A table is `[*indices, batch, *values]`; its indices count from 0.
     """
 
     def __init__(
-        self, plan: Plan, scope: Scope, algebra: Algebra, weights: Mapping[str, Any]
+        self, plan: Plan, scope: Scope, algebra: Algebra[Array], weights: Mapping[str, Numbers]
     ) -> None:
         self.plan = plan
         self.scope = scope
@@ -90,36 +90,36 @@ class Prepared:
         self.semiring = algebra.semiring
         self.weights = weights
         self.steps = {step.name: step for step in plan.preparations}
-        self.arrays: dict[str, Any] = _WhenAsked(self.array)
+        self.arrays: dict[str, Array] = _OnDemand(self.array)
 
-    def array(self, name: str) -> Any:
+    def array(self, name: str) -> Array:
         """A parameter or a prepared array."""
         if name in self.steps:
             return self.prepare(self.steps[name])
         return self.converted(self.weights[name])
 
-    def converted(self, weights: Any) -> Any:
+    def converted(self, weights: Numbers) -> Array:
         """Real weights as values of the semiring."""
-        if hasattr(self.semiring, "real"):
+        if self.semiring.on_tensors:
             return self.semiring.convert(weights)
-        return self.semiring.convert(self.exactly(plain(weights)))
+        return self.semiring.convert(self.exactly(to_numpy(weights)))
 
-    def exactly(self, array: NDArray[Any]) -> NDArray[Any]:
+    def exactly(self, array: NumpyArray) -> NumpyArray:
         """Numbers as fractions, where the semiring wants them so."""
         if not self.semiring.exactly or array.dtype == object:
             return array
         convert = np.frompyfunc(lambda x: exact(float(x)), 1, 1)
         return np.asarray(convert(array), dtype=object).reshape(array.shape)
 
-    def logs(self, logs: Tensor) -> Any:
+    def logs(self, logs: Tensor) -> Array:
         """Logarithms of weights as values of the semiring."""
-        own = logs if hasattr(self.semiring, "real") else plain(logs)
-        return self.semiring.convert_logs(own)
+        return self.semiring.convert_logs(logs if self.semiring.on_tensors else to_numpy(logs))
 
-    def prepare(self, step: Preparation) -> Any:
+    def prepare(self, step: Preparation) -> Array:
         """One prepared array."""
         if isinstance(step, Cut):
-            return take(self.arrays[step.source], step.steps)
+            piece: Array = take(self.arrays[step.source], step.steps)
+            return piece
         if isinstance(step, Contract):
             return self.contracted(step)
         if isinstance(step, Gather):
@@ -128,12 +128,12 @@ class Prepared:
             blocks = np.asarray(map_values(self.plan.grammar, step.name))[:, None]
             return self.algebra.ones(blocks == np.arange(step.blocks))
         if isinstance(step, OneHot):
-            found = tokens(self.plan.grammar, self.scope.batch, step.input, step.path)
-            values = np.moveaxis(found, 0, -1)[..., None]
+            chosen = tokens(self.plan.grammar, self.scope.batch, step.input, step.path)
+            values = np.moveaxis(chosen, 0, -1)[..., None]
             return self.algebra.ones((values == np.arange(step.size)) | (values == -1))
         return self.potential(step)
 
-    def contracted(self, step: Contract) -> Any:
+    def contracted(self, step: Contract) -> Array:
         """A product of parameters and tables."""
         values = []
         for name, axes in step.operands:
@@ -147,7 +147,7 @@ class Prepared:
         sizes = dict(zip(last.dims, last.array.shape, strict=True))
         return self.algebra.fit(last, out, sizes)
 
-    def gathered(self, step: Gather) -> Any:
+    def gathered(self, step: Gather) -> Array:
         """The entries of a parameter at tokens: its sum where one is missing."""
         array = self.arrays[step.source]
         axes = [token.axis for token in step.tokens]
@@ -156,22 +156,24 @@ class Prepared:
         ranks = {token.group: len(token.shift) for token in step.tokens}
         rows = []
         for token in step.tokens:
-            found = tokens(self.plan.grammar, self.scope.batch, token.input, token.path)
-            own = moved_tokens(np.moveaxis(found, 0, -1), token.shift)
+            chosen = tokens(self.plan.grammar, self.scope.batch, token.input, token.path)
+            moved = moved_tokens(np.moveaxis(chosen, 0, -1), token.shift)
             before = sum(rank for group, rank in ranks.items() if group < token.group)
             after = sum(rank for group, rank in ranks.items() if group > token.group)
-            rows.append(own.reshape((1,) * before + own.shape[:-1] + (1,) * after + own.shape[-1:]))
-        if any((own == MISSING).any() for own in rows):
+            shape = (1,) * before + moved.shape[:-1] + (1,) * after + moved.shape[-1:]
+            rows.append(moved.reshape(shape))
+        if any((row == MISSING).any() for row in rows):
             array = self.extended(array, len(axes))
-            rows = [own % array.shape[number] for number, own in enumerate(rows)]
+            rows = [row % array.shape[number] for number, row in enumerate(rows)]
         rows = list(np.broadcast_arrays(*rows))
-        possible = np.logical_and.reduce([own >= 0 for own in rows])
-        return self.algebra.take(array, [np.maximum(own, 0) for own in rows], possible)
+        possible = np.logical_and.reduce([row >= 0 for row in rows])
+        return self.algebra.take(array, [np.maximum(row, 0) for row in rows], possible)
 
-    def extended(self, array: Any, count: int) -> Any:
-        """An array with two more rows on its first axes.
+    def extended(self, array: Array, count: int) -> Array:
+        """An array with two more rows on its first `count` axes.
 
-        Nothing for impossible (-2) and the sum for missing (-1) tokens.
+        The last but one is zero, for impossible tokens (-2). The last is the sum of all rows, for
+        missing tokens (-1).
         """
         semiring = self.semiring
         for place in range(count):
@@ -183,7 +185,7 @@ class Prepared:
             array = semiring.permute(moved, list(np.argsort(order)))
         return array
 
-    def potential(self, step: Potential) -> Any:
+    def potential(self, step: Potential) -> Array:
         """The weights of an input factor; zero outside its range."""
         factor = self.plan.grammar.input_factor[step.factor]
         rank = len(factor.indices)
@@ -208,34 +210,27 @@ def moved_steps(steps: tuple[Narrow | Unfold, ...], before: int) -> list[Narrow 
 
 def tokens(grammar: Grammar, batch: Batch, name: str, path: tuple[str, ...]) -> Ints:
     """The tokens of an input, or of the part of its domain that a path names."""
-    found = batch.tokens[name]
+    values = batch.tokens[name]
     for part in path_steps(grammar, grammar.input[name].domain, path):
         if isinstance(part, str):
             blocks = np.asarray(map_values(grammar, part))
-            found = np.where(found < 0, found, blocks[np.maximum(found, 0)])
+            values = np.where(values < 0, values, blocks[np.maximum(values, 0)])
             continue
-        inner = found // part.stride % part.period - part.offset
+        inner = values // part.stride % part.period - part.offset
         inner = np.where((inner >= 0) & (inner < part.size), inner, IMPOSSIBLE)
-        found = np.where(found < 0, found, inner)
-    return found
+        values = np.where(values < 0, values, inner)
+    return values
 
 
-def moved_tokens(found: Ints, shift: tuple[int, ...]) -> Ints:
+def moved_tokens(values: Ints, shift: tuple[int, ...]) -> Ints:
     """Tokens `[*indices, batch]` some positions further, impossible where there are none."""
     for axis, distance in enumerate(shift):
-        place = np.arange(found.shape[axis]) + distance
-        inside = (place >= 0) & (place < found.shape[axis])
-        moved = np.take(found, np.where(inside, place, 0), axis=axis)
-        shape = [-1 if other == axis else 1 for other in range(found.ndim)]
-        found = np.where(inside.reshape(shape), moved, IMPOSSIBLE)
-    return found
-
-
-def plain(array: Any) -> NDArray[Any]:
-    """A tensor or an array as an array of numpy."""
-    if isinstance(array, Tensor):
-        array = array.detach().cpu().numpy()
-    return np.asarray(array)
+        place = np.arange(values.shape[axis]) + distance
+        inside = (place >= 0) & (place < values.shape[axis])
+        moved = np.take(values, np.where(inside, place, 0), axis=axis)
+        shape = [-1 if other == axis else 1 for other in range(values.ndim)]
+        values = np.where(inside.reshape(shape), moved, IMPOSSIBLE)
+    return values
 
 
 def _with_batch(axes: tuple[str, ...]) -> tuple[str, ...]:

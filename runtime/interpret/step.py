@@ -1,23 +1,24 @@
-"""One step of a plan on one level, in any semiring: what it adds to charts, and its derivative."""
+"""One step of a plan on one level, in any semiring: its addition to charts, and derivatives."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Generic
 
 import numpy as np
 
 from fgg.grammar.domains import domain_size
 from fgg.plan import Operand, Pair, Step
+from fgg.runtime.interpret.algebra import Algebra, Named
 from fgg.runtime.interpret.charts import Charts
-from fgg.runtime.interpret.frame import BATCH, Frame, Place
-from fgg.runtime.interpret.named import Algebra, Named
+from fgg.runtime.interpret.frame import BATCH, CellIndex, Frame
+from fgg.runtime.interpret.semirings.base import Array
 
 
-class StepWork:
+class StepWork(Generic[Array]):
     """One step on one level, with the charts as they are."""
 
-    def __init__(self, charts: Charts, step: Step, frame: Frame) -> None:
+    def __init__(self, charts: Charts[Array], step: Step, frame: Frame) -> None:
         self.charts = charts
         self.algebra = charts.algebra
         self.step = step
@@ -29,17 +30,17 @@ class StepWork:
         for node in step.rule.rhs.nodes:
             self.sizes[node.name] = domain_size(grammar, node.domain)
 
-    def read(self, operand: Operand) -> Named:
+    def read(self, operand: Operand) -> Named[Array]:
         """An operand over the loops that it depends on, the batch, and its nodes."""
         algebra = self.algebra
         if operand.kind == "parameter":
             return algebra.named(self.charts.prepared.arrays[operand.name], operand.axes)
         place, array = self.place(operand)
-        found = algebra.take(array, place.index, place.valid)
-        return algebra.named(found, (*place.dims, *operand.axes))
+        cells = algebra.take(array, place.index, place.valid)
+        return algebra.named(cells, (*place.dims, *operand.axes))
 
-    def place(self, operand: Operand) -> tuple[Place, Any]:
-        """Where an operand's cells lie, and in what."""
+    def place(self, operand: Operand) -> tuple[CellIndex, Array]:
+        """The indices of an operand's cells, and the array that holds them."""
         if operand.kind == "chart":
             array = self.charts.arrays[operand.name]
             low = self.charts.low[operand.name]
@@ -49,8 +50,12 @@ class StepWork:
         shape = array.shape[: len(operand.index)]
         return self.frame.place(operand.index, low, shape), array
 
-    def presence(self, operands: Sequence[Named]) -> Named | None:
-        """One at the points of the rule, over what no operand speaks of; None if that is all."""
+    def presence(self, operands: Sequence[Named[Array]]) -> Named[Array] | None:
+        """One at the points where the rule applies, zero elsewhere.
+
+        The axes are the loops and nodes that the masks mention or that no operand has. None if
+        there are no masks and no such axes: the operands then say everything.
+        """
         seen = {d for value in operands for d in value.dims} | {*self.cell_dims, *self.head_axes}
         loose = [d for d in self.frame.loops if d not in seen]
         loose += [n.name for n in self.step.rule.rhs.nodes if n.name not in seen]
@@ -70,7 +75,7 @@ class StepWork:
         touched = {a.node for edge in fragment.edges for a in edge.attachments}
         return node not in touched and all(c.attachment.node != node for c in fragment.clamps)
 
-    def forward(self) -> Product:
+    def forward(self) -> Contraction[Array]:
         """The product of the operands, summed to the head's cells."""
         operands = [self.read(operand) for operand in self.step.operands]
         presence = self.presence(operands)
@@ -78,38 +83,38 @@ class StepWork:
             operands = [presence or Named(self.algebra.semiring.full((), one=True), ())]
             presence = None
         keep = {*self.cell_dims, *self.head_axes}
-        return Product(self.algebra, operands, presence, self.step.path, keep)
+        return Contraction(self.algebra, operands, presence, self.step.path, keep)
 
-    def inside(self, scores: Mapping[str, Any]) -> Any:
+    def inside(self, scores: Mapping[str, Array]) -> Array:
         """The head's chart with what the step adds to it."""
         result = self.forward().result
         head, array = self.head()
         if self.step.head in scores:
-            own = self.algebra.take(scores[self.step.head], head.index, head.valid)
-            own = self.algebra.named(own, (*self.cell_dims, *self.step.head_axes))
-            result = self.algebra.product(result, own)
+            cells = self.algebra.take(scores[self.step.head], head.index, head.valid)
+            score = self.algebra.named(cells, (*self.cell_dims, *self.step.head_axes))
+            result = self.algebra.product(result, score)
         values = self.spread(result)
         return self.algebra.add_to(array, head.index, head.valid, values, distinct=True)
 
-    def head(self) -> tuple[Place, Any]:
-        """Where the head's cells lie, over all positions, and in what."""
+    def head(self) -> tuple[CellIndex, Array]:
+        """The indices of the head's cells at all positions, and the chart that holds them."""
         operand = Operand(kind="chart", name=self.step.head, index=self.step.head_index)
         place, array = self.place(operand)
         extents = [self.sizes[d] if d in place.dims else 1 for d in self.cell_dims]
         shape = [self.sizes[d] for d in self.cell_dims]
         index = tuple(np.broadcast_to(i.reshape(extents), shape) for i in place.index)
         valid = np.broadcast_to(place.valid.reshape(extents), shape)
-        return Place(index, valid, self.cell_dims), array
+        return CellIndex(index, valid, self.cell_dims), array
 
-    def spread(self, value: Named) -> Any:
+    def spread(self, value: Named[Array]) -> Array:
         """A result over all cells and values of the head, in their order."""
         array = self.algebra.fit(value, (*self.cell_dims, *self.head_axes), self.sizes)
         return self.repeated(array, len(self.cell_dims), self.step.head_axes)
 
-    def outside(self, arrays: dict[str, Any], leaves: dict[str, Any] | None = None) -> None:
-        """Add what the head has from outside to the charts that the step reads.
+    def outside(self, arrays: dict[str, Array], leaves: dict[str, Array] | None = None) -> None:
+        """Add the head's outside values times the other operands to the charts that the step reads.
 
-        And to parameters and tables, if there are arrays for these.
+        Derivatives in parameters and tables are added to `leaves`, if it is given.
         """
         wanted = [
             number
@@ -126,10 +131,10 @@ class StepWork:
         for number in wanted:
             operand = self.step.operands[number]
             once = tuple(dict.fromkeys(operand.axes))
-            own = product.gradient(number, gradient)
+            slope = product.gradient(number, gradient)
             if operand.kind == "parameter":
                 assert leaves is not None
-                values = algebra.fit(algebra.sum(own, once), once, self.sizes)
+                values = algebra.fit(algebra.sum(slope, once), once, self.sizes)
                 values = self.repeated(values, 0, operand.axes)
                 before = self.slopes(operand, leaves)
                 leaves[operand.name] = algebra.add(before, values)
@@ -141,24 +146,24 @@ class StepWork:
                 target[operand.name] = self.slopes(operand, leaves)
             place, _ = self.place(operand)
             dims = (*place.dims, *once)
-            own = algebra.sum(own, dims)
-            values = algebra.fit(own, dims, self.sizes)
+            values = algebra.fit(algebra.sum(slope, dims), dims, self.sizes)
             values = self.repeated(values, len(place.dims), operand.axes)
             target[operand.name] = algebra.add_to(
                 target[operand.name], place.index, place.valid, values, distinct=False
             )
 
-    def slopes(self, operand: Operand, leaves: Mapping[str, Any]) -> Any:
+    def slopes(self, operand: Operand, leaves: Mapping[str, Array]) -> Array:
         """The derivatives in a parameter or table so far: zero before any is added."""
         if operand.name in leaves:
             return leaves[operand.name]
         shape = tuple(self.charts.prepared.arrays[operand.name].shape)
         return self.algebra.semiring.full(shape, one=False)
 
-    def repeated(self, values: Any, rank: int, axes: tuple[str, ...]) -> Any:
-        """Values over distinct nodes as values over places where a node may stand twice.
+    def repeated(self, values: Array, rank: int, axes: tuple[str, ...]) -> Array:
+        """Values with one axis for each distinct node, with one axis for each of `axes` instead.
 
-        What is off the diagonal is zero. `rank` axes come before those of the nodes.
+        A node may occur twice in `axes`; entries off the diagonal are zero. `rank` axes come
+        before those of the nodes.
         """
         once = tuple(dict.fromkeys(axes))
         if len(once) == len(axes):
@@ -176,14 +181,14 @@ class StepWork:
         return self.algebra.where(np.broadcast_to(agree, wide.shape), wide)
 
 
-class Product:
+class Contraction(Generic[Array]):
     """A contraction of operands in a given order, and its derivatives."""
 
     def __init__(
         self,
-        algebra: Algebra,
-        operands: Sequence[Named],
-        presence: Named | None,
+        algebra: Algebra[Array],
+        operands: Sequence[Named[Array]],
+        presence: Named[Array] | None,
         path: Sequence[Pair],
         keep: set[str],
     ) -> None:
@@ -205,15 +210,15 @@ class Product:
             self.pairs.append((left, right))
         self.result = algebra.sum(self.values[-1], keep)
 
-    def gradient(self, number: int, gradient: Named) -> Named:
-        """What an operand is multiplied with, summed; axes that it lacks are repeated."""
+    def gradient(self, number: int, gradient: Named[Array]) -> Named[Array]:
+        """The derivative in an operand: `gradient` times the other operands, summed to its axes."""
         for place in range(len(self.pairs) - 1, -1, -1):
             pair = self.pairs[place]
             if not self.contains(self.first + place, number):
                 continue
             side = 0 if self.contains(pair[0], number) else 1
-            own, other = self.values[pair[side]], self.values[pair[1 - side]]
-            gradient = self.algebra.contract(gradient, other, set(own.dims))
+            operand, other = self.values[pair[side]], self.values[pair[1 - side]]
+            gradient = self.algebra.contract(gradient, other, set(operand.dims))
         if number == 0 and self.presence is not None:
             gradient = self.algebra.product(gradient, self.presence)
         return gradient

@@ -16,11 +16,10 @@ from torch import Tensor, nn
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.factors.maps import groups
 from fgg.grammar import Factor
+from fgg.grammar.definitions import Tied
 from fgg.grammar.options import init_of, is_frozen, net_of
-from fgg.grammar.values import Call, Word
 from fgg.runtime.model.initial_logits import start_logits
 from fgg.runtime.model.materialise import multiplied
-from fgg.runtime.model.model_questions import ModelQuestions
 from fgg.runtime.model.nets import FactorNet, Maker, Shared
 from fgg.runtime.model.segment_softmax import group_tensor, softmax_in_groups
 from fgg.runtime.model.state_nets import StateNet
@@ -30,12 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fgg.runtime.model.state_dropout import Kept
+    from fgg.runtime.program.inputs import Lengths
+    from fgg.runtime.program.posterior import Posterior
     from fgg.runtime.program.program import Program
 
 KINDS = ("value", "tied", "frozen", "network", "scalar")
 
 
-class Model(ModelQuestions):
+class Model(nn.Module):
     """The parameters of a program, as a differentiable layer.
 
     `model(w=tokens, lengths=lengths)` is log Z of every item. Inputs are given by name. `nets` are
@@ -70,7 +71,7 @@ class Model(ModelQuestions):
                 self.register_buffer(_buffer(name), tensor)
             elif name in given:
                 self._keep(name, tensor.detach().log())
-            elif factor.attribute("tied") is None:
+            elif tied_to(factor) is None:
                 self._add(name, maker, nets or {})
         for factor in program.parameters:
             source = tied_to(factor)
@@ -187,6 +188,18 @@ class Model(ModelQuestions):
         found: Tensor = multiplied(grammar, name, pieces)
         return found
 
+    def forward(self, *, lengths: Lengths = None, **inputs: object) -> Tensor:
+        """log Z of every item, `[batch]`."""
+        return self.program.log_z(self.weights(), inputs, lengths)
+
+    def posterior(self, *, lengths: Lengths = None, **inputs: object) -> Posterior:
+        """The distribution over derivations of every item: one value for all questions.
+
+        `model.posterior(w=tokens).best()` decodes, `.marginals`, `.counts` and `.sample(5)` share
+        its passes.
+        """
+        return self.program.posterior(self.weights(), inputs, lengths)
+
     def save(
         self,
         path: str | os.PathLike[str],
@@ -240,10 +253,7 @@ def stationary(transition: Tensor) -> Tensor:
 
 def tied_to(factor: Factor) -> str | None:
     """The factor that this one is the stationary distribution of."""
-    value = factor.attribute("tied")
-    if isinstance(value, Call) and value.arguments and isinstance(value.arguments[0], Word):
-        return value.arguments[0].name
-    return None
+    return factor.definition.source if isinstance(factor.definition, Tied) else None
 
 
 def _key(name: str) -> str:

@@ -20,19 +20,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import exp, inf, log, log2, nan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.grammar.provenance import pins_of
 from fgg.plan import Contract, Cut, Gather
 from fgg.plan.sizes import environment
 from fgg.runtime.prelude.charts import NEGATIVE, ROOM, Lift, is_lower_bound, least_power, spread
 from fgg.runtime.program.pins import unpinned
-
-if TYPE_CHECKING:
-    from fgg.runtime.program.prepared_batch import Run
+from fgg.runtime.program.prepared_batch import Run, prepared
 
 Weights = Mapping[str, Tensor]
 TOLERANCE = {torch.float32: 4e-6, torch.float64: 1e-12}
@@ -90,12 +89,16 @@ class Group:
     log_z: Tensor
     safe: Tensor
     lifted: bool = False
+    # Whether the outside pass of log Z is kept, and the gradients and values that it gave.
+    keep: bool = False
+    kept: tuple[Weights, Weights, Weights] | None = None
     # Whether a derivative in a weight that is 0 was too large to be a number.
     large: bool = False
-    values: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, run: Run, items: Tensor | None = None, *, lifted: bool = False) -> Group:
+    def of(
+        cls, run: Run, items: Tensor | None = None, *, lifted: bool = False, keep: bool = False
+    ) -> Group:
         """The inside pass of a run."""
         module, batch = run.program.module, run.batch
         leaves = {name: leaf.detach() for name, leaf in run.leaves.items()}
@@ -110,7 +113,7 @@ class Group:
             charts = cls._inside(run, leaves)
             log_z = run.program.engine.result(charts[1], batch)
             safe = certificate(run, leaves, charts, log_z)
-        return cls(items, run, leaves, charts, log_z, safe, lifted)
+        return cls(items, run, leaves, charts, log_z, safe, lifted, keep)
 
     @staticmethod
     def _inside(run: Run, leaves: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
@@ -132,26 +135,42 @@ class Group:
                     values[name].index_fill_(axis, places, 0.0)
             self.log_z = self.log_z.index_fill(0, places, NEGATIVE)
 
-    def outside(self, gradient: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The gradients of leaves and cells; the charts are given up, and made again if need be."""
+    def outside(self, gradient: Tensor) -> tuple[Weights, Weights, Weights]:
+        """The gradients of leaves and of cells, and the values of cells.
+
+        The charts are given up: a second outside pass has to fill them again.
+        """
         charts, self.charts = self.charts, None
         run = self.run
         with torch.inference_mode():
             charts = charts or self._inside(run, self.leaves)
-            found: tuple[dict[str, Tensor], dict[str, Tensor]] = run.program.engine.outside(
+            slopes, adjoints = run.program.engine.outside(
                 self.leaves, run.scales, *charts, run.batch, gradient
             )
-        self.values = charts[0]
-        return found
+        return slopes, adjoints, charts[0]
+
+    def of_log_z(self) -> tuple[Weights, Weights, Weights]:
+        """The outside pass of log Z, for expected counts and marginals.
+
+        Items without derivations have gradient 0.
+        """
+        if self.kept is not None:
+            return self.kept
+        ones = torch.isfinite(self.log_z).to(self.log_z)
+        passed = self.outside(ones)
+        self.kept = passed if self.keep else None
+        return passed
 
     def gradients(self, gradient: Tensor) -> dict[str, Tensor] | None:
         """Those of weights and log-potentials, or None if they are no numbers."""
-        slopes, _ = self.outside(gradient)
-        self.values = {}
+        return self._through_leaves(self.outside(gradient)[0])
+
+    def _through_leaves(self, leaf_slopes: Weights) -> dict[str, Tensor] | None:
+        """The gradients of weights and log-potentials, from those of leaves."""
         run = self.run
-        names = [n for n in slopes if run.leaves[n].requires_grad]
+        slopes = {n: slope for n, slope in leaf_slopes.items() if run.leaves[n].requires_grad}
         # The derivative in a weight that is 0 may be too large to be a number: that is no loss.
-        for name in names if not all_finite([slopes[n] for n in names]) else ():
+        for name in slopes if not all_finite(list(slopes.values())) else ():
             if not all_finite([slopes[name]]):
                 if name in _hoisted(run):
                     return None
@@ -160,11 +179,11 @@ class Group:
                 slopes[name] = torch.where(zero, held(slopes[name]), slopes[name])
                 if not bool(torch.isfinite(slopes[name]).all()):
                     return None
-        return run.through_leaves({name: slopes[name] for name in names})
+        return run.through_leaves(slopes)
 
-    def counts(self, gradient: Tensor) -> dict[str, Tensor] | None:
+    def counts(self) -> dict[str, Tensor] | None:
         """The derivatives in logarithms: what is 0 is never used. None if they are no numbers."""
-        slopes = self.gradients(gradient)
+        slopes = self._through_leaves(self.of_log_z()[0])
         if slopes is None:
             return None
         for name in self.run.weights:
@@ -175,14 +194,12 @@ class Group:
 
     def marginals(self) -> dict[str, Tensor] | None:
         """How often each cell and state is used, or None if that is no number."""
-        ones = torch.ones_like(self.log_z)
-        _, adjoints = self.outside(ones)
+        _, adjoints, values = self.of_log_z()
         with torch.inference_mode():
             flows = {
-                name: self.run.batch.marginal(adjoint, self.values.get(name))
+                name: self.run.batch.marginal(adjoint, values.get(name))
                 for name, adjoint in adjoints.items()
             }
-        self.values = {}
         return flows if all_finite(list(flows.values())) else None
 
 
@@ -231,7 +248,11 @@ class LogGroup:
             raise refused("log Z is no number, even in logarithms")
         return log_z
 
-    def counts(self, gradient: Tensor) -> dict[str, Tensor]:
+    def counts(self) -> dict[str, Tensor]:
+        """The derivatives of log Z in log-weights and log-potentials."""
+        return self._log_gradients(torch.ones_like(self.log_z))
+
+    def _log_gradients(self, gradient: Tensor) -> dict[str, Tensor]:
         """The derivatives in log-weights and log-potentials."""
         live = torch.isfinite(self.log_z)
         names = list(self.tensors)
@@ -275,12 +296,12 @@ class LogGroup:
 
     def gradients(self, gradient: Tensor) -> dict[str, Tensor]:
         """The derivatives in weights and log-potentials."""
-        found = self.counts(gradient)
+        slopes = self._log_gradients(gradient)
         for name, weights in self.run.weights.items():
-            if name in found:
-                real = weights.detach().double().to(found[name].device)
-                found[name] = torch.where(real > 0, found[name] / real, 0.0)
-        return found
+            if name in slopes:
+                real = weights.detach().double().to(slopes[name].device)
+                slopes[name] = torch.where(real > 0, slopes[name] / real, 0.0)
+        return slopes
 
     def marginals(self) -> dict[str, Tensor]:
         """How often each cell and state is used."""
@@ -371,6 +392,8 @@ class Certified:
     run: Run
     weights: Callable[[torch.dtype], tuple[Weights, Weights | None]] | None = None
     logs: Weights | None = None
+    # Whether outside passes are kept, for both expected counts and marginals.
+    keep: bool = False
     groups: list[Group | LogGroup] = field(init=False)
     # Whether a gradient needed more range than log Z.
     widened: bool = field(init=False, default=False)
@@ -404,7 +427,7 @@ class Certified:
 
     def _passes(self, run: Run, items: Tensor | None) -> Iterator[Group | LogGroup]:
         """The groups of a run, with as much range as each item needs."""
-        plain = Group.of(run, items)
+        plain = Group.of(run, items, keep=self.keep)
         if self.run.loses_pieces(run.batch.dtype):
             yield from self._wider(run.batch.dtype, self._places(plain).clone())
             return
@@ -420,7 +443,7 @@ class Certified:
             yield plain
         places = self._places(plain)[unsafe].clone()
         again = self._run(places, run.batch.dtype, raised)
-        lifted = Group.of(again, places, lifted=True)
+        lifted = Group.of(again, places, lifted=True, keep=self.keep)
         near = (lifted.log_z - lower).abs() <= TOLERANCE[run.batch.dtype]
         sure = lifted.safe & (near | torch.isneginf(lifted.log_z))
         run.program.ranges.lifted += int(sure.sum())
@@ -450,7 +473,7 @@ class Certified:
             collated = program.collate(inputs, lengths or None, dtype=dtype, device=device)
             for name in self.run.tensors.keys() - given.keys():
                 collated.inputs[name].requires_grad_(self.run.tensors[name].requires_grad)
-            return program.prepared(given, collated, dtype, device)
+            return prepared(program, given, collated, dtype, device)
 
     def limits(self, gradient: Tensor) -> dict[str, Tensor]:
         """The derivatives in weights, those that are 0 too."""
@@ -507,9 +530,8 @@ class Certified:
 
         The derivatives in logarithms, in double precision; log-potentials item by item.
         """
-        ones = torch.ones(self.run.batch.size, dtype=torch.float64, device=self.run.batch.device)
-        found = self._summed(lambda group: group.counts(self._share(group, ones)))
-        return {name: count.double() for name, count in found.items()}
+        counts = self._summed(lambda group: group.counts())
+        return {name: count.double() for name, count in counts.items()}
 
     def _wider(self, dtype: torch.dtype, places: Tensor) -> Iterator[Group | LogGroup]:
         """Some items with more range than a type has."""
@@ -549,8 +571,9 @@ class Certified:
         for group, flows in self._answers(self.groups, lambda group: group.marginals()):
             ends = environment(group.run.collated.lengths)
             families: dict[str, Tensor] = {}
+            pinned = pins_of(program.plan.grammar)
             for part in program.refinements:
-                chart, pins = flows[part.family], program.pins.get(part.family)
+                chart, pins = flows[part.family], pinned.get(part.family)
                 if pins is not None:
                     own = group.run.collated
                     chart = unpinned(chart, part.family, pins, program.plan, own, ends)

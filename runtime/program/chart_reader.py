@@ -21,14 +21,15 @@ from fgg.inputs.given import MISSING
 from fgg.plan import Chart, Plan
 from fgg.plan.sizes import chart_bytes, environment
 from fgg.progress import levels
+from fgg.runtime.interpret.algebra import Algebra
 from fgg.runtime.interpret.batch import Batch
-from fgg.runtime.interpret.charts import Charts
+from fgg.runtime.interpret.charts import AnyCharts, Charts
 from fgg.runtime.interpret.charts import ends as ends_of
 from fgg.runtime.interpret.frame import Scope
 from fgg.runtime.interpret.interpret import inside as interpreted
-from fgg.runtime.interpret.named import Algebra
-from fgg.runtime.interpret.prepare import Prepared, plain
+from fgg.runtime.interpret.prepare import Prepared
 from fgg.runtime.interpret.semirings import SEMIRINGS
+from fgg.runtime.interpret.semirings.base import to_numpy
 from fgg.runtime.memory import require
 from fgg.runtime.prelude.charts import least_power
 
@@ -72,7 +73,7 @@ def covers(plan: Plan, trees: Plan) -> bool:
 @torch.inference_mode()
 def log_charts(
     plan: Plan, modules: Modules | None, weights: Mapping[str, Any], batch: Batch
-) -> Charts:
+) -> AnyCharts:
     """The inside values in the semiring `log`, without derivatives."""
     if modules is None:
         return interpreted(plan, weights, batch, "log")
@@ -90,7 +91,7 @@ def best_charts(
     weights: Mapping[str, Any],
     batch: Batch,
     marks: Mapping[str, Any] | None = None,
-) -> Charts:
+) -> AnyCharts:
     """The inside values in the semiring `max`; `marks` are added to the cells of some families."""
     if modules is None:
         return interpreted(plan, weights, batch, "max", scores=marks)
@@ -105,7 +106,7 @@ def best_charts(
 @torch.inference_mode()
 def used_cells(
     plan: Plan, modules: Modules, weights: Mapping[str, Any], batch: Batch
-) -> tuple[Charts, dict[str, Tensor]] | None:
+) -> tuple[AnyCharts, dict[str, Tensor]] | None:
     """The inside values in `log`, and how often each cell is used, `[*axes, batch, *values]`.
 
     Requires that the start symbol of the modules' plan has no external nodes. An item without
@@ -212,7 +213,7 @@ class _Run:
     def marks(self, chart: Chart, marks: Mapping[str, Any]) -> Tensor:
         """A chart's marks: to be multiplied with values, to be added to scales of scalars."""
         if chart.family in marks:
-            found = torch.tensor(plain(marks[chart.family]), dtype=torch.float64)
+            found = torch.tensor(to_numpy(marks[chart.family]), dtype=torch.float64)
             return found if chart.is_scalar else found.exp()
         low, high = ends_of(chart, Scope(self.plan, self.own))
         extents = [max(b - a + 1, 0) for a, b in zip(low, high, strict=True)]
@@ -221,7 +222,7 @@ class _Run:
 
     def charts(
         self, plan: Plan, semiring: str, values: Mapping[str, Tensor], scales: Mapping[str, Tensor]
-    ) -> Charts:
+    ) -> AnyCharts:
         """Values and scales as logarithms, in the charts of a plan that has some of them."""
         scope = Scope(plan, self.own)
         algebra = Algebra(SEMIRINGS[semiring]())
@@ -247,4 +248,4 @@ def _tensor(weights: Any) -> Tensor:
     """Weights in double precision; tensors stay in the graph of derivatives."""
     if isinstance(weights, Tensor):
         return weights.to(torch.float64)
-    return torch.as_tensor(plain(weights).astype(float))
+    return torch.as_tensor(to_numpy(weights).astype(float))

@@ -13,7 +13,8 @@ from fgg.diagnostics import refuse
 from fgg.plan import Plan
 from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.interpret import inside
-from fgg.runtime.interpret.prepare import checked_weights, plain
+from fgg.runtime.interpret.prepare import checked_weights
+from fgg.runtime.interpret.semirings.base import to_numpy
 from fgg.runtime.program.chart_reader import Modules, log_charts, slopes
 from fgg.runtime.program.inputs import Lengths
 
@@ -101,7 +102,7 @@ def expected_counts(
 
 def _tensors(weights: Mapping[str, Any]) -> dict[str, Tensor]:
     return {
-        name: (w if isinstance(w, Tensor) else torch.as_tensor(plain(w).astype(float))).to(
+        name: (w if isinstance(w, Tensor) else torch.as_tensor(to_numpy(w).astype(float))).to(
             torch.float64
         )
         for name, w in weights.items()

@@ -17,15 +17,18 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.grammar import Grammar, Input, InputFactor, InputTable
 from fgg.grammar.domains import domain_size, size_values, value_index
+from fgg.grammar.domains import lengths as length_names
 from fgg.grammar.index import Expr
 from fgg.grammar.memo import per_grammar
 from fgg.inputs.given import IMPOSSIBLE, MISSING
 from fgg.plan import Plan, Potential
 from fgg.plan.sizes import environment, extents
-from fgg.rewrite.conjoin import lengths as length_names
 from fgg.runtime.memory import require
 
-Lengths = Mapping[str, Any] | Sequence[int] | Tensor | int | None
+Lengths = Mapping[str, Sequence[int] | Tensor | int] | Sequence[int] | Tensor | int | None
+"""Lengths by name, or those of the only length: one number, or one an item."""
+Inputs = Mapping[str, object] | None
+"""Inputs by name: words or numbers as nested lists, arrays or tensors; log-potentials too."""
 MAX_LENGTH = 2**31 - 1
 NO_ENTRY = -(2**40)
 """Far outside every range, whatever is added to it."""
@@ -48,7 +51,7 @@ class Collated:
 
 def collate(
     grammar: Grammar,
-    inputs: Mapping[str, Any],
+    inputs: Mapping[str, object],
     lengths: Lengths = None,
     *,
     dtype: torch.dtype = torch.float32,
@@ -137,15 +140,13 @@ class _Collator:
         for name, values in given.items():
             if name not in self.wanted:
                 raise self.fail(f"there is no length `{name}`", did_you_mean(name, self.wanted))
-            if hasattr(values, "tolist"):
-                values = values.tolist()
-            if isinstance(values, int) and not isinstance(values, bool):
-                values = [values]
+            plain: Any = values.tolist() if hasattr(values, "tolist") else values
             try:
-                numbers = [int(v) for v in values]
+                listed = [plain] if type(plain) is int else list(plain)
+                numbers = [int(v) for v in listed]
             except (TypeError, ValueError):
                 raise self.fail(f"length `{name}` must be a list of whole numbers") from None
-            if any(not 0 <= v <= MAX_LENGTH for v in numbers) or list(values) != numbers:
+            if any(not 0 <= v <= MAX_LENGTH for v in numbers) or listed != numbers:
                 raise self.fail(f"length `{name}` must be a list of whole numbers from 0 up")
             if not numbers:
                 raise self.fail("a batch has at least one item")

@@ -19,16 +19,14 @@ if TYPE_CHECKING:
 
 
 class LogZ(torch.autograd.Function):
-    """log Z of every item of a run."""
+    """log Z of every item, `[batch]`, of passes that are made already."""
 
     @staticmethod
-    def forward(ctx: Any, run: Run, *tensors: Tensor) -> Tensor:
-        """Fill the charts; they are kept for the outside program."""
-        run.batch.spare = any(tensor.requires_grad for tensor in tensors)
-        ctx.run, ctx.passes = run, Certified(run)
+    def forward(ctx: Any, passes: Certified, *tensors: Tensor) -> Tensor:
+        """Return log Z; the passes are kept for the outside program."""
+        ctx.run, ctx.passes = passes.run, passes
         ctx.save_for_backward(*tensors)
-        log_z: Tensor = ctx.passes.log_z
-        return log_z
+        return passes.log_z.clone()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:

@@ -12,10 +12,11 @@ import numpy as np
 from fgg.diagnostics import did_you_mean, refuse
 from fgg.grammar.domains import domain_size
 from fgg.plan import Plan
-from fgg.runtime.interpret.batch import Batch, Ints, batch_of
+from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.interpret import inside, semiring_of
 from fgg.runtime.interpret.prepare import checked_weights
-from fgg.runtime.interpret.semirings import Semiring
+from fgg.runtime.interpret.semirings import AnySemiring
+from fgg.runtime.interpret.semirings.base import Ints
 from fgg.runtime.program.inputs import Lengths
 
 MAX_ENTRIES = 2**22
@@ -32,7 +33,7 @@ def moments(
     lengths: Lengths = None,
     *,
     keep: Keep,
-    semiring: str | Semiring = "real",
+    semiring: str | AnySemiring = "real",
 ) -> Any:
     """The weight of each assignment of the kept positions, `[batch, *values]`.
 

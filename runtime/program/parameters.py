@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from math import inf
-from typing import Any
+from typing import overload
 
 import torch
 from torch import Tensor
@@ -14,33 +15,34 @@ from fgg.factors.maps import is_map
 from fgg.factors.pieces import pieces
 from fgg.grammar import Factor, Grammar
 from fgg.grammar.domains import domain_size
-from fgg.plan import Plan
 from fgg.runtime.model.materialise import multiplied
 
 Ends = tuple[float, float]
 """The least and the greatest entry of a tensor."""
 
 
-class Weighted:
-    """What a program says of its parameters.
+class Parameterised(ABC):
+    """The parameters of a program: their names, shapes and weights.
 
     `decomposed` is the user's grammar with pieces in place of the factors of declared rank.
     """
 
     grammar: Grammar
-    plan: Plan
     decomposed: Grammar | None
 
     @property
+    @abstractmethod
     def whole_names(self) -> tuple[str, ...]:
-        """The factors that a computation takes, those of declared rank whole or as pieces."""
-        return self.plan.parameters
+        """The factors that a computation reads, those of declared rank whole or as pieces."""
 
     @property
     def names_if_missing(self) -> set[str]:
-        """The factors that another plan, for missing tokens, may take besides."""
-        if not self.plan.known:
-            return set()
+        """The factors that a computation may read besides where tokens are missing."""
+        return set()
+
+    @property
+    def used_names(self) -> set[str]:
+        """The factors that edges of the grammar use, without maps."""
         used = {edge.label for rule in self.grammar.rules for edge in rule.rhs.edges}
         return {f.name for f in self.grammar.factors if f.name in used and not is_map(f)}
 
@@ -75,7 +77,7 @@ class Weighted:
 
     def weights(
         self,
-        given: Mapping[str, Any] | None = None,
+        given: Mapping[str, object] | None = None,
         *,
         seed: int | None = None,
         dtype: torch.dtype = torch.float32,
@@ -100,19 +102,19 @@ class Weighted:
                 result[name] = weights.to(dtype=dtype, device=device)
         return result | {n: w.to(dtype=dtype, device=device) for n, w in whole.items()}
 
-    def is_whole(self, name: str, given: Mapping[str, Any]) -> bool:
+    def is_whole(self, name: str, given: Mapping[str, object]) -> bool:
         """Whether weights are given for a factor as a whole that has pieces."""
         return name in given and self.pieces(name) != (name,)
 
     def check_weights(
-        self, weights: Mapping[str, Tensor], ends: dict[str, Ends] | None = None
+        self, given: Mapping[str, object], ends: dict[str, Ends] | None = None
     ) -> dict[str, Tensor]:
-        """The weights that the plan needs, of the right shapes. Raises GrammarError.
+        """The weights that a computation reads, of the right shapes. Raises GrammarError.
 
         The least and greatest entries of those that are given are put into `ends`.
         """
         problems = []
-        weights = {name: as_weight(name, value) for name, value in (weights or {}).items()}
+        weights = {name: as_weight(name, value) for name, value in given.items()}
         for name in weights:
             if name not in self.weighted.factor:
                 help = did_you_mean(name, self.weighted.factor)
@@ -148,19 +150,23 @@ class Weighted:
                 ends.update(known)
         return self.whole(found, self.whole_names)
 
-    def whole(self, weights: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    @overload
+    def whole(self, weights: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]: ...
+    @overload
+    def whole(self, weights: Mapping[str, object], names: Iterable[str]) -> dict[str, object]: ...
+    def whole(self, weights: Mapping[str, object], names: Iterable[str]) -> Mapping[str, object]:
         """The weights of factors: those given, and products of given pieces."""
-        found = {}
+        whole: dict[str, object] = {}
         for name in names:
             pieces = self.pieces(name)
             if name in weights:
-                found[name] = weights[name]
+                whole[name] = weights[name]
             elif pieces != (name,) and all(piece in weights for piece in pieces):
-                found[name] = multiplied(self.weighted, name, {p: weights[p] for p in pieces})
-        return found
+                whole[name] = multiplied(self.weighted, name, {p: weights[p] for p in pieces})
+        return whole
 
 
-def as_weight(name: str, value: Any) -> Tensor:
+def as_weight(name: str, value: object) -> Tensor:
     """Weights as a tensor; arrays and lists too. Raises GrammarError."""
     try:
         found = value if isinstance(value, Tensor) else torch.as_tensor(value)

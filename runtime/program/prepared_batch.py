@@ -1,37 +1,48 @@
-"""A batch ready for its charts, and what is read off them."""
+"""A batch ready for its charts: weights and inputs checked, parameters and evidence prepared."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import log2
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from fgg.runtime.prelude.charts import ROOM, least_power
-from fgg.runtime.program.inputs import Collated
+from fgg.inputs.given import IMPOSSIBLE, MISSING
+from fgg.plan import Cut, Gather, Plan, Token
+from fgg.plan.sizes import chart_bytes, environment, table_bytes
+from fgg.progress import levels
+from fgg.runtime.memory import require
+from fgg.runtime.prelude.charts import ROOM, Batch, least_power
+from fgg.runtime.program.inputs import Collated, Inputs, Lengths
+from fgg.runtime.program.parameters import Ends, as_weight
 
 if TYPE_CHECKING:
-    from fgg.runtime.program.program import Program
+    from fgg.runtime.program.program import CompiledProgram, Weights
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A batch ready for its charts."""
+    """A batch ready for its charts.
 
-    program: Program
+    `weights` are those of the factors that the plan reads. `tensors` are copies of weights and
+    log-potentials, `leaves` what is prepared from these: derivatives go back through them to the
+    `sources`. `scales` are the powers of two taken out of leaves.
+    """
+
+    program: CompiledProgram
     weights: Mapping[str, Tensor]
     collated: Collated
-    batch: Any
+    batch: Batch
     tensors: Mapping[str, Tensor]
     sources: tuple[Tensor, ...]
     leaves: Mapping[str, Tensor]
     scales: Mapping[str, Tensor]
     # The least and the greatest entry of leaves, as far as they are known.
     ends: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    # The factors whose weights are products of pieces, and these.
+    # The factors whose weights are products of pieces, and these pieces.
     joined: Mapping[str, tuple[Tensor, ...]] = field(default_factory=dict)
     # Whether derivatives in weights that are 0 are asked for.
     limits: bool = True
@@ -73,6 +84,103 @@ class Run:
             name: log_product([x.detach().double().log() for x in some])
             for name, some in self.joined.items()
         }
+
+
+def start(program: CompiledProgram, weights: Weights, inputs: Inputs, lengths: Lengths) -> Run:
+    """Check weights and inputs, and prepare everything that comes before the charts."""
+    ends: dict[str, Ends] = {}
+    given = {name: as_weight(name, value) for name, value in weights.items()}
+    whole = program.check_weights(given, ends)
+    dtype, device = _number_type([*whole.values(), *(inputs or {}).values()])
+    collated = program.collate(inputs, lengths, dtype=dtype, device=device)
+    suited = suited_to(program, collated)
+    if suited is not program:
+        whole = suited.check_weights(given, ends)
+    run = prepared(suited, whole, collated, dtype, device, ends)
+    pieces = {
+        name: tuple(given[piece] for piece in program.pieces(name))
+        for name in whole
+        if name not in given
+    }
+    return replace(run, joined=pieces) if pieces else run
+
+
+def _number_type(values: Sequence[object]) -> tuple[torch.dtype, torch.device | None]:
+    """The type and device of the first tensor of real numbers; float64 if there is none."""
+    for value in values:
+        if isinstance(value, Tensor) and value.is_floating_point():
+            return value.dtype, value.device
+    return torch.float64, None
+
+
+def suited_to(program: CompiledProgram, collated: Collated) -> CompiledProgram:
+    """The program for a batch: another one if tokens are missing that the plan needs to know."""
+    known = program.plan.known if collated.missing else ()
+    missing = any(bool((collated.inputs[name] == MISSING).any()) for name in known)
+    return program.summing if missing else program
+
+
+def prepared(
+    program: CompiledProgram,
+    weights: Mapping[str, Tensor],
+    collated: Collated,
+    dtype: torch.dtype,
+    device: torch.device | None,
+    ends: Mapping[str, Ends] | None = None,
+) -> Run:
+    """Prepare a batch from checked weights of whole factors and collated inputs.
+
+    `ends` are the least and greatest weights, as far as they are known.
+    """
+    plan, module = program.plan, program.module
+    place = device or torch.device("cpu")
+    values = environment(collated.lengths)
+    width = torch.finfo(dtype).bits // 8
+    needed = chart_bytes(plan, values, collated.size, width)
+    needed += table_bytes(plan, values, collated.size, width)
+    require(2 * needed, place, "this batch")
+    tables = {t.name: collated.inputs[t.name] for t in program.grammar.tables}
+    batch: Batch = module.Batch(collated.size, dict(collated.lengths), tables, dtype, place)
+    batch.levels = levels
+    potentials = {n: collated.inputs[n] for n in program.grammar.input_factor}
+    sources = {**weights, **potentials}
+    # What is prepared has a graph of its own, from copies: so its memory is the charts' only.
+    tensors = {n: t.detach().requires_grad_(t.requires_grad) for n, t in sources.items()}
+    leaves, scales = module.prepare(
+        {n: tensors[n] for n in weights},
+        {**collated.inputs, **{n: tensors[n] for n in potentials}},
+        batch,
+        collated.missing,
+    )
+    return Run(
+        program=program,
+        weights=dict(weights),
+        collated=collated,
+        batch=batch,
+        tensors=tensors,
+        sources=tuple(sources.values()),
+        leaves=leaves,
+        scales=scales,
+        ends=_leaf_ends(plan, ends or {}, collated),
+    )
+
+
+def _leaf_ends(plan: Plan, ends: Mapping[str, Ends], collated: Collated) -> dict[str, Ends]:
+    """Bounds of the entries of leaves that are parts of factors without zeros."""
+    known = {name: ends[name] for name in plan.parameters if ends.get(name, (0, 0))[0] > 0}
+    for step in plan.preparations if known else ():
+        if isinstance(step, Cut | Gather) and step.source in known:
+            # A token that has no entry makes zeros, one that is missing a sum.
+            if isinstance(step, Cut) or all(_is_plain(t, collated) for t in step.tokens):
+                known[step.name] = known[step.source]
+    return known
+
+
+def _is_plain(token: Token, collated: Collated) -> bool:
+    """Whether a table's entries are those of an input's tokens as they are, and all are there."""
+    if token.path or any(token.shift) or collated.missing:
+        return False
+    return not bool((collated.inputs[token.input] == IMPOSSIBLE).any())
 
 
 def out_of_range(pieces: Sequence[Tensor], dtype: torch.dtype) -> bool:

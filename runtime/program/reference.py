@@ -7,31 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, refuse
-from fgg.factors.product_factors import joint_of
+from fgg.diagnostics import refuse
 from fgg.grammar import Grammar, Nonterminal
+from fgg.grammar.definitions import ProductOf, Slice
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.index import Expr
 from fgg.grammar.ranges import index_extents, regions
-from fgg.grammar.slices import slice_of
 from fgg.rewrite.ground import ground_with_origin
+from fgg.runtime.derive.decode_ground import k_best, sample
 from fgg.runtime.derive.derivation import Derivation
-from fgg.runtime.derive.sample import sample
-from fgg.runtime.derive.viterbi import k_best
 from fgg.runtime.program.bind import Logs
-from fgg.runtime.program.inputs import Lengths, collate
-from fgg.runtime.program.program import Asked, Program
+from fgg.runtime.program.inputs import Inputs, Lengths, collate
+from fgg.runtime.program.parameters import as_weight
+from fgg.runtime.program.posterior import Posterior, check_number
+from fgg.runtime.program.program import Program, Weights
+from fgg.runtime.reference.posterior import Posterior as GroundPosterior
 from fgg.runtime.reference.posterior import differentiable_log_z, posterior
 
-Inputs = Mapping[str, Any] | None
+if TYPE_CHECKING:
+    from fgg.runtime.interpret.charts import AnyCharts
+    from fgg.runtime.program.moments import Keep
+    from fgg.runtime.program.rule_marginals import RuleMarginals
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,75 +46,29 @@ class Item:
     lengths: Mapping[str, int]
     logs: Mapping[str, Logs]
 
-    def weights(self, numbers: Mapping[str, Tensor]) -> dict[str, Any]:
+    def weights(self, numbers: Mapping[str, Tensor]) -> dict[str, Tensor | Logs]:
         """The weights of the ground grammar's factors, given those of the program."""
         return {n: w for n, w in numbers.items() if n in self.grammar.factor} | dict(self.logs)
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ReferenceProgram(Program):
-    """A grammar with its query, solved item by item; `notes` say why it is not compiled.
-
-    Log Z, gradients, expected counts, marginals of families, best derivations and draws are as
-    those of a compiled program. What needs charts (MBR, entropy, moments) raises GrammarError
-    (F425).
-    """
-
-    def __init__(
-        self,
-        grammar: Grammar,
-        notes: tuple[Diagnostic, ...],
-        asked: Asked | None = None,
-        *,
-        decomposed: Grammar | None = None,
-    ) -> None:
-        object.__setattr__(self, "grammar", grammar)
-        object.__setattr__(self, "notes", notes)
-        object.__setattr__(self, "asked", asked)
-        object.__setattr__(self, "decomposed", decomposed)
-        object.__setattr__(self, "pins", {})
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("plan", "tree_plan", "origins", "source", "module"):
-            refuse(
-                "F425",
-                f"this needs a compiled program; `{self.grammar.name}` has none",
-                "; ".join(note.message for note in self.notes),
-            )
-        raise AttributeError(name)
-
-    def __reduce__(self) -> Any:
-        make = partial(ReferenceProgram, decomposed=self.decomposed)
-        return make, (self.grammar, self.notes, self.asked)
-
-    def __repr__(self) -> str:
-        return f"ReferenceProgram({self.grammar.name!r})"
-
-    @property
-    def names_if_missing(self) -> set[str]:
-        """None: all factors are taken anyway."""
-        return set()
+    """A program that solves the ground grammar of each item; `notes` say why it is not compiled."""
 
     @property
     def whole_names(self) -> tuple[str, ...]:
         """The factors that a computation takes, those of declared rank whole or as pieces."""
         used = {e.label for rule in self.grammar.rules for e in rule.rhs.edges}
         for factor in self.grammar.factors:
-            cut = slice_of(factor)
-            if factor.name in used and cut is not None:
-                used.add(cut.source)
+            if factor.name in used and isinstance(factor.definition, Slice):
+                used.add(factor.definition.source)
         made: set[str] = set()
         for factor in self.grammar.factors:
-            joint = joint_of(factor)
-            if factor.name in used and joint is not None:
+            if factor.name in used and isinstance(factor.definition, ProductOf):
                 made.add(factor.name)
-                used |= {part.source for part in joint.parts}
-        kept = [f for f in self.grammar.factors if f.name in used - made and slice_of(f) is None]
-        return tuple(f.name for f in kept)
-
-    def numbers(self, weights: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Weights of whole factors as plain numbers in float64, checked."""
-        found = self.check_weights(weights)
-        return {n: w.detach().to(dtype=torch.float64, device="cpu") for n, w in found.items()}
+                used.update(factor.definition.sources)
+        kept = [f for f in self.grammar.factors if f.name in used - made]
+        return tuple(f.name for f in kept if not isinstance(f.definition, Slice))
 
     def items(self, inputs: Inputs, lengths: Lengths) -> list[Item]:
         """The ground grammar of each item of a batch, and its log-potentials in float64."""
@@ -137,92 +95,6 @@ class ReferenceProgram(Program):
         known = {**size_values(self.grammar), **lengths}
         return [expr.evaluate(known) or 0 for expr in shape]
 
-    def log_z(
-        self, weights: Mapping[str, Tensor], inputs: Inputs = None, lengths: Lengths = None
-    ) -> Tensor:
-        """log Z of every item, `[batch]`, differentiable in weights and log-potentials.
-
-        It is computed in float64, and given as the weights are, or else the log-potentials.
-        """
-        weights = self.check_weights(weights)
-        given = [*weights.values(), *(inputs or {}).values()]
-        floats = (x for x in given if isinstance(x, Tensor) and x.is_floating_point())
-        like = next(floats, torch.zeros((), dtype=torch.float64))
-        numbers = {name: w.to(dtype=torch.float64, device="cpu") for name, w in weights.items()}
-        found = [
-            differentiable_log_z(item.grammar, item.weights(numbers))
-            for item in self.items(inputs, lengths)
-        ]
-        return torch.stack(found).to(dtype=like.dtype, device=like.device)
-
-    def expected_counts(
-        self, weights: Mapping[str, Tensor], inputs: Inputs = None, lengths: Lengths = None
-    ) -> dict[str, Tensor]:
-        """How often each entry of each factor is expected to be used, over the whole batch.
-
-        Input factors too, item by item. It is the gradient of log Z in log-weights.
-        """
-        with torch.inference_mode(False), torch.enable_grad():
-            leaves = {n: w.detach().clone().requires_grad_() for n, w in weights.items()}
-            potentials = {
-                name: torch.as_tensor(value).detach().clone().requires_grad_()
-                if name in self.grammar.input_factor
-                else value
-                for name, value in (inputs or {}).items()
-            }
-            log_z = self.log_z(leaves, potentials, lengths)
-            if log_z.requires_grad:  # there are parameters or log-potentials
-                torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
-        counts = {
-            name: torch.zeros_like(w) if w.grad is None else torch.where(w > 0, w.grad * w, 0.0)
-            for name, w in leaves.items()
-        }
-        for name in self.grammar.input_factor:
-            value = potentials[name]
-            counts[name] = torch.zeros_like(value) if value.grad is None else value.grad
-        return {name: count.detach() for name, count in counts.items()}
-
-    def marginals(
-        self, weights: Mapping[str, Tensor], inputs: Inputs = None, lengths: Lengths = None
-    ) -> dict[str, Tensor]:
-        """For every family, how often a derivation is expected to use each cell and state.
-
-        `[batch, *indices, *states]`; an index counts from 0. Items without derivations have 0.
-        """
-        numbers = self.numbers(weights)
-        items = self.items(inputs, lengths)
-        counted: list[Mapping[str, Tensor]] = []
-        for item in items:
-            own = item.weights(numbers)
-            log_z = differentiable_log_z(item.grammar, own)
-            some = bool(log_z > -inf)
-            counted.append(posterior(item.grammar, weights=own).nonterminals if some else {})
-        like = next(iter(weights.values()), torch.zeros((), dtype=torch.float64))
-        return {
-            family.name: self.chart(family, items, counted).to(like)
-            for family in self.grammar.nonterminals
-        }
-
-    def chart(
-        self, family: Nonterminal, items: Sequence[Item], counted: Sequence[Mapping[str, Tensor]]
-    ) -> Tensor:
-        """The expected counts of a family's cells, `[batch, *indices, *states]`."""
-        cells = [
-            (number, (cell.origin or (family.name, ()))[1], counts[cell.name])
-            for number, (item, counts) in enumerate(zip(items, counted, strict=True))
-            for cell in item.grammar.nonterminals
-            if (cell.origin or (cell.name, ()))[0] == family.name and cell.name in counts
-        ]
-        cells = [cell for cell in cells if min(cell[1], default=0) >= 0]
-        ends = [self.ends(family.name, item.lengths) for item in items]
-        ends += [[i + 1 for i in index] for _, index, _ in cells]
-        extents = [max(axis) for axis in zip(*ends, strict=True)]
-        states = [domain_size(self.grammar, domain) for domain in family.domains]
-        found = torch.zeros((len(items), *extents, *states), dtype=torch.float64)
-        for number, index, counts in cells:
-            found[(number, *index)] = counts
-        return found
-
     def ends(self, family: str, lengths: Mapping[str, int]) -> list[int]:
         """How far a family's indices may go for an item's lengths; 0 where that is not known."""
         region = regions(self.grammar).get(family)
@@ -231,53 +103,190 @@ class ReferenceProgram(Program):
         rows = region.rows([Expr.of(name) for name in region.indices], size_values(self.grammar))
         return [end or 0 for end in index_extents(self.grammar, region.indices, rows, lengths)]
 
-    def decode(
-        self,
-        weights: Mapping[str, Any],
-        inputs: Inputs = None,
-        lengths: Lengths = None,
-        *,
-        method: str = "viterbi",
-        families: Sequence[str] | None = None,
-        states: bool | None = None,
-    ) -> list[Derivation]:
-        """The derivation of greatest weight of each item; `mbr` needs charts."""
-        if method != "viterbi":
-            return super().decode(
-                weights, inputs, lengths, method=method, families=families, states=states
-            )
-        return [found[0] for found in self.k_best(weights, inputs, lengths, number=1)]
+    def refuse_charts(self) -> NoReturn:
+        """Refuse (F425) what needs the plan of a compiled program."""
+        reasons = "; ".join(note.message for note in self.notes)
+        refuse("F425", f"this needs a compiled program; `{self.grammar.name}` has none", reasons)
 
-    def k_best(
-        self,
-        weights: Mapping[str, Any],
-        inputs: Inputs = None,
-        lengths: Lengths = None,
-        *,
-        number: int,
-    ) -> list[list[Derivation]]:
-        """The derivations of greatest weight of each item, best first."""
-        numbers = self.numbers(weights)
-        return [
-            k_best(item.grammar, number, weights=item.weights(numbers))
-            for item in self.items(inputs, lengths)
+    @property
+    def compiled(self) -> NoReturn:
+        """Refused (F425): there is none."""
+        self.refuse_charts()
+
+    def log_z(self, weights: Weights, inputs: Inputs = None, lengths: Lengths = None) -> Tensor:
+        """log Z of every item, `[batch]`, differentiable in weights and log-potentials.
+
+        It is computed in float64, and given as the weights are, or else the log-potentials.
+        """
+        return self.posterior(weights, inputs, lengths).log_z
+
+    def posterior(
+        self, weights: Weights, inputs: Inputs = None, lengths: Lengths = None
+    ) -> ReferencePosterior:
+        """The distribution over derivations of every item: one value for all questions."""
+        return ReferencePosterior(self, weights, inputs, lengths)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReferencePosterior(Posterior):
+    """The posterior of a batch on the reference engine.
+
+    Questions that are answered from charts (MBR, divergence, moments, marginals of rules) are
+    refused (F425).
+    """
+
+    program: ReferenceProgram
+    weights: Weights
+    inputs: Inputs = None
+    lengths: Lengths = None
+
+    def __repr__(self) -> str:
+        return f"Posterior({self.program.grammar.name!r}, items={len(self._items)})"
+
+    @cached_property
+    def _items(self) -> list[Item]:
+        return self.program.items(self.inputs, self.lengths)
+
+    @cached_property
+    def _numbers(self) -> dict[str, Tensor]:
+        """Weights of whole factors as plain numbers in float64."""
+        return {name: w.detach() for name, w in self._tensors.items()}
+
+    @cached_property
+    def _tensors(self) -> dict[str, Tensor]:
+        """Weights of whole factors in float64 on the CPU, in the graph of derivatives."""
+        checked = self.program.check_weights(self.weights)
+        return {n: w.to(dtype=torch.float64, device="cpu") for n, w in checked.items()}
+
+    @property
+    def _like(self) -> Tensor:
+        """A tensor of the type and the place that results have."""
+        given = (*self.weights.values(), *(self.inputs or {}).values())
+        floats = (x for x in given if isinstance(x, Tensor) and x.is_floating_point())
+        return next(floats, torch.zeros((), dtype=torch.float64))
+
+    @cached_property
+    def log_z(self) -> Tensor:
+        """log Z of every item, `[batch]`, differentiable in weights and log-potentials."""
+        each = [differentiable_log_z(x.grammar, x.weights(self._tensors)) for x in self._items]
+        return torch.stack(each).to(dtype=self._like.dtype, device=self._like.device)
+
+    @cached_property
+    def counts(self) -> dict[str, Tensor]:
+        """How often each entry of each factor is expected to be used, over the whole batch.
+
+        Of input factors item by item, `[batch, …]`. It is the gradient of log Z in log-weights.
+        """
+        names = self.program.grammar.input_factor
+        with torch.inference_mode(False), torch.enable_grad():
+            leaves = {n: as_weight(n, w).clone().detach() for n, w in self.weights.items()}
+            given = dict(self.inputs or {})
+            logs = {n: torch.as_tensor(given[n]).detach().clone() for n in names if n in given}
+            for leaf in (*leaves.values(), *logs.values()):
+                leaf.requires_grad_()
+            log_z = self.program.log_z(leaves, {**given, **logs}, self.lengths)
+            if log_z.requires_grad:  # there are parameters or log-potentials
+                torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
+        counts = {n: x.grad for n, x in logs.items()}
+        for name, w in leaves.items():
+            counts[name] = None if w.grad is None else torch.where(w > 0, w.grad * w, 0.0)
+        return {
+            name: torch.zeros_like({**leaves, **logs}[name]) if x is None else x.detach()
+            for name, x in counts.items()
+        }
+
+    @cached_property
+    def _posteriors(self) -> list[GroundPosterior | None]:
+        """What the reference engine says of each item; None of an item without derivations."""
+        found: list[GroundPosterior | None] = []
+        for item, log_z in zip(self._items, self.log_z.tolist(), strict=True):
+            weights = item.weights(self._numbers)
+            found.append(posterior(item.grammar, weights=weights) if log_z > -inf else None)
+        return found
+
+    @cached_property
+    def marginals(self) -> dict[str, Tensor]:
+        """For every family, how often a derivation is expected to use each cell and state.
+
+        `[batch, *indices, *states]`; an index counts from 0. Items without derivations have 0.
+        """
+        uses = [{} if p is None else p.nonterminals for p in self._posteriors]
+        return {
+            family.name: self._chart(family, uses).to(self._like)
+            for family in self.program.grammar.nonterminals
+        }
+
+    def _chart(self, family: Nonterminal, uses: Sequence[Mapping[str, Tensor]]) -> Tensor:
+        """The expected counts of a family's cells, `[batch, *indices, *states]`."""
+        cells = [
+            (number, (cell.origin or (family.name, ()))[1], counts[cell.name])
+            for number, (item, counts) in enumerate(zip(self._items, uses, strict=True))
+            for cell in item.grammar.nonterminals
+            if (cell.origin or (cell.name, ()))[0] == family.name and cell.name in counts
         ]
+        cells = [cell for cell in cells if min(cell[1], default=0) >= 0]
+        program = self.program
+        ends = [program.ends(family.name, item.lengths) for item in self._items]
+        ends += [[i + 1 for i in index] for _, index, _ in cells]
+        extents = [max(axis) for axis in zip(*ends, strict=True)]
+        states = [domain_size(program.grammar, domain) for domain in family.domains]
+        table = torch.zeros((len(self._items), *extents, *states), dtype=torch.float64)
+        for number, index, counts in cells:
+            table[(number, *index)] = counts
+        return table
+
+    def k_best(self, number: int) -> list[list[Derivation]]:
+        """The derivations of greatest weight of each item, at most `number`, best first."""
+        check_number(number)
+        return [k_best(x.grammar, number, weights=x.weights(self._numbers)) for x in self._items]
 
     def sample(
-        self,
-        weights: Mapping[str, Any],
-        inputs: Inputs = None,
-        lengths: Lengths = None,
-        *,
-        number: int = 1,
-        seed: int | torch.Generator | None = None,
+        self, number: int = 1, *, seed: int | torch.Generator | None = None
     ) -> list[list[Derivation]]:
-        """Independent draws from the posterior of each item, exact."""
+        """Independent exact draws of derivations of each item."""
+        check_number(number)
         if isinstance(seed, torch.Generator):
             seed = seed.initial_seed()
         generator = np.random.default_rng(seed)
-        numbers = self.numbers(weights)
         return [
-            sample(item.grammar, number, weights=item.weights(numbers), generator=generator)
-            for item in self.items(inputs, lengths)
+            sample(x.grammar, number, weights=x.weights(self._numbers), generator=generator)
+            for x in self._items
         ]
+
+    def entropy(self) -> Tensor:
+        """The entropy of the derivations of each item, in nats, `[batch]`."""
+        entropies = []
+        for number, ground in enumerate(self._posteriors):
+            if ground is None:
+                refuse("F421", f"item {number} has no derivation of weight other than 0")
+            entropies.append(ground.entropy)
+        return torch.tensor(entropies, dtype=torch.float64).to(self._like)
+
+    def _refuse_charts(self) -> NoReturn:
+        self.program.refuse_charts()
+
+    def mbr(
+        self, *, families: Sequence[str] | None = None, states: bool | None = None
+    ) -> list[Derivation]:
+        """Refused (F425): it is read off the charts of a compiled program."""
+        self._refuse_charts()
+
+    def kl(self, other: Posterior) -> Tensor:
+        """Refused (F425): it is read off the charts of a compiled program."""
+        self._refuse_charts()
+
+    def moments(self, keep: Keep, *, semiring: str = "real") -> Tensor:
+        """Refused (F425): it is read off the charts of a compiled program."""
+        self._refuse_charts()
+
+    def rule_marginals(self, rule: str, nodes: Sequence[str] | None = None) -> RuleMarginals:
+        """Refused (F425): it is read off the charts of a compiled program."""
+        self._refuse_charts()
+
+    def max_marginals(self) -> dict[str, Tensor]:
+        """Refused (F425): it is read off the charts of a compiled program."""
+        self._refuse_charts()
+
+    def charts(self, semiring: str = "log") -> AnyCharts:
+        """Refused (F425): there is no plan that has charts."""
+        self._refuse_charts()

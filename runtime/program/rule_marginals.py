@@ -18,13 +18,14 @@ from fgg.grammar.domains import domain_size
 from fgg.grammar.index import Expr
 from fgg.grammar.slices import source_value
 from fgg.plan import Plan, Potential, Step
-from fgg.runtime.derive.trees import Source
+from fgg.runtime.derive.assemble import Source
+from fgg.runtime.interpret.algebra import Named
 from fgg.runtime.interpret.batch import batch_of
 from fgg.runtime.interpret.charts import Charts, points
 from fgg.runtime.interpret.frame import BATCH, Frame
 from fgg.runtime.interpret.interpret import inside, outside
-from fgg.runtime.interpret.named import Named
-from fgg.runtime.interpret.prepare import checked_weights, plain, tokens
+from fgg.runtime.interpret.prepare import checked_weights, tokens
+from fgg.runtime.interpret.semirings.base import to_numpy
 from fgg.runtime.program.inputs import Lengths
 from fgg.runtime.reference.contract import contract
 
@@ -93,7 +94,9 @@ def rule_marginals(
 class _Uses:
     """Collects the marginals of a rule from all rules of a plan that come from it."""
 
-    def __init__(self, charts: Charts, source: Source, rule: Rule, nodes: tuple[str, ...]) -> None:
+    def __init__(
+        self, charts: Charts[Tensor], source: Source, rule: Rule, nodes: tuple[str, ...]
+    ) -> None:
         self.charts = charts
         self.source = source
         self.rule = rule
@@ -134,7 +137,7 @@ class _Uses:
 
     def add(self, step: Step, frame: Frame) -> None:
         """Add the uses of one rule of the plan on one level."""
-        origin = self.source.rules[step.rule.name]
+        origin = self.source.origin(step.rule)
         # A node of the plan can stand for several: those that read one missing token.
         leaves = (leaf for name in self.nodes for leaf in origin.nodes[name].nodes)
         kept = tuple(dict.fromkeys(leaves))
@@ -143,7 +146,7 @@ class _Uses:
         shape = [frame.size(d) for d in loops]
         z = self.charts.z.reshape(self.charts.batch.size, -1).logsumexp(-1)
         safe = torch.where(torch.isfinite(z), z, float("inf"))
-        uses = plain((logs - safe.reshape((-1, *(1,) * len(kept)))).exp())
+        uses = to_numpy((logs - safe.reshape((-1, *(1,) * len(kept)))).exp())
         uses = uses.reshape((prod(shape[:-1]), shape[-1], -1))
         live = np.argwhere(uses.any(-1))
         if not len(live):
@@ -160,7 +163,7 @@ class _Uses:
     def entries(self, step: Step, kept: Sequence[str]) -> Any:
         """The flat place of each assignment of the plan's nodes among those of the user's."""
         grammar = self.source.grammar
-        origin = self.source.rules[step.rule.name]
+        origin = self.source.origin(step.rule)
         sizes = [domain_size(grammar, step.rule.rhs.by_name[name].domain) for name in kept]
         places: list[int] = []
         for assignment in product(*map(range, sizes)):
@@ -228,7 +231,7 @@ class _Uses:
         index: Sequence[Expr],
         low: Sequence[int],
         names: Sequence[str],
-    ) -> Named:
+    ) -> Named[Tensor]:
         """The cells of a chart or a table, over the loops, the batch and nodes."""
         algebra = self.charts.algebra
         place = frame.place(index, low, array.shape[: len(index)])

@@ -9,7 +9,8 @@ import numpy as np
 
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size, select
-from fgg.runtime.interpret.semirings import Letters, Semiring
+from fgg.runtime.interpret.semirings import AnySemiring, Letters, Semiring
+from fgg.runtime.interpret.semirings.base import Array
 from fgg.runtime.program.bind import Logs
 
 
@@ -19,7 +20,7 @@ class Weights:
     `real` has each factor's weights, as numbers or as `Logs`.
     """
 
-    def __init__(self, grammar: Grammar, semiring: Semiring, real: Mapping[str, Any]) -> None:
+    def __init__(self, grammar: Grammar, semiring: AnySemiring, real: Mapping[str, Any]) -> None:
         self.grammar = grammar
         self.semiring = semiring
         self.real = real
@@ -53,11 +54,11 @@ class Weights:
 
 def spread(
     grammar: Grammar,
-    semiring: Semiring,
-    array: Any,
+    semiring: Semiring[Array],
+    array: Array,
     paths: Sequence[tuple[str, ...]],
     domains: Sequence[str],
-) -> Any:
+) -> Array:
     """An array over parts of nodes as one over the whole nodes; zero outside the parts."""
     for axis, (path, domain) in enumerate(zip(paths, domains, strict=True)):
         if not path:
@@ -78,7 +79,7 @@ def spread(
 class Chart:
     """The values of nonterminals found so far, in blocks of one shape."""
 
-    def __init__(self, semiring: Semiring) -> None:
+    def __init__(self, semiring: AnySemiring) -> None:
         self.semiring = semiring
         self.blocks: list[Any] = []
         self.place: dict[str, tuple[int, int]] = {}
@@ -109,7 +110,7 @@ class Chart:
         return self.semiring.take(self.semiring.concatenate(pieces), np.argsort(order).tolist())
 
 
-def diagonal(array: Any, letters: Letters) -> tuple[Any, Letters]:
+def diagonal(array: Array, letters: Letters) -> tuple[Array, Letters]:
     """The entries where axes with the same letter agree, each letter once."""
     while len(set(letters)) < len(letters):
         first = next(i for i, a in enumerate(letters) if a in letters[i + 1 :])

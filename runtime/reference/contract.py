@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 from fgg.diagnostics import refuse
 from fgg.runtime.interpret.semirings import Letters, Semiring
+from fgg.runtime.interpret.semirings.base import Array
 
 MAX_INTERMEDIATE = 2**29
 """The largest array, in entries, that a contraction may make."""
 
 
 def contract(
-    semiring: Semiring,
-    operands: Sequence[tuple[Any, Letters]],
+    semiring: Semiring[Array],
+    operands: Sequence[tuple[Array, Letters]],
     out: Letters,
     sizes: Mapping[int, int],
-) -> Any:
+) -> Array:
     """The product of the operands, summed over all letters that `out` does not have.
 
     Letters of an operand differ from each other; letters of `out` that no operand has are
@@ -31,7 +31,7 @@ def contract(
             arrays.append((semiring.full((size,), one=True), (letter,)))
     if not arrays:
         return semiring.full((), one=True)
-    whole = getattr(semiring, "contract_all", None)
+    whole: Callable[..., Array | None] | None = getattr(semiring, "contract_all", None)
     if whole is not None:
         result = whole(arrays, out, sizes, _pairwise)
         if result is not None:
@@ -40,11 +40,11 @@ def contract(
 
 
 def _pairwise(
-    semiring: Semiring,
-    arrays: list[tuple[Any, Letters]],
+    semiring: Semiring[Array],
+    arrays: list[tuple[Array, Letters]],
     out: Letters,
     sizes: Mapping[int, int],
-) -> Any:
+) -> Array:
     """The contraction, pair by pair."""
     extents = tuple(sorted(sizes.items()))
     for one, two in _path(tuple(letters for _, letters in arrays), out, extents):
@@ -62,7 +62,7 @@ def _pairwise(
     return array if letters == out else _finish(semiring, array, letters, out)
 
 
-def _finish(semiring: Semiring, array: Any, letters: Letters, out: Letters) -> Any:
+def _finish(semiring: Semiring[Array], array: Array, letters: Letters, out: Letters) -> Array:
     axes = tuple(i for i, letter in enumerate(letters) if letter not in out)
     if axes:
         array = semiring.reduce(array, axes)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fgg.runtime.interpret.semirings import Letters, Semiring
+from fgg.runtime.interpret.semirings import AnySemiring, Letters, Semiring
+from fgg.runtime.interpret.semirings.base import Array
 from fgg.runtime.reference.chart import Chart, Weights, diagonal, spread
 from fgg.runtime.reference.contract import contract
 from fgg.runtime.reference.system import BATCH, Operand, System, Term
@@ -60,7 +61,7 @@ def term_value(
     return contract(weights.semiring, operands, unique(term.out) if out is None else out, sizes)
 
 
-def embed(semiring: Semiring, array: Any, letters: Letters, sizes: Sequence[int]) -> Any:
+def embed(semiring: Semiring[Array], array: Array, letters: Letters, sizes: Sequence[int]) -> Array:
     """An array over unique letters as one over repeated letters: zero off the diagonals.
 
     Axis 0 is the batch. `letters` are the external nodes, `sizes` those of the result.
@@ -70,7 +71,7 @@ def embed(semiring: Semiring, array: Any, letters: Letters, sizes: Sequence[int]
         return array
     batch = array.shape[0]
     first = [letters.index(letter) for letter in once]
-    shape = [batch, *(sizes[i] if i in first else 1 for i in range(len(letters)))]
+    shape = (batch, *(sizes[i] if i in first else 1 for i in range(len(letters))))
     array = semiring.expand(array.reshape(shape), [batch, *sizes])
     grids = np.indices(tuple(sizes), sparse=True)
     mask = np.ones(tuple(sizes), dtype=bool)
@@ -83,7 +84,7 @@ def embed(semiring: Semiring, array: Any, letters: Letters, sizes: Sequence[int]
     return semiring.contract(array, (BATCH, *axes), inside, axes, (BATCH, *axes))
 
 
-def _exact(semiring: Semiring, mask: Any) -> Any:
+def _exact(semiring: AnySemiring, mask: Any) -> Any:
     from fractions import Fraction
 
     return semiring.convert(

@@ -18,29 +18,37 @@ from torch import Tensor
 
 from fgg import progress
 from fgg.diagnostics import Diagnostic, refuse
-from fgg.factors.product_factors import joint_of, multiplied
+from fgg.factors.product_factors import multiplied
 from fgg.grammar import Grammar
-from fgg.grammar.slices import slice_of, steps, take
+from fgg.grammar.definitions import ProductOf, Slice
+from fgg.grammar.slices import steps, take
 from fgg.rewrite.ground import ground
-from fgg.runtime.interpret.semirings import SEMIRINGS, Semiring
+from fgg.runtime.interpret.semirings import SEMIRINGS, AnySemiring
 from fgg.runtime.interpret.semirings.boolean import Boolean
 from fgg.runtime.interpret.semirings.exact import Precise
 from fgg.runtime.interpret.semirings.log import SAFE_RANGE, Log
 from fgg.runtime.interpret.semirings.max_plus import MaxPlus
-from fgg.runtime.interpret.semirings.real import Real
-from fgg.runtime.interpret.semirings.torch_base import TensorSemiring
-from fgg.runtime.model.count_gradients import Handles
+from fgg.runtime.interpret.semirings.real import Real, TensorSemiring
 from fgg.runtime.model.materialise import with_tensors
 from fgg.runtime.program.bind import Logs, bind_with_logs
 from fgg.runtime.reference.blocks import Structure, structure
 from fgg.runtime.reference.chart import Chart, Weights
+from fgg.runtime.reference.count_gradients import Handles
 from fgg.runtime.reference.evaluate import evaluate_level
 from fgg.runtime.reference.finite import best_values, solve_exactly
-from fgg.runtime.reference.implicit import differentiable
-from fgg.runtime.reference.infinity import infinite_from_below, spread_infinity
-from fgg.runtime.reference.newton import NoConvergence, Outcome, least_solution
+from fgg.runtime.reference.newton import (
+    NoConvergence,
+    Outcome,
+    differentiable,
+    least_solution,
+)
 from fgg.runtime.reference.problem import Problem, UnitProblem
-from fgg.runtime.reference.solution import Method, Solution
+from fgg.runtime.reference.solution import (
+    Method,
+    Solution,
+    infinite_from_below,
+    spread_infinity,
+)
 from fgg.runtime.reference.system import Component, Operand, Term, system_of
 
 MAX_CELLS = 5000
@@ -57,7 +65,7 @@ def solve_with_handles(
 
 def solve(
     grammar: Grammar,
-    semiring: str | Semiring = "log",
+    semiring: str | AnySemiring = "log",
     *,
     weights: Mapping[str, Any] | None = None,
     seed: int | None = None,
@@ -79,7 +87,7 @@ class _Solver:
     def __init__(
         self,
         grammar: Grammar,
-        semiring: Semiring,
+        semiring: AnySemiring,
         supplied: dict[str, Any],
         seed: int | None,
         handles: Handles | None = None,
@@ -98,15 +106,21 @@ class _Solver:
             if isinstance(tensor, Tensor) and isinstance(semiring, TensorSemiring):
                 real[name] = given
         for factor in grammar.factors:
-            joint = joint_of(factor)
-            if joint is None or factor.name in supplied or factor.name not in real:
+            joint = factor.definition
+            if (
+                not isinstance(joint, ProductOf)
+                or factor.name in supplied
+                or factor.name not in real
+            ):
                 continue
             if any(isinstance(real[part.source], Tensor) for part in joint.parts):
                 parts = {p.source: torch.as_tensor(real[p.source]) for p in joint.parts}
                 real[factor.name] = multiplied(torch.einsum, joint, parts)
         for factor in grammar.factors:
-            cut = slice_of(factor)
-            if cut is not None and factor.name in real and factor.name not in supplied:
+            cut = factor.definition
+            if not isinstance(cut, Slice):
+                continue
+            if factor.name in real and factor.name not in supplied:
                 source, own = real[cut.source], steps(grammar, cut.axes)
                 is_log = isinstance(source, Logs)
                 real[factor.name] = Logs(take(source.array, own)) if is_log else take(source, own)
@@ -262,7 +276,7 @@ class _Solver:
         """The problem over the reals, its cells measured in `units`, and its least solution."""
         assert isinstance(self.semiring, TensorSemiring)
         real = Real(self.semiring.dtype, self.semiring.device)
-        ring: Semiring = real if units is None else self.semiring
+        ring: AnySemiring = real if units is None else self.semiring
         chart = Chart(ring)
         wanted = _outer(problem)
         for child in wanted:

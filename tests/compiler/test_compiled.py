@@ -67,7 +67,7 @@ def program(name: str, query: str | None, space: str = "dense") -> Program:
 
 def own(found: Program, weights: Mapping[str, Any]) -> dict[str, Any]:
     """The weights that a program asks for; in dense space, of whole factors."""
-    return {n: w for n, w in weights.items() if n in found.plan.parameters}
+    return {n: w for n, w in weights.items() if n in found.compiled.plan.parameters}
 
 
 def batch(found: Program, lengths: Sequence[int], rng: random.Random) -> list[Item]:

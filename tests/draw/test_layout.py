@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fgg.draw import style
 from fgg.draw.geometry import Box, text_width
 from fgg.draw.layout.fragment import Placed, layout, layout_builtin, layout_graphviz
-from fgg.draw.layout.levels import components, levels
+from fgg.draw.layout.rows import components, levels
 from fgg.draw.scene import Graph, Kind, rule_scene
 from fgg.grammar import Grammar
 from tests.draw import examples

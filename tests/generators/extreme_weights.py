@@ -164,8 +164,9 @@ def write_pieces(rng: random.Random) -> tuple[Grammar, str]:
     """A grammar whose factors of declared rank are written as their pieces, all of them free."""
     grammar = cpd(write_bfgg(rng.randrange(10**6))[0])
     used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
-    factors = (replace(f, given=None, attributes=()) for f in grammar.factors if f.name in used)
-    text = print_grammar(replace(grammar, factors=tuple(factors)))
+    factors = (f for f in grammar.factors if f.name in used)
+    free = (replace(f, given=None, definition=None, attributes=()) for f in factors)
+    text = print_grammar(replace(grammar, factors=tuple(free)))
     return loads(text), text
 
 
@@ -281,12 +282,12 @@ def differences(case: Case, program: Program, answer: Truth) -> Iterator[str]:
         yield from _counts(f"the gradient of `{name}`", found, array, close)
     plain = {n: w.detach() for n, w in leaves.items()}
     given = {n: x.detach() for n, x in inputs.items()}
-    uses = program.expected_counts(plain, given, lengths or None)
+    uses = program.posterior(plain, given, lengths or None).counts
     for name, array in answer.weights.items():
         if name in uses:
             wanted = array * numbers(case.weights[name])
             yield from _counts(f"uses of `{name}`", uses[name].double().numpy(), wanted, close)
-    marginals = program.marginals(plain, given, lengths or None)
+    marginals = program.posterior(plain, given, lengths or None).marginals
     for (name, index), array in answer.cells.items():
         if min(index, default=0) >= 0 and any(x != 0 for x in array.flat):
             found = marginals[name][(0, *index)].double().numpy()

@@ -20,7 +20,7 @@ def sampled(
 ) -> tuple[Program, list[Derivation]]:
     program = compile(load(name, sizes=sizes))
     weights = program.weights(seed=1)
-    (found,) = program.sample(weights, inputs, number=number, seed=2)
+    (found,) = program.posterior(weights, inputs).sample(number, seed=2)
     return program, found
 
 

@@ -1,10 +1,26 @@
-"""Tests of machine code run only where there is a C++ compiler."""
+"""Programs of machine code, compared with the module's tensor operations."""
 
 from __future__ import annotations
 
-import pytest
+import random
+from typing import Any
 
+import pytest
+import torch
+from torch import Tensor
+
+import fgg
+from fgg.api.compile import compile
 from fgg.runtime.native import build as native_build
+from fgg.runtime.native.engine import NativeEngine
+from fgg.runtime.program.prepared_batch import Run, start
+from fgg.runtime.program.program import Program
+from tests.oracles.comparing import (
+    Item,
+    collated,
+    lengths_of,
+    random_item,
+)
 
 try:
     native_build.compiler()
@@ -13,3 +29,59 @@ except native_build.CannotBuild:
     HAS_COMPILER = False
 
 needs_compiler = pytest.mark.skipif(not HAS_COMPILER, reason="there is no C++ compiler")
+
+
+def jit(grammar: fgg.Grammar, **options: Any) -> Program:
+    """A program whose passes are machine code."""
+    return compile(grammar, fallback=False, jit=True, **options)
+
+
+def random_run(program: Program, items: list[Item], dtype: torch.dtype, seed: int) -> Run:
+    weights = program.weights(seed=seed, dtype=dtype)
+    for weight in weights.values():
+        weight.requires_grad_()
+    inputs, lengths = collated(items, dtype)
+    run = start(program.compiled, weights, inputs, lengths or None)
+    run.batch.spare = True
+    return run
+
+
+def items_of(grammar: fgg.Grammar, sizes: list[int], rng: random.Random, **options: Any) -> Any:
+    names = lengths_of(grammar)
+    return [random_item(grammar, {n: max(0, s) for n in names}, rng, **options) for s in sizes]
+
+
+@torch.no_grad()
+def same(run: Run, tolerance: float = 1e-10) -> Tensor:
+    """Assert that charts, their adjoints and the leaves' gradients are the module's."""
+    engine, module = run.program.engine, run.program.module
+    assert isinstance(engine, NativeEngine)
+    assert engine.fits(run.batch, run.leaves), engine.failed
+    own = engine.inside(run.leaves, run.scales, run.batch)
+    wanted = module.inside(run.leaves, run.scales, run.batch)
+    log_z = module.result(wanted[1], run.batch)
+    torch.testing.assert_close(engine.result(own[1], run.batch), log_z, atol=tolerance, rtol=1e-9)
+    gradient = torch.linspace(0.5, 1.5, len(log_z), dtype=log_z.dtype)
+    adjoints = engine.outside(run.leaves, run.scales, *own, run.batch, gradient)
+    others = module.outside(run.leaves, run.scales, *wanted, run.batch, gradient)
+    assert list(adjoints[0]) == list(others[0]) and list(adjoints[1]) == list(others[1])
+    for name, found in adjoints[0].items():
+        size = float(others[0][name].abs().max()) if found.numel() else 0.0
+        torch.testing.assert_close(
+            found, others[0][name], atol=tolerance * (1 + size), rtol=1e-6, msg=name
+        )
+    for name in adjoints[1]:
+        one, two = (
+            slopes[name] * values[name] if name in values else slopes[name]
+            for slopes, values in ((adjoints[1], own[0]), (others[1], wanted[0]))
+        )
+        torch.testing.assert_close(one, two, atol=tolerance, rtol=1e-6, msg=name)
+    assert isinstance(log_z, Tensor)
+    return log_z
+
+
+def cpp_of(program: Program) -> str:
+    """The C++ text of a program whose passes run as machine code."""
+    cpp = program.compiled.cpp
+    assert cpp is not None
+    return cpp.source

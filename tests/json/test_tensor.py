@@ -20,7 +20,7 @@ from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.grammar.semantics import brute_force
 from fgg.grammar.values import Constant, Eye, Sparse, Table, Uniform
-from fgg.json.document import to_json
+from fgg.json import to_json
 from fgg.rewrite.plain import plain
 from tests.generators.json_documents import (
     Json,

@@ -21,17 +21,17 @@ from fgg.compiler.emit.python.frame import StepFrame
 from fgg.compiler.emit.python.names import affine_code
 from fgg.compiler.plan.affine import coefficient_of
 from fgg.diagnostics import GrammarError
-from fgg.factors.pieces import piece_of
 from fgg.grammar import Grammar, InputFactor
+from fgg.grammar.definitions import Piece, Slice
 from fgg.grammar.domains import domain_size, size_values
+from fgg.grammar.domains import lengths as length_names
 from fgg.grammar.index import Expr
 from fgg.grammar.linear import Row, project
 from fgg.grammar.ranges import condition_rows, length_rows
 from fgg.grammar.values import Exp
 from fgg.plan import Operand
-from fgg.rewrite.conjoin import lengths as length_names
 from fgg.rewrite.ground import ground
-from fgg.runtime.derive.viterbi import k_best
+from fgg.runtime.derive.decode_ground import k_best
 from fgg.runtime.program.program import Program
 from fgg.runtime.reference.posterior import gradients, posterior
 from fgg.runtime.reference.solve import solve
@@ -113,11 +113,11 @@ def random_item(
 def random_weights(grammar: Grammar, rng: random.Random, *, zero: float = 0.0) -> dict[str, Array]:
     """Weights for every factor without a value, some of them zero; for pieces, not for wholes."""
     found = {}
-    wholes = {piece.source for f in grammar.factors if (piece := piece_of(f)) is not None}
+    wholes = {f.definition.source for f in grammar.factors if isinstance(f.definition, Piece)}
     for factor in grammar.factors:
         if factor.name in wholes:
             continue
-        if factor.value is None and factor.attribute("slice") is None:
+        if factor.value is None and not isinstance(factor.definition, Slice):
             shape = [domain_size(grammar, d) for d in factor.domains]
             numbers = [
                 rng.uniform(0.05, 1.5) if rng.random() >= zero else 0.0 for _ in range(prod(shape))
@@ -254,7 +254,7 @@ def compare_marginals(
     leaves = program.weights(dict(weights), dtype=torch.float64)
     inputs, lengths = collated(items, torch.float64)
     inputs = {n: x.detach() for n, x in inputs.items()}
-    found = program.marginals(leaves, inputs, lengths or None)
+    found = program.posterior(leaves, inputs, lengths or None).marginals
     for number, item in enumerate(items):
         given = {name: array.tolist() for name, array in item.inputs.items()}
         flat = ground(program.grammar, lengths=item.lengths, inputs=given)
@@ -295,16 +295,16 @@ def compare_derivations(
     known = {name: array for name, array in weights.items() if name in flat.factor}
     if not np.isfinite(np.asarray(solve(flat, "max", weights=known).value, float)).any():
         with pytest.raises(GrammarError):
-            program.decode(*arguments)
+            program.posterior(*arguments).best()
         return
     wanted = k_best(flat, number, weights=known)
-    (best,) = program.k_best(*arguments, number=number)
+    (best,) = program.posterior(*arguments).k_best(number)
     logs = np.array([d.log_weight for d in wanted])
     np.testing.assert_allclose([d.log_weight for d in best], logs, atol=1e-9)
-    (first,) = program.decode(*arguments)
+    (first,) = program.posterior(*arguments).best()
     assert abs(first.log_weight - logs[0]) < 1e-9
-    (samples,) = program.sample(*arguments, number=5, seed=0)
-    (likely,) = program.decode(*arguments, method="mbr")
+    (samples,) = program.posterior(*arguments).sample(5, seed=0)
+    (likely,) = program.posterior(*arguments).mbr()
     if len(wanted) == number:
         return
     keys = {d.key for d in wanted}
@@ -312,7 +312,7 @@ def compare_derivations(
     assert {d.key for d in (*samples, likely)} <= keys
     chances = np.exp(logs - np.logaddexp.reduce(logs))
     entropy = -float((chances * np.log(chances)).sum())
-    assert abs(float(program.entropy(*arguments)[0]) - entropy) < 1e-8
+    assert abs(float(program.posterior(*arguments).entropy()[0]) - entropy) < 1e-8
 
 
 def compile_checked(grammar: Grammar, space: str = "dense") -> Program:

@@ -19,7 +19,13 @@ LAYERS = {
 }
 
 
-DOORS = ("fgg/__init__.py", "fgg/api/", "fgg/build.py", "fgg/reference.py")
+DOORS = (
+    "fgg/__init__.py",
+    "fgg/api/",
+    "fgg/build.py",
+    "fgg/low_rank.py",
+    "fgg/reference.py",
+)
 
 
 def layer_of(path: str) -> str:

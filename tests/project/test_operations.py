@@ -21,7 +21,7 @@ from fgg.api.compile import selected
 from fgg.compiler.cost.cost import cost
 from fgg.compiler.driver import Expected, plan_of
 from fgg.compiler.emit.cpp import native
-from fgg.runtime.program.prepared_batch import Run
+from fgg.runtime.program.prepared_batch import Run, start
 from fgg.runtime.program.program import Program
 
 SHORT, LONG = 12, 24
@@ -73,14 +73,15 @@ def run_of(found: Program, n: int, *, mixed: bool) -> Run:
     else:
         inputs["arc"] = torch.randn(batch, n, n, generator=chance)
         inputs["root"] = torch.randn(batch, n, generator=chance)
-    return found.start(found.weights(seed=0), inputs, [n, n - 1, n] if mixed else [n] * batch)
+    lengths = [n, n - 1, n] if mixed else [n] * batch
+    return start(found.compiled, found.weights(seed=0), inputs, lengths)
 
 
 def counted(name: str, n: int, *, mixed: bool = False) -> tuple[int, int]:
     """Operations of the inside and of the outside pass."""
     found = program(name)
     run = run_of(found, n, mixed=mixed)
-    module = found.module
+    module = found.compiled.module
     with torch.no_grad():
         kept: list[Any] = []
         inside = operations(lambda: kept.extend(module.inside(run.leaves, run.scales, run.batch)))
@@ -206,7 +207,7 @@ WRITTEN: dict[str, tuple[dict[str, int], tuple[int, int, int], tuple[int, int, i
 def test_machine_code_has_a_few_loops(name: str) -> None:
     sizes, *bounds = WRITTEN[name]
     grammar, _, space = SMALL[name]
-    text = native(fgg.compile(fgg.load(grammar, sizes=sizes), space=space).plan).source
+    text = native(fgg.compile(fgg.load(grammar, sizes=sizes), space=space).compiled.plan).source
     inside, outside = text.split("struct inside_pass")[1].split("struct outside_pass")
     for found, bound in zip((inside, outside), bounds, strict=True):
         products, loops = found.count("matmul(blas"), found.count("for (I ")

@@ -100,17 +100,17 @@ def test_passes_of_compiled_programs_count_levels() -> None:
     inputs = {"w": [[0, 1, 0, 1, 1]]}
     forward = heard(lambda: program.log_z(weights, inputs)).totals()["level"]
     assert all(done == total for done, total in forward) and max(forward) >= (4, 4)
-    both = heard(lambda: program.marginals(weights, inputs)).totals()["level"]
+    both = heard(lambda: program.posterior(weights, inputs).marginals).totals()["level"]
     assert max(both) >= max(forward)
-    decoded = heard(lambda: program.decode(weights, inputs)).totals()
+    decoded = heard(lambda: program.posterior(weights, inputs).best()).totals()
     assert decoded["item"] == {(1, 1)} and max(decoded["level"]) >= (4, 4)
-    assert (7, 7) in heard(lambda: program.sample(weights, inputs, number=7)).totals()["draw"]
+    assert (7, 7) in heard(lambda: program.posterior(weights, inputs).sample(7)).totals()["draw"]
 
 
 def test_other_semirings_count_levels() -> None:
     program = fgg.compile(fgg.load("hmm", sizes={"k": 2, "d": 2}))
     weights = program.weights(seed=0)
-    found = heard(lambda: program.solve(weights, {"w": [[0, 1, 0]]}, semiring="max"))
+    found = heard(lambda: program.posterior(weights, {"w": [[0, 1, 0]]}).charts("max"))
     assert all(done == total for done, total in found.totals()["level"])
 
 

@@ -6,8 +6,8 @@ import argparse
 from dataclasses import replace
 
 from fgg.check.bfgg import b_status
-from fgg.check.readings import check_readings
-from fgg.check.summary import summary_lines
+from fgg.check.describe import summary_lines
+from fgg.check.repeated_readings import check_readings
 from fgg.cli.arguments import Parser
 from fgg.cli.options_model import add_file, load_target
 from fgg.cli.output import exit_code, print_diagnostics, print_json

@@ -107,7 +107,7 @@ def _export(grammar: Grammar, query: str | None, arguments: argparse.Namespace) 
     if not sys.stderr.closed and sys.stderr.isatty():
         print("compiling with a C++ compiler: this takes a minute", file=sys.stderr)
     program = compile(grammar, query, space=arguments.space or "auto", fallback=False)
-    program = program.summing if arguments.missing else program
+    program = program.compiled.summing if arguments.missing else program
     export_program(program, Path(arguments.output), dtype=getattr(torch, arguments.dtype))
 
 
@@ -117,7 +117,7 @@ def _emitted(
     """Return the form that `--emit` asks for as text, and as a part of the JSON report."""
     from fgg.api.compile import compilable, selected
     from fgg.compiler.driver import Expected, after, pass_names, plan_of
-    from fgg.rewrite.conjoin import lengths
+    from fgg.grammar.domains import lengths
 
     source = selected(grammar, query)
     given = assignments(arguments.length, "--length")
@@ -140,8 +140,7 @@ def _emitted(
 
         return "\n".join(plan_lines(plan)) + "\n", {**chosen, "plan": plan_json(plan)}
     if arguments.emit == "cost":
-        from fgg.compiler.cost.cost import cost
-        from fgg.compiler.cost.cost_text import cost_lines
+        from fgg.compiler.cost.cost import cost, cost_lines
 
         all_lengths = {name: given.get(name, 32) for name in lengths(source)}
         width = WIDTHS[arguments.dtype]
@@ -170,7 +169,7 @@ def _grammar_text(grammar: Grammar, form: str) -> str:
 
 def _check_lengths(grammar: Grammar, given: Mapping[str, int]) -> None:
     """Raise GrammarError for lengths that the grammar does not have, or that are out of range."""
-    from fgg.rewrite.conjoin import lengths
+    from fgg.grammar.domains import lengths
 
     known = sorted(lengths(grammar))
     problems = []

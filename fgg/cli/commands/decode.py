@@ -57,11 +57,11 @@ def run(arguments: argparse.Namespace) -> int:
     program = compiled_for(grammar, query_of(grammar, arguments), arguments, given)
     items = read_items(program.grammar, arguments)
     weights = program.weights(given, seed=arguments.seed, dtype=torch.float64)
+    posterior = program.posterior(weights, items.inputs, items.lengths)
     if arguments.kbest:
-        derivations = program.k_best(weights, items.inputs, items.lengths, number=arguments.kbest)
+        derivations = posterior.k_best(arguments.kbest)
     else:
-        best = program.decode(weights, items.inputs, items.lengths, method=arguments.method)
-        derivations = [[derivation] for derivation in best]
+        derivations = [[derivation] for derivation in posterior.decode(arguments.method)]
     if arguments.draw:
         draw(derivations[0][0], arguments.draw)
     if arguments.json:

@@ -48,12 +48,12 @@ def run(arguments: argparse.Namespace) -> int:
     from fgg.api.train import load_run
     from fgg.data import Batches, of_length, read
     from fgg.grammar.annotations import read_links
-    from fgg.runtime.train.evaluating import Asked, evaluate
-    from fgg.runtime.train.feeding import changed
+    from fgg.runtime.train.evaluation import Evaluation, evaluate
+    from fgg.runtime.train.feed import preprocessed
 
     model, feed, settings = load_run(Path(arguments.folder), arguments.query, jit=jit_of(arguments))
     format = arguments.format or settings.format
-    corpus = changed(
+    corpus = preprocessed(
         read(*arguments.data, format=format, skip=arguments.skip_bad), settings.changes
     )
     if arguments.max_length:
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name in arguments.family:
         if name not in known:
             refuse("F478", f"there is no nonterminal `{name}`")
-    asked = Asked(
+    asked = Evaluation(
         tuple(dict.fromkeys(arguments.score)),
         arguments.method,
         tuple(arguments.family),

@@ -174,8 +174,7 @@ def _sweep(arguments: argparse.Namespace, words: Sequence[str], moments: Sequenc
     length = _length(arguments.length)
     if isinstance(length, dict):
         raise Usage("a sweep has one length", "`--length 4`, or a range, `L=2..9`")
-    from fgg.api.sweep import FIGURE, sweep
-    from fgg.api.sweep_ranges import read_ranges
+    from fgg.api.sweep import FIGURE, read_ranges, sweep
 
     ranges = read_ranges(words)
     targets = [_load(arguments, file) for file in arguments.files]
@@ -209,8 +208,8 @@ def _sweep(arguments: argparse.Namespace, words: Sequence[str], moments: Sequenc
 def _table(path: str, entries: Sequence[Entry]) -> str:
     """Return the table of a sweep in the format of a file's ending."""
     from fgg.api.sweep_table import as_csv, as_latex, as_text, json_text
+    from fgg.draw import TooLarge
     from fgg.draw.charts import sweep_svg
-    from fgg.draw.errors import TooLarge
 
     forms: dict[str, Callable[[Sequence[Entry]], str]] = {
         ".txt": as_text,

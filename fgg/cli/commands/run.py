@@ -127,16 +127,15 @@ def _ask_program(
     import torch
 
     item = given_item(arguments)
-    batch = item.inputs, item.lengths
-    seed = arguments.seed
-    weights = program.weights(given, seed=seed, dtype=torch.float64)
+    weights = program.weights(given, seed=arguments.seed, dtype=torch.float64)
+    posterior = program.posterior(weights, item.inputs, item.lengths)
     report: Figures = {"name": program.grammar.name, "semiring": arguments.semiring}
     if arguments.semiring == "log":
-        log_z = program.log_z(weights, *batch)[0]
+        log_z = program.log_z(weights, item.inputs, item.lengths)[0]
         report |= {"value": number(log_z), "z": number(log_z.exp()), "log_z": number(log_z)}
     else:
         report["value"] = number(_value(program, item, arguments, given))
-    levels = sum(stage.has_levels for stage in program.plan.stages)
+    levels = sum(stage.has_levels for stage in program.compiled.plan.stages)
     report |= {
         "converged": True,
         "method": [
@@ -153,12 +152,11 @@ def _ask_program(
     }
     derivations: Derivations = {}
     if arguments.decode or arguments.draw:
-        derivations["viterbi"] = program.decode(weights, *batch)
+        derivations["viterbi"] = posterior.best()
     if arguments.kbest:
-        derivations["kbest"] = program.k_best(weights, *batch, number=arguments.kbest)[0]
+        derivations["kbest"] = posterior.k_best(arguments.kbest)[0]
     if arguments.sample:
-        samples = program.sample(weights, *batch, number=arguments.sample, seed=seed)
-        derivations["samples"] = samples[0]
+        derivations["samples"] = posterior.sample(arguments.sample, seed=arguments.seed)[0]
     return report, derivations
 
 
@@ -170,16 +168,12 @@ def _value(
 
     # A prime field needs the numbers as they are written, not the nearest floats.
     exactly = arguments.semiring == "gf"
-    factors = program.grammar if program.space == "dense" else program.weighted
+    factors = program.grammar if program.compiled.space == "dense" else program.weighted
     weights = bind(factors, given, seed=arguments.seed, exactly=exactly)
-    names = {*program.parameter_names, *program.plan.parameters} & weights.keys()
-    solution = program.solve(
-        {name: weights[name] for name in names},
-        item.inputs,
-        item.lengths,
-        semiring=arguments.semiring,
-    )
-    return solution.z[0]
+    names = {*program.parameter_names, *program.compiled.plan.parameters} & weights.keys()
+    bound = {name: weights[name] for name in names}
+    posterior = program.posterior(bound, item.inputs, item.lengths)
+    return posterior.charts(arguments.semiring).z[0]
 
 
 def _ask_reference(
@@ -283,15 +277,15 @@ def _derivations(finite: Grammar, weights: Weights, arguments: argparse.Namespac
     seed = arguments.seed
     derivations: Derivations = {}
     if arguments.decode or arguments.draw:
-        from fgg.runtime.derive.viterbi import viterbi
+        from fgg.runtime.derive.decode_ground import viterbi
 
         derivations["viterbi"] = [viterbi(finite, weights=weights, seed=seed)]
     if arguments.kbest:
-        from fgg.runtime.derive.viterbi import k_best
+        from fgg.runtime.derive.decode_ground import k_best
 
         derivations["kbest"] = k_best(finite, arguments.kbest, weights=weights, seed=seed)
     if arguments.sample:
-        from fgg.runtime.derive.sample import sample
+        from fgg.runtime.derive.decode_ground import sample
 
         derivations["samples"] = sample(finite, arguments.sample, weights=weights, seed=seed)
     return derivations

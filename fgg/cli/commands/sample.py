@@ -55,13 +55,9 @@ def _from_posterior(grammar: Grammar, arguments: argparse.Namespace) -> list[lis
     given = given_weights(arguments)
     program = compiled_for(grammar, query_of(grammar, arguments), arguments, given)
     items = read_items(program.grammar, arguments)
-    return program.sample(
-        program.weights(given, seed=arguments.seed, dtype=torch.float64),
-        items.inputs,
-        items.lengths,
-        number=arguments.number,
-        seed=arguments.seed,
-    )
+    weights = program.weights(given, seed=arguments.seed, dtype=torch.float64)
+    posterior = program.posterior(weights, items.inputs, items.lengths)
+    return posterior.sample(arguments.number, seed=arguments.seed)
 
 
 def _from_model(grammar: Grammar, arguments: argparse.Namespace) -> list[Derivation]:
@@ -69,7 +65,7 @@ def _from_model(grammar: Grammar, arguments: argparse.Namespace) -> list[Derivat
     import numpy as np
 
     from fgg.rewrite.ground import ground
-    from fgg.runtime.derive.sample import sample
+    from fgg.runtime.derive.decode_ground import sample
 
     return sample(
         ground(grammar),

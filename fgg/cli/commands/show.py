@@ -7,12 +7,12 @@ import json
 import sys
 
 from fgg.check.bfgg import b_status
-from fgg.check.equations import equations
-from fgg.check.summary import free_parameters, query_signature, summary_lines
+from fgg.check.describe import equations, free_parameters, query_signature, summary_lines
 from fgg.cli.arguments import Parser
 from fgg.cli.options_model import add_declarations, add_file, add_selection, load_grammar, select
 from fgg.cli.output import print_json
 from fgg.grammar import Factor, Grammar
+from fgg.grammar.definitions import Tied
 from fgg.grammar.domains import domain_size, size_values
 from fgg.library import library_names, library_title
 
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     grammar, _ = load_grammar(arguments, quiet=False)
     for other in arguments.union:
         from fgg.compiler.resolve.load import load
-        from fgg.rewrite.compose import union
+        from fgg.rewrite.union import union
 
         grammar = union(grammar, load(other))
     grammar = select(grammar, arguments)
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         grammar = plain(grammar)
     if arguments.emit == "json":
-        from fgg.json.document import to_json
+        from fgg.json import to_json
 
         if grammar.queries:
             names = ", ".join(query.name for query in grammar.queries)
@@ -138,7 +138,7 @@ def signature(factor: Factor) -> str:
 def _kind(grammar: Grammar, factor: Factor) -> str:
     if factor.value is not None:
         kind = f"given ({type(factor.value).__name__.lower()})"
-    elif factor.attribute("tied") is not None:
+    elif isinstance(factor.definition, Tied):
         kind = "tied"
     else:
         kind = f"{free_parameters(grammar, factor):,} free parameters"

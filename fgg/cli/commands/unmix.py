@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from fgg.draw.plot import Plot
-    from fgg.runtime.unmix.result import Unmixed
+    from fgg.runtime.unmix.result import Unmixing
 
 NUMBERS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 SHARES = 6
@@ -133,7 +133,7 @@ def _estimate(
     sentences: Sequence[Sequence[int]] | None,
     truth: dict[str, np.ndarray] | None,
     arguments: argparse.Namespace,
-) -> Unmixed:
+) -> Unmixing:
     from fgg.api.unmix import unmix
 
     return unmix(
@@ -153,7 +153,7 @@ def _plot(
     query: str | None,
     sentences: Sequence[Sequence[int]] | None,
     truth: dict[str, np.ndarray] | None,
-    estimate: Unmixed,
+    estimate: Unmixing,
     arguments: argparse.Namespace,
 ) -> Plot:
     """Return a plot of the error against the number of sentences.
@@ -188,7 +188,7 @@ def _plot(
     )
 
 
-def _print(estimate: Unmixed, report: Figures) -> None:
+def _print(estimate: Unmixing, report: Figures) -> None:
     mixed = report["mixing"]
     print(
         f"{report['name']}: {report['method']}; mixing matrix "

@@ -1,7 +1,7 @@
-"""What a semiring must offer to the reference engine, and what arrays offer of it already.
+"""The protocol of a semiring over arrays, and its common half for numpy arrays.
 
-To add a semiring, take `ArraySemiring` (numpy) and give `zero`, `one`, `convert`, `multiply`,
-`reduce` and `accumulate`; everything else follows.
+To add a semiring, derive from `ArraySemiring` (numpy) and give `zero`, `one`, `dtype`, the ufuncs
+`plus` and `times`, and `convert`. Everything else follows.
 """
 
 from __future__ import annotations
@@ -11,16 +11,28 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import product
 from math import exp, inf, prod
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fgg.diagnostics import refuse
 from fgg.grammar.values import MAX_LOG, exact
 
 Letters = tuple[int, ...]
-"""The axes of an array, by name: nodes of a fragment are numbered, -1 is the batch."""
+"""The names of an array's axes: the nodes of a fragment are numbered, -1 is the batch."""
+
+NumpyArray = NDArray[Any]
+"""A numpy array of any element type: floats, residues, booleans, or Python objects."""
+
+Numbers = Tensor | NumpyArray
+"""Real weights or logarithms, before a semiring converts them."""
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Indices = NDArray[np.signedinteger[Any]]
+"""Positions along one axis of an array."""
 
 
 BLOCK = 2**18
@@ -31,10 +43,43 @@ MAX_EXACT_LOG = 20_000.0
 """The greatest logarithm whose exponential is written out as a fraction."""
 
 
-def exponentials(logs: Any) -> NDArray[Any]:
-    """What logarithms stand for, as fractions.
+class TensorLike(Protocol):
+    """The operations that torch tensors and numpy arrays have in common."""
 
-    They are exponentials in double precision where these are normal numbers, else with 28 digits.
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents of the axes."""
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+
+    def reshape(self, shape: tuple[int, ...], /) -> Self:
+        """The same entries with other axes."""
+
+    def diagonal(self, offset: int, first: int, second: int, /) -> Self:
+        """The entries where two axes agree, along a new last axis."""
+
+    def __getitem__(self, key: Any, /) -> Self: ...
+
+
+Array = TypeVar("Array", bound=TensorLike)
+"""The arrays that a semiring computes with: torch tensors or numpy arrays."""
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+def to_numpy(array: object) -> NumpyArray:
+    """A tensor, an array or nested numbers as a numpy array, without derivatives."""
+    if isinstance(array, Tensor):
+        array = array.detach().cpu().numpy()
+    return np.asarray(array)
+
+
+def exponentials(logs: Numbers) -> NDArray[np.object_]:
+    """The exponentials of logarithms, as fractions.
+
+    They have double precision where that gives normal numbers, else 28 digits.
     Raises GrammarError (F417) beyond `MAX_EXACT_LOG`.
     """
 
@@ -46,125 +91,162 @@ def exponentials(logs: Any) -> NDArray[Any]:
     array = np.asarray(logs, dtype=float)
     if bool((np.abs(array[np.isfinite(array)]) > MAX_EXACT_LOG).any()):
         message = f"a logarithm beyond {MAX_EXACT_LOG:g}: its exponential has too many digits"
-        help = "use the semiring `log` or `max`"
-        refuse("F417", message, help)
+        refuse("F417", message, "use the semiring `log` or `max`")
     return np.asarray(np.frompyfunc(exponential, 1, 1)(array), dtype=object).reshape(array.shape)
 
 
-class Semiring(Protocol):
-    """Arrays over a semiring. Every method is pure."""
+class Semiring(Protocol[Array]):
+    """Arrays over a semiring. No method changes its arguments, except `put`."""
 
     name: str
     exactly: bool
-    """Whether weights are wanted as fractions."""
+    """Whether `convert` expects fractions."""
+    on_tensors: bool
+    """Whether the arrays are torch tensors, through which gradients flow."""
 
-    def convert(self, weights: NDArray[Any]) -> Any:
-        """The array of semiring values that real weights stand for."""
+    def convert(self, weights: Numbers) -> Array:
+        """Real weights as values of the semiring."""
 
-    def convert_logs(self, logs: Any) -> Any:
-        """The array of semiring values that weights stand for which are given by logarithms."""
+    def convert_logs(self, logs: Numbers) -> Array:
+        """Logarithms of weights as values of the semiring."""
 
-    def full(self, shape: Sequence[int], *, one: bool) -> Any:
+    def full(self, shape: Sequence[int], *, one: bool) -> Array:
         """An array of ones or of zeros."""
 
-    def stack(self, arrays: Sequence[Any]) -> Any:
+    def stack(self, arrays: Sequence[Array]) -> Array:
         """The arrays along a new first axis."""
 
-    def concatenate(self, arrays: Sequence[Any]) -> Any:
+    def concatenate(self, arrays: Sequence[Array]) -> Array:
         """The arrays along their first axis."""
 
-    def take(self, array: Any, rows: Sequence[int], axis: int = 0) -> Any:
+    def take(self, array: Array, rows: Sequence[int], axis: int = 0) -> Array:
         """The given rows of an array."""
 
-    def permute(self, array: Any, axes: Sequence[int]) -> Any:
+    def cells(self, array: Array, index: Sequence[Indices]) -> Array:
+        """The entries at index arrays of one shape, one for each of the first axes."""
+
+    def put(self, array: Array, rows: Indices, values: Array) -> Array:
+        """The array with other rows at some places of its first axis.
+
+        Numpy arrays are changed in place. Tensors are not, so that gradients can flow.
+        """
+
+    def where(self, mask: Bools, array: Array) -> Array:
+        """The array, with zeros where a mask that broadcasts to its shape is false."""
+
+    def permute(self, array: Array, axes: Sequence[int]) -> Array:
         """The array with its axes in another order."""
 
-    def expand(self, array: Any, shape: Sequence[int]) -> Any:
+    def expand(self, array: Array, shape: Sequence[int]) -> Array:
         """The array broadcast to a shape."""
 
-    def contract(self, x: Any, xs: Letters, y: Any, ys: Letters, out: Letters) -> Any:
-        """The product of two arrays, summed over the letters that `out` does not have."""
+    def contract(self, x: Array, xs: Letters, y: Array, ys: Letters, out: Letters) -> Array:
+        """The product of two arrays, summed over the letters that `out` lacks."""
 
-    def reduce(self, array: Any, axes: tuple[int, ...]) -> Any:
+    def reduce(self, array: Array, axes: tuple[int, ...]) -> Array:
         """The sum over some axes."""
 
-    def accumulate(self, parts: Sequence[tuple[Sequence[int], Any]], shape: Sequence[int]) -> Any:
+    def accumulate(
+        self, parts: Sequence[tuple[Sequence[int] | Indices, Array]], shape: Sequence[int]
+    ) -> Array:
         """An array of the given shape whose row r is the sum of all entries for row r."""
 
-    def nonzero(self, array: Any) -> NDArray[np.bool_]:
-        """Where an array is not the semiring's zero."""
+    def nonzero(self, array: Array) -> Bools:
+        """Where an array differs from the semiring's zero."""
 
 
-class ArraySemiring:
-    """A semiring on numpy arrays."""
+AnySemiring = Semiring[Any]
+"""A semiring that is chosen by name, at run time."""
+
+
+class ArraySemiring(Generic[Scalar]):
+    """A semiring on numpy arrays with elements of type `dtype`."""
 
     name = "array"
     exactly = False
-    zero: Any = 0
-    one: Any = 1
-    dtype: Any = np.float64
+    on_tensors = False
+    zero: object = 0
+    one: object = 1
+    dtype: type[Scalar]
+    plus: np.ufunc = np.add
+    times: np.ufunc = np.multiply
 
-    def convert(self, weights: NDArray[Any]) -> NDArray[Any]:
-        """The array of semiring values that real weights stand for."""
+    def convert(self, weights: Numbers) -> NDArray[Scalar]:
+        """Real weights as values of the semiring."""
         return np.asarray(weights, dtype=self.dtype)
 
-    def convert_logs(self, logs: Any) -> NDArray[Any]:
-        """The array of semiring values that weights stand for which are given by logarithms."""
+    def convert_logs(self, logs: Numbers) -> NDArray[Scalar]:
+        """Logarithms of weights as values of the semiring."""
         return self.convert(exponentials(logs))
 
-    def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+    def multiply(self, x: NDArray[Scalar], y: NDArray[Scalar]) -> NDArray[Scalar]:
         """The product, entry by entry, with broadcasting."""
-        return np.asarray(x * y)
+        return np.asarray(self.times(x, y))
 
-    def reduce(self, array: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
+    def reduce(self, array: NDArray[Scalar], axes: tuple[int, ...]) -> NDArray[Scalar]:
         """The sum over some axes."""
-        return np.asarray(array.sum(axis=axes), dtype=self.dtype)
+        return np.asarray(self.plus.reduce(array, axis=axes), dtype=self.dtype)
 
     def accumulate(
-        self, parts: Sequence[tuple[Sequence[int], NDArray[Any]]], shape: Sequence[int]
-    ) -> NDArray[Any]:
+        self, parts: Sequence[tuple[Sequence[int] | Indices, NDArray[Scalar]]], shape: Sequence[int]
+    ) -> NDArray[Scalar]:
         """An array of the given shape whose row r is the sum of all entries for row r."""
         total = self.full(shape, one=False)
         for rows, values in parts:
-            np.add.at(total, np.asarray(rows), values)
+            self.plus.at(total, np.asarray(rows), values)
         return total
 
-    def nonzero(self, array: NDArray[Any]) -> NDArray[np.bool_]:
-        """Where an array is not the semiring's zero."""
+    def nonzero(self, array: NDArray[Scalar]) -> Bools:
+        """Where an array differs from the semiring's zero."""
         return np.asarray(array != self.zero, dtype=bool)
 
-    def full(self, shape: Sequence[int], *, one: bool) -> NDArray[Any]:
+    def full(self, shape: Sequence[int], *, one: bool) -> NDArray[Scalar]:
         """An array of ones or of zeros."""
         return np.full(tuple(shape), self.one if one else self.zero, dtype=self.dtype)
 
-    def stack(self, arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    def stack(self, arrays: Sequence[NDArray[Scalar]]) -> NDArray[Scalar]:
         """The arrays along a new first axis."""
         return np.stack(arrays)
 
-    def concatenate(self, arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    def concatenate(self, arrays: Sequence[NDArray[Scalar]]) -> NDArray[Scalar]:
         """The arrays along their first axis."""
         return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
-    def take(self, array: NDArray[Any], rows: Sequence[int], axis: int = 0) -> NDArray[Any]:
+    def take(self, array: NDArray[Scalar], rows: Sequence[int], axis: int = 0) -> NDArray[Scalar]:
         """The given rows of an array."""
         return np.take(array, np.asarray(rows, dtype=np.intp), axis=axis)
 
-    def permute(self, array: NDArray[Any], axes: Sequence[int]) -> NDArray[Any]:
+    def cells(self, array: NDArray[Scalar], index: Sequence[Indices]) -> NDArray[Scalar]:
+        """The entries at index arrays of one shape, one for each of the first axes."""
+        return array[tuple(index)]
+
+    def put(
+        self, array: NDArray[Scalar], rows: Indices, values: NDArray[Scalar]
+    ) -> NDArray[Scalar]:
+        """The array itself, changed: it has other rows at some places of its first axis."""
+        array[rows] = values
+        return array
+
+    def where(self, mask: Bools, array: NDArray[Scalar]) -> NDArray[Scalar]:
+        """The array, with zeros where a mask that broadcasts to its shape is false."""
+        return np.where(mask, array, self.full((), one=False))
+
+    def permute(self, array: NDArray[Scalar], axes: Sequence[int]) -> NDArray[Scalar]:
         """The array with its axes in another order."""
         return array.transpose(tuple(axes))
 
-    def expand(self, array: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
+    def expand(self, array: NDArray[Scalar], shape: Sequence[int]) -> NDArray[Scalar]:
         """The array broadcast to a shape."""
         return np.broadcast_to(array, tuple(shape))
 
     def contract(
-        self, x: NDArray[Any], xs: Letters, y: NDArray[Any], ys: Letters, out: Letters
-    ) -> NDArray[Any]:
-        """The product of two arrays, summed over the letters that `out` does not have."""
+        self, x: NDArray[Scalar], xs: Letters, y: NDArray[Scalar], ys: Letters, out: Letters
+    ) -> NDArray[Scalar]:
+        """The product of two arrays, summed over the letters that `out` lacks."""
         sizes = dict(zip(xs, x.shape, strict=True)) | dict(zip(ys, y.shape, strict=True))
         gone = tuple(letter for letter in sizes if letter not in out)
         order = (*out, *gone)
-        left, right = self._align(x, xs, order), self._align(y, ys, order)
+        left, right = _align(x, xs, order), _align(y, ys, order)
         axes = tuple(range(len(out), len(order)))
         shape = tuple(sizes[letter] for letter in out)
         entries = prod(sizes[letter] for letter in order)
@@ -179,16 +261,17 @@ class ArraySemiring:
             result[block] = self.reduce(self.multiply(*part), axes)
         return result
 
-    @staticmethod
-    def _align(array: NDArray[Any], letters: Letters, order: Letters) -> NDArray[Any]:
-        present = [letter for letter in order if letter in letters]
-        moved = array.transpose([letters.index(letter) for letter in present])
-        shape = iter(moved.shape)
-        return moved.reshape([next(shape) if letter in letters else 1 for letter in order])
+
+def _align(array: NDArray[Scalar], letters: Letters, order: Letters) -> NDArray[Scalar]:
+    """The array with its axes in an order; letters that it lacks get extent 1."""
+    present = [letter for letter in order if letter in letters]
+    moved = array.transpose([letters.index(letter) for letter in present])
+    shape = iter(moved.shape)
+    return moved.reshape([next(shape) if letter in letters else 1 for letter in order])
 
 
 def _blocks(shape: Sequence[int], entries: int) -> Iterator[tuple[slice, ...]]:
-    """Parts of an array, in order, each of which stands for at most about `BLOCK` entries."""
+    """Blocks of an array, in order, each of which stands for at most about `BLOCK` entries."""
     ranges: list[list[slice]] = []
     for size in shape:
         entries //= max(size, 1)

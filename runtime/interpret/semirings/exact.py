@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgg.runtime.interpret.semirings.base import ArraySemiring
+from fgg.runtime.interpret.semirings.base import ArraySemiring, Numbers
+
+Objects = NDArray[np.object_]
 
 
-class _Objects(ArraySemiring):
+class _Objects(ArraySemiring[np.object_]):
     """(numbers, +, *) on arrays of Python objects."""
 
-    dtype = object
+    dtype = np.object_
 
-    def reduce(self, array: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
-        """The sum over some axes; an empty sum is the semiring's own zero."""
+    def reduce(self, array: Objects, axes: tuple[int, ...]) -> Objects:
+        """The sum over some axes; an empty sum is the semiring's zero, of its type."""
         result = np.asarray(array, dtype=object)
         for axis in sorted(axes, reverse=True):
             result = np.asarray(np.add.reduce(result, axis=axis, initial=self.zero), dtype=object)
@@ -30,11 +31,11 @@ class Counting(_Objects):
     name = "counting"
     zero, one = 0, 1
 
-    def convert(self, weights: NDArray[Any]) -> NDArray[Any]:
+    def convert(self, weights: Numbers) -> Objects:
         """1 where a weight is not 0."""
         return np.asarray(np.asarray(weights != 0, dtype=bool).astype(object) * 1, dtype=object)
 
-    def convert_logs(self, logs: Any) -> NDArray[Any]:
+    def convert_logs(self, logs: Numbers) -> Objects:
         """1 where a logarithm is not that of 0."""
         return self.convert(np.asarray(logs) > -np.inf)
 
@@ -46,7 +47,7 @@ class Exact(_Objects):
     exactly = True
     zero, one = Fraction(0), Fraction(1)
 
-    def convert(self, weights: NDArray[Any]) -> NDArray[Any]:
+    def convert(self, weights: Numbers) -> Objects:
         """The weights as fractions."""
         return np.asarray(np.frompyfunc(Fraction, 1, 1)(weights), dtype=object)
 
@@ -63,11 +64,11 @@ class Precise(_Objects):
         self.context.prec = digits
         self.zero, self.one = self.context.mpf(0), self.context.mpf(1)
 
-    def convert(self, weights: NDArray[Any]) -> NDArray[Any]:
-        """The weights as high-precision numbers; fractions are taken at their word."""
+    def convert(self, weights: Numbers) -> Objects:
+        """The weights as high-precision numbers; fractions are divided at that precision."""
         number = self.context.mpf
 
-        def precise(weight: Any) -> Any:
+        def precise(weight: Fraction | float) -> object:
             if isinstance(weight, Fraction):
                 return number(weight.numerator) / number(weight.denominator)
             return number(float(weight))
@@ -75,7 +76,7 @@ class Precise(_Objects):
         array = np.asarray(weights)
         return np.asarray(np.frompyfunc(precise, 1, 1)(array), dtype=object)
 
-    def convert_logs(self, logs: Any) -> NDArray[Any]:
+    def convert_logs(self, logs: Numbers) -> Objects:
         """The exponentials, of any size."""
         context = self.context
         array = np.asarray(logs, dtype=float)

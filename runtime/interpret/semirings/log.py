@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fgg.runtime.interpret.semirings.base import Letters
-from fgg.runtime.interpret.semirings.real import Real
-from fgg.runtime.interpret.semirings.torch_base import TensorSemiring, einsum
+from fgg.runtime.interpret.semirings.base import Indices, Letters, Numbers, Semiring
+from fgg.runtime.interpret.semirings.real import Real, TensorSemiring, einsum
 
 INFINITY = float("inf")
 BATCH = -1
@@ -21,6 +19,11 @@ SAFE_RANGE = 600.0
 """How far, in nats, products may lie below the greatest one before real numbers lose them."""
 
 
+Operands = list[tuple[Tensor, Letters]]
+Pairwise = Callable[[Semiring[Tensor], Operands, Letters, Mapping[int, int]], Tensor]
+"""A contraction of many arrays in a semiring, pair by pair: see `reference.contract`."""
+
+
 class Log(TensorSemiring):
     """(R with -inf, log-sum-exp, +)."""
 
@@ -28,13 +31,13 @@ class Log(TensorSemiring):
     zero = -INFINITY
     one = 0.0
 
-    def convert(self, weights: Any) -> Tensor:
-        """The logarithms of the weights; the gradient of log 0 is that of nothing."""
+    def convert(self, weights: Numbers) -> Tensor:
+        """The logarithms of the weights; the gradient of log 0 is 0."""
         real = self.real(weights)
         positive = real > 0
         return torch.where(positive, torch.where(positive, real, 1.0).log(), self.zero)
 
-    def convert_logs(self, logs: Any) -> Tensor:
+    def convert_logs(self, logs: Numbers) -> Tensor:
         """The logarithms themselves."""
         return self.real(logs)
 
@@ -61,14 +64,14 @@ class Log(TensorSemiring):
         operands: Sequence[tuple[Tensor, Letters]],
         out: Letters,
         sizes: Mapping[int, int],
-        pairwise: Callable[..., Any],
+        pairwise: Pairwise,
     ) -> Tensor | None:
         """The contraction of many arrays as real numbers, one scale an array and batch entry.
 
         None where the arrays' ranges are so large that numbers which count could be lost.
         """
         total_range = 0.0
-        real: list[tuple[Tensor, Letters]] = []
+        real: Operands = []
         scale: Tensor | float = 0.0
         for array, letters in operands:
             batched = bool(letters) and letters[0] == BATCH and BATCH in out
@@ -86,11 +89,12 @@ class Log(TensorSemiring):
             if batched:
                 top = top.reshape(-1, *(1,) * (len(out) - 1))
             scale = scale + top
-        value: Tensor = pairwise(Real(self.dtype, self.device), real, out, sizes)
+        value = pairwise(Real(self.dtype, self.device), real, out, sizes)
         empty = value == 0
         return torch.where(empty, self.zero, torch.where(empty, 1.0, value).log() + scale)
 
     def _slow(self, x: Tensor, xs: Letters, y: Tensor, ys: Letters, out: Letters) -> Tensor:
+        """The contraction in logarithms, at most `MAX_PRODUCT` entries at a time."""
         gone = tuple(dict.fromkeys(a for a in (*xs, *ys) if a not in out))
         order = (*out, *gone)
         left, right = _align(x, xs, order), _align(y, ys, order)
@@ -101,13 +105,13 @@ class Log(TensorSemiring):
             entries *= extent
         if entries <= MAX_PRODUCT or not out:
             return self.reduce(left + right, axes)
-        pieces = min(shape[0], -(-entries // MAX_PRODUCT))
-        step = -(-shape[0] // pieces)
-        found = []
+        count = min(shape[0], -(-entries // MAX_PRODUCT))
+        step = -(-shape[0] // count)
+        pieces = []
         for start in range(0, shape[0], step):
             part = [a if a.shape[0] == 1 else a[start : start + step] for a in (left, right)]
-            found.append(self.reduce(part[0] + part[1], axes))
-        return torch.cat(found)
+            pieces.append(self.reduce(part[0] + part[1], axes))
+        return torch.cat(pieces)
 
     def reduce(self, array: Tensor, axes: tuple[int, ...]) -> Tensor:
         """The log-sum-exp over some axes."""
@@ -121,7 +125,7 @@ class Log(TensorSemiring):
         return torch.where(empty, self.zero, logs)
 
     def accumulate(
-        self, parts: Sequence[tuple[Sequence[int], Tensor]], shape: Sequence[int]
+        self, parts: Sequence[tuple[Sequence[int] | Indices, Tensor]], shape: Sequence[int]
     ) -> Tensor:
         """An array of the given shape whose row r is the log-sum-exp of all entries for row r."""
         scale = self.full(shape, one=False)
@@ -159,6 +163,6 @@ def _align(array: Tensor, letters: Letters, order: Letters) -> Tensor:
 class LogWeights(Log):
     """The semiring `log`, for weights that are logarithms already."""
 
-    def convert(self, weights: Any) -> Tensor:
+    def convert(self, weights: Numbers) -> Tensor:
         """The weights as they are."""
         return self.real(weights)

@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from fgg.runtime.interpret.semirings.base import ArraySemiring
+from fgg.runtime.interpret.semirings.base import ArraySemiring, Numbers
+
+Floats = NDArray[np.float64]
 
 
-class MaxPlus(ArraySemiring):
+class MaxPlus(ArraySemiring[np.float64]):
     """(R with -inf, max, +) on logarithms of weights."""
 
     name = "max"
     zero, one, dtype = -np.inf, 0.0, np.float64
+    plus, times = np.maximum, np.add
 
-    def convert(self, weights: NDArray[Any]) -> NDArray[Any]:
+    def convert(self, weights: Numbers) -> Floats:
         """The logarithms of the weights."""
         with np.errstate(divide="ignore"):
-            logs: NDArray[Any] = np.log(np.asarray(weights, dtype=float))
-        return logs
+            return np.log(np.asarray(weights, dtype=np.float64))
 
-    def convert_logs(self, logs: Any) -> NDArray[Any]:
+    def convert_logs(self, logs: Numbers) -> Floats:
         """The logarithms themselves."""
-        return np.asarray(logs, dtype=float)
+        return np.asarray(logs, dtype=np.float64)
 
-    def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
-        """Addition; nothing times infinity is nothing."""
+    def multiply(self, x: Floats, y: Floats) -> Floats:
+        """The sum of logarithms; zero times infinity is zero."""
         with np.errstate(invalid="ignore"):
             total = np.asarray(x + y)
         return np.where(np.isnan(total), self.zero, total)
-
-    def reduce(self, array: NDArray[Any], axes: tuple[int, ...]) -> NDArray[Any]:
-        """The maximum over some axes."""
-        return np.asarray(array.max(axis=axes)) if axes else array
-
-    def accumulate(
-        self, parts: Sequence[tuple[Sequence[int], NDArray[Any]]], shape: Sequence[int]
-    ) -> NDArray[Any]:
-        """The maximum of all entries of a row."""
-        total = self.full(shape, one=False)
-        for rows, values in parts:
-            np.maximum.at(total, np.asarray(rows), values)
-        return total

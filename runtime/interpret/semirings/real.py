@@ -1,16 +1,82 @@
-"""The real numbers: sums of products as they stand."""
+"""Semirings on torch tensors, through which gradients flow; and the real numbers, the simplest."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from string import ascii_letters
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fgg.runtime.interpret.semirings.base import Letters
-from fgg.runtime.interpret.semirings.torch_base import TensorSemiring, einsum
+from fgg.runtime.interpret.semirings.base import Bools, Indices, Letters, Numbers
+
+
+class TensorSemiring:
+    """The operations that the semirings on tensors share."""
+
+    name = "tensor"
+    exactly = False
+    on_tensors = True
+    zero = 0.0
+    one = 1.0
+
+    def __init__(self, dtype: torch.dtype = torch.float64, device: str = "cpu") -> None:
+        self.dtype = dtype
+        self.device = device
+
+    def real(self, weights: Numbers) -> Tensor:
+        """Real weights as a tensor; tensors keep their gradients."""
+        if isinstance(weights, Tensor):
+            return weights.to(dtype=self.dtype, device=self.device)
+        return torch.as_tensor(
+            np.asarray(weights, dtype=float), dtype=self.dtype, device=self.device
+        )
+
+    def full(self, shape: Sequence[int], *, one: bool) -> Tensor:
+        """A tensor of ones or of zeros."""
+        fill = self.one if one else self.zero
+        return torch.full(tuple(shape), fill, dtype=self.dtype, device=self.device)
+
+    def stack(self, arrays: Sequence[Tensor]) -> Tensor:
+        """The tensors along a new first axis."""
+        return torch.stack(list(arrays))
+
+    def concatenate(self, arrays: Sequence[Tensor]) -> Tensor:
+        """The tensors along their first axis."""
+        return arrays[0] if len(arrays) == 1 else torch.cat(list(arrays))
+
+    def take(self, array: Tensor, rows: Sequence[int], axis: int = 0) -> Tensor:
+        """The given rows of a tensor."""
+        if len(rows) and len(rows) == array.shape[axis] and list(rows) == list(range(len(rows))):
+            return array
+        return array.index_select(axis, torch.as_tensor(list(rows), device=array.device))
+
+    def cells(self, array: Tensor, index: Sequence[Indices]) -> Tensor:
+        """The entries at index arrays of one shape, one for each of the first axes."""
+        return array[tuple(torch.tensor(np.array(i), device=array.device) for i in index)]
+
+    def put(self, array: Tensor, rows: Indices, values: Tensor) -> Tensor:
+        """A new tensor with other rows at some places of its first axis."""
+        return array.index_put((torch.tensor(np.array(rows), device=array.device),), values)
+
+    def where(self, mask: Bools, array: Tensor) -> Tensor:
+        """The tensor, with zeros where a mask that broadcasts to its shape is false."""
+        held = torch.tensor(np.array(mask), device=array.device)
+        return torch.where(held, array, self.full((), one=False))
+
+    def permute(self, array: Tensor, axes: Sequence[int]) -> Tensor:
+        """The tensor with its axes in another order."""
+        return array.permute(tuple(axes))
+
+    def expand(self, array: Tensor, shape: Sequence[int]) -> Tensor:
+        """The tensor broadcast to a shape."""
+        return array.expand(tuple(shape))
+
+    def nonzero(self, array: Tensor) -> Bools:
+        """Where a tensor differs from the semiring's zero."""
+        mask: Bools = (array.detach() != self.zero).cpu().numpy()
+        return mask
 
 
 class Real(TensorSemiring):
@@ -18,16 +84,16 @@ class Real(TensorSemiring):
 
     name = "real"
 
-    def convert(self, weights: Any) -> Tensor:
+    def convert(self, weights: Numbers) -> Tensor:
         """The weights themselves."""
         return self.real(weights)
 
-    def convert_logs(self, logs: Any) -> Tensor:
+    def convert_logs(self, logs: Numbers) -> Tensor:
         """The exponentials."""
         return self.real(logs).exp()
 
     def contract(self, x: Tensor, xs: Letters, y: Tensor, ys: Letters, out: Letters) -> Tensor:
-        """The product of two arrays, summed over the letters that `out` does not have."""
+        """The product of two tensors, summed over the letters that `out` lacks."""
         return einsum(x, xs, y, ys, out)
 
     def reduce(self, array: Tensor, axes: tuple[int, ...]) -> Tensor:
@@ -35,11 +101,18 @@ class Real(TensorSemiring):
         return array.sum(dim=axes) if axes else array
 
     def accumulate(
-        self, parts: Sequence[tuple[Sequence[int], Tensor]], shape: Sequence[int]
+        self, parts: Sequence[tuple[Sequence[int] | Indices, Tensor]], shape: Sequence[int]
     ) -> Tensor:
-        """An array of the given shape whose row r is the sum of all entries for row r."""
+        """A tensor of the given shape whose row r is the sum of all entries for row r."""
         total = self.full(shape, one=False)
         for rows, values in parts:
             places = torch.as_tensor(np.asarray(rows), device=values.device)
             total = total.index_add(0, places, values)
         return total
+
+
+def einsum(x: Tensor, xs: Letters, y: Tensor, ys: Letters, out: Letters) -> Tensor:
+    """The real contraction of two tensors whose axes have letters."""
+    names = {letter: ascii_letters[i] for i, letter in enumerate(dict.fromkeys((*xs, *ys)))}
+    left, right, result = ("".join(names[a] for a in axes) for axes in (xs, ys, out))
+    return torch.einsum(f"{left},{right}->{result}", x, y)

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 import fgg
-from fgg.compiler.passes.split import split
-from fgg.compiler.passes.whole_unions import whole_unions
+from fgg.compiler.passes.split import split, whole_unions
 from fgg.diagnostics import GrammarError
 from fgg.factors.maps import map_values
 from fgg.rewrite.conjoin import conjoin
@@ -94,7 +93,7 @@ def test_derivations_are_those_of_the_users_own_rules() -> None:
     program = fgg.compile(grammar)
     weights = program.weights(seed=2, dtype=torch.float64)
     words = [[0, 2, 1]]
-    (best,) = program.decode(weights, {"w": words})
+    (best,) = program.posterior(weights, {"w": words}).best()
     ground = fgg.ground(grammar, query="text", inputs={"w": words[0]})
     arrays = {name: w.numpy() for name, w in weights.items()}
     expected = fgg.solve(ground, "max", weights=arrays)
@@ -103,7 +102,7 @@ def test_derivations_are_those_of_the_users_own_rules() -> None:
     for step in best.steps:
         assert set(step.values) == {node.name for node in step.rule.rhs.nodes}
         assert not any(name.startswith("p_") for name in step.values)
-    marginals = program.marginals(weights, {"w": words})
+    marginals = program.posterior(weights, {"w": words}).marginals
     cells = marginals["X"]
     assert cells.shape[-1] == 8  # U * K, the user's own domain
     torch.testing.assert_close(cells[0].sum(-1), torch.ones(4, dtype=torch.float64))

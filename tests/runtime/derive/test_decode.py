@@ -13,7 +13,7 @@ import torch
 
 from fgg.diagnostics import GrammarError
 from fgg.rewrite.ground import ground
-from fgg.runtime.derive import viterbi as reference
+from fgg.runtime.derive import decode_ground as reference
 from fgg.runtime.derive.decode import k_best, sample, viterbi
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.derive.mbr import marginals, mbr

@@ -7,7 +7,7 @@ from math import log
 
 from fgg.compiler.resolve.load import load, loads
 from fgg.rewrite.ground import ground
-from fgg.runtime.derive.viterbi import k_best, viterbi
+from fgg.runtime.derive.decode_ground import k_best, viterbi
 
 GRAMMAR = """
 domain T = {Noun, Verb}

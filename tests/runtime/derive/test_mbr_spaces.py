@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from fgg import GrammarError, compile, load, loads
-from fgg.runtime.program import program as programs
 
 SHARED = """
 size k = 3
@@ -40,24 +39,24 @@ def test_shared_nodes_have_one_state(space: str, seed: int) -> None:
     dense, other = (compile(loads(SHARED), space=s) for s in ("dense", space))
     weights = other.weights(seed=seed, dtype=torch.float64)
     words = {"w": [[0, 2, 1, 1, 0]]}
-    (want,) = dense.decode(weights, words, method="mbr")
-    (found,) = other.decode(weights, words, method="mbr")
+    (want,) = dense.posterior(weights, words).mbr()
+    (found,) = other.posterior(weights, words).mbr()
     assert found.spans() == want.spans()
     assert found.log_weight == pytest.approx(want.log_weight, rel=1e-9)
 
 
 def test_factors_too_large_to_multiply_out_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "MAX_WHOLE", 4)
+    monkeypatch.setattr("fgg.runtime.program.posterior.MAX_WHOLE", 4)
     words = {"w": [[0, 2, 1]]}
     shared = compile(loads(SHARED), space="state")
     with pytest.raises(GrammarError, match="too large") as caught:
-        shared.decode(shared.weights(seed=0), words, method="mbr")
+        shared.posterior(shared.weights(seed=0), words).mbr()
     assert "`more`" in caught.value.diagnostics[0].help
     chain = compile(load("lhmm", sizes={"k": 3, "d": 3, "r": 2}), space="state")
     weights = chain.weights(seed=1, dtype=torch.float64)
-    (found,) = chain.decode(weights, words, method="mbr")
+    (found,) = chain.posterior(weights, words).mbr()
     monkeypatch.undo()
-    (want,) = chain.decode(weights, words, method="mbr")
+    (want,) = chain.posterior(weights, words).mbr()
     assert found.spans() == want.spans()
     assert found.log_weight == pytest.approx(want.log_weight, rel=1e-9)
 
@@ -65,7 +64,7 @@ def test_factors_too_large_to_multiply_out_are_not(monkeypatch: pytest.MonkeyPat
 def test_a_position_is_kept_once() -> None:
     program = compile(load("hmm", sizes={"k": 2, "d": 3}))
     with pytest.raises(GrammarError, match="kept twice"):
-        program.moments(program.weights(seed=0), {}, {"n": [3]}, keep={"w": [0, 0]})
+        program.posterior(program.weights(seed=0), {}, {"n": [3]}).moments({"w": [0, 0]})
 
 
 @pytest.mark.parametrize("number", [0, -1, True])
@@ -73,6 +72,6 @@ def test_numbers_of_derivations_are_checked(number: int) -> None:
     program = compile(load("hmm", sizes={"k": 2, "d": 3}))
     weights = program.weights(seed=0)
     with pytest.raises(GrammarError, match="from 1 up"):
-        program.k_best(weights, {"w": [[0, 1]]}, number=number)
+        program.posterior(weights, {"w": [[0, 1]]}).k_best(number)
     with pytest.raises(GrammarError, match="from 1 up"):
-        program.sample(weights, {"w": [[0, 1]]}, number=number)
+        program.posterior(weights, {"w": [[0, 1]]}).sample(number)

@@ -41,7 +41,7 @@ def signature_of(name: str) -> Signature:
 
 
 def module_of(name: str) -> PlanModule:
-    return PlanModule(program_of(name).plan, signature_of(name))
+    return PlanModule(program_of(name).compiled.plan, signature_of(name))
 
 
 def examples(known: Signature) -> list[tuple[Tensor, ...]]:

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fgg.runtime.interpret.semirings import SEMIRINGS, Semiring
+from fgg.runtime.interpret.semirings import SEMIRINGS, AnySemiring
 from fgg.runtime.interpret.semirings.log import Log
 
 NAMES = tuple(SEMIRINGS)
@@ -30,7 +30,7 @@ def arrays(shape: tuple[int, ...] = SHAPE) -> st.SearchStrategy[Any]:
     )
 
 
-def convert(ring: Semiring, weights: Any) -> Any:
+def convert(ring: AnySemiring, weights: Any) -> Any:
     """Weights as a semiring wants them."""
     return ring.convert(weights if ring.exactly else np.asarray(weights, dtype=float))
 
@@ -40,12 +40,12 @@ def plain(array: Any) -> Any:
     return array.numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
 
 
-def times(ring: Semiring, x: Any, y: Any) -> Any:
+def times(ring: AnySemiring, x: Any, y: Any) -> Any:
     """The product entry by entry."""
     return ring.contract(x, (0, 1), y, (0, 1), (0, 1))
 
 
-def plus(ring: Semiring, *parts: Any) -> Any:
+def plus(ring: AnySemiring, *parts: Any) -> Any:
     """The sum entry by entry."""
     return ring.accumulate([([0, 1], part) for part in parts], SHAPE)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import fgg
 from fgg.runtime.learn import EM, VB, Items, learn
-from fgg.runtime.learn.draws import entries_of
+from fgg.runtime.learn.sampled_counts import entries_of
 from fgg.runtime.model.model import Model
 from fgg.runtime.program.program import Program
 
@@ -94,7 +94,7 @@ def enumerated(model: Model, sentences: list[list[int]]) -> dict[str, Tensor]:
     """Expected counts by enumeration of all derivations."""
     program, weights = model.program, model.detached()
     counts = {n: torch.zeros_like(w) for n, w in weights.items()}
-    for found in program.k_best(weights, {"w": sentences}, number=100_000):
+    for found in program.posterior(weights, {"w": sentences}).k_best(100_000):
         chances = torch.tensor([d.log_weight for d in found], dtype=torch.float64).softmax(0)
         for derivation, chance in zip(found, chances, strict=True):
             for name, place in entries_of(derivation, program):
@@ -111,7 +111,7 @@ def test_a_pcfg_is_counted_as_by_enumeration() -> None:
         wanted = enumerated(model, sentences)
         em.begin()
         em.step(Items({"w": sentences}))
-        for name, group in em.groups.items():
+        for name, group in em.distributions.items():
             torch.testing.assert_close(
                 em.sums[name], group.table(wanted[name]), atol=1e-9, rtol=1e-9
             )
@@ -355,7 +355,7 @@ def test_partial_brackets_guide_learning() -> None:
     found = learn(model, data, epochs=5)
     assert found.history[-1].objective > found.history[0].objective
     inputs = {"w": [[0, 1, 2, 0]], "allowed": allowed[None]}
-    (best,) = program.decode(model.detached(), inputs)
+    (best,) = program.posterior(model.detached(), inputs).best()
     spans = {indices for _, indices, _ in best.spans()}
     assert {(0, 2), (2, 4)} <= spans
 

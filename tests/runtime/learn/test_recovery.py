@@ -32,7 +32,7 @@ def drawn() -> tuple[Model, Sentences, Sentences]:
     """The true model, and what it says: for training, and held out."""
     truth = program().model(dtype=torch.float64, weights=TRUTH)
     missing = [-1] * 6
-    found = truth.sample(w=[missing], number=260, seed=4)[0]
+    found = truth.posterior(w=[missing]).sample(260, seed=4)[0]
     sentences = []
     for derivation in found:
         words = [step.values["o"] for step in derivation.steps if "o" in step.values]
@@ -91,7 +91,7 @@ def test_a_grammar_that_branches_is_recovered_too() -> None:
     items = [[-1] * n for n in (2, 3, 4)]
     sentences = [
         [step.values["o"] for step in derivation.steps if "o" in step.values]
-        for found in truth.sample(w=items, number=60, seed=1)
+        for found in truth.posterior(w=items).sample(60, seed=1)
         for derivation in found
     ]
     train, held_out = sentences[::2], sentences[1::2]

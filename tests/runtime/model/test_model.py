@@ -6,6 +6,7 @@ import copy
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,8 +91,8 @@ def test_each_piece_can_have_a_network_of_its_own() -> None:
     one, two = model.nets["binary_0"], model.nets["binary_1"]
     assert isinstance(one, FactorNet) and isinstance(two, FactorNet)
     u = model.shared.tables["u_8_R_binary"]
-    torch.testing.assert_close(model.weight("binary_0"), (one.own[0] @ u.T).softmax(1))
-    torch.testing.assert_close(model.weight("binary_1"), (u @ two.own[0].T).softmax(1))
+    torch.testing.assert_close(model.weight("binary_0"), (one.embeddings[0] @ u.T).softmax(1))
+    torch.testing.assert_close(model.weight("binary_1"), (u @ two.embeddings[0].T).softmax(1))
     model(w=SENTENCES).sum().backward()
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
 
@@ -146,7 +147,8 @@ def test_a_network_of_the_users_own() -> None:
     torch.testing.assert_close(model.weight("emit"), wanted.expand(2, 3))
     model(w=[[0, 1]]).sum().backward()
     assert model.nets["emit"].part.grad is not None
-    for nets in ({"emti": Own(2, 3)}, {"emit": Own(3, 2)}, {"emit": 3}):
+    wrong: list[dict[str, Any]] = [{"emti": Own(2, 3)}, {"emit": Own(3, 2)}, {"emit": 3}]
+    for nets in wrong:
         with pytest.raises(fgg.GrammarError, match="F470"):
             program.model(dtype=torch.float64, nets=nets)
 
@@ -213,7 +215,7 @@ def test_a_saved_model_describes_itself(tmp_path: Path) -> None:
     assert torch.equal(again(w=item), model(w=item))
     assert again.vocabulary == {"W": ["the", "dog", "barks"]}
     other = fgg.load_model(path, query="second")
-    assert other.program.asked is not None and other.program.asked.query == "second"
+    assert other.program.compiler.query == "second"
     assert torch.equal(other.weight("trans"), model.weight("trans"))
     # Saving again loses nothing.
     again.save(tmp_path / "two.safetensors")

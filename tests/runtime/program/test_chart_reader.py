@@ -20,7 +20,8 @@ from fgg.runtime.derive.decode import k_best, sample, viterbi
 from fgg.runtime.derive.mbr import cell_marginals, mbr
 from fgg.runtime.interpret.batch import batch_of
 from fgg.runtime.interpret.interpret import inside, interpret
-from fgg.runtime.interpret.prepare import checked_weights, plain
+from fgg.runtime.interpret.prepare import checked_weights
+from fgg.runtime.interpret.semirings.base import to_numpy
 from fgg.runtime.program.chart_reader import (
     Modules,
     best_charts,
@@ -29,8 +30,8 @@ from fgg.runtime.program.chart_reader import (
     slopes,
     used_cells,
 )
+from fgg.runtime.program.emitted import load_module
 from fgg.runtime.program.expectation import entropy, kl
-from fgg.runtime.program.modules import load_module
 from fgg.runtime.program.program import Program
 from tests.helpers.compiled import compiled, programs
 from tests.helpers.plans import CASES, Case, case
@@ -67,7 +68,7 @@ def same(found: Any, wanted: Any) -> None:
     assert set(found) == set(wanted)
     for name in wanted:
         np.testing.assert_allclose(
-            plain(found[name]), plain(wanted[name]), rtol=1e-9, atol=1e-9, err_msg=name
+            to_numpy(found[name]), to_numpy(wanted[name]), rtol=1e-9, atol=1e-9, err_msg=name
         )
 
 
@@ -127,7 +128,7 @@ def test_expectations_are_those_of_the_interpreter(name: str, query: str | None)
     other = given.weights(seed=2)
     found = entropy(trees, weights, inputs, lengths)
     gap = kl(trees, weights, other, inputs, lengths)
-    real = {n: torch.as_tensor(plain(w).astype(float)) for n, w in weights.items()}
+    real = {n: torch.as_tensor(to_numpy(w).astype(float)) for n, w in weights.items()}
     batch = batch_of(trees, inputs, lengths)
     for modules in several:
         new = entropy(trees, weights, inputs, lengths, modules=modules)
@@ -141,11 +142,11 @@ def test_expectations_are_those_of_the_interpreter(name: str, query: str | None)
 
 def test_trees_keep_variables_that_are_fixed() -> None:
     given = fgg.compile(fgg.load("pcfg_dense", sizes={"nt": 2, "pt": 2, "words": 3}))
-    assert given.tree_plan is not None
-    steps = {step.rule.name: step for step in given.tree_plan.steps}
+    assert given.compiled.tree_plan is not None
+    steps = {step.rule.name: step for step in given.compiled.tree_plan.steps}
     assert set(steps["binary_P_N"].variables) == {"i", "j", "k"}
     assert not steps["binary_P_N"].splits
-    assert given._modules is not None and given._modules.plan is given.plan
+    assert given.compiled.tree_modules.plan is given.compiled.plan
 
 
 @pytest.mark.parametrize("name", programs())
@@ -157,14 +158,16 @@ def test_log_z_is_zero_where_the_boolean_semiring_has_no_derivation(name: str) -
         w.masked_fill_(chance < 0.6, 0.0)
     inputs, lengths = items_of(program)
     log_z = program.log_z(weights, inputs, lengths)
-    wanted = interpret(program.plan, program.check_weights(weights), inputs, lengths, "boolean").z
+    wanted = interpret(
+        program.compiled.plan, program.check_weights(weights), inputs, lengths, "boolean"
+    ).z
     assert (log_z > -torch.inf).tolist() == wanted.tolist()
 
 
 def items_of(program: Program) -> tuple[dict[str, torch.Tensor], dict[str, list[int]]]:
     """Three items of the lengths 1, 2 and 4 with random tokens and tables."""
     from fgg.grammar.domains import domain_size, size_values
-    from fgg.rewrite.conjoin import lengths as length_names
+    from fgg.grammar.domains import lengths as length_names
 
     grammar, chance = program.grammar, torch.Generator().manual_seed(1)
     lengths = {name: [1, 2, 4] for name in length_names(grammar)}
@@ -205,11 +208,11 @@ def test_states_beyond_the_range_of_numbers_are_decoded_all_the_same() -> None:
     words = torch.zeros(1, 401, dtype=torch.long)
     words[0, 0] = 1  # the charts are filled from the last word on
     call = (weights, {"w": words})
-    values = [v for _, _, v in program.decode(*call)[0].spans() if v]
+    values = [v for _, _, v in program.posterior(*call).best()[0].spans() if v]
     assert set(values) == {(0,)}
-    assert [v for _, _, v in program.sample(*call, seed=0)[0][0].spans() if v] == values
-    assert [v for _, _, v in program.decode(*call, method="mbr")[0].spans() if v] == values
-    assert program.entropy(*call).tolist() == pytest.approx([0.0], abs=1e-9)
+    assert [v for _, _, v in program.posterior(*call).sample(seed=0)[0][0].spans() if v] == values
+    assert [v for _, _, v in program.posterior(*call).mbr()[0].spans() if v] == values
+    assert program.posterior(*call).entropy().tolist() == pytest.approx([0.0], abs=1e-9)
 
 
 def test_gradients_can_be_changed_in_place() -> None:

@@ -69,9 +69,9 @@ def inputs_of(program: Program, lengths: dict[str, list[int]]) -> dict[str, torc
     for item in grammar.observed:
         extent = [e.evaluate({**size_values(grammar), **longest}) or 0 for e in item.shape]
         found[item.name] = torch.zeros((size, *extent), dtype=torch.long, device=CUDA)
-    for step in program.plan.preparations:
+    for step in program.compiled.plan.preparations:
         if isinstance(step, Potential):
-            table, name = program.plan.table[step.name], step.source
+            table, name = program.compiled.plan.table[step.name], step.source
             factor = grammar.input_factor[name]
             states = [domain_size(grammar, d) for d in factor.domains]
             shape = (size, *extents(table, environment(lengths)), *states)
@@ -85,10 +85,12 @@ def inputs_of(program: Program, lengths: dict[str, list[int]]) -> dict[str, torc
 def test_program_stays_on_the_device(name: str, lengths: list[int]) -> None:
     program = compiled(name)
     missing = lengths[0] != lengths[1]
-    by_name = {length: lengths for length in program.plan.lengths}
-    module = program.module
+    by_name = {length: lengths for length in program.compiled.plan.lengths}
+    module = program.compiled.module
     with FakeTensorMode(allow_non_fake_inputs=False), WithoutGuards():
-        weights = {n: torch.ones(program.shape(n), device=CUDA) for n in program.plan.parameters}
+        weights = {
+            n: torch.ones(program.shape(n), device=CUDA) for n in program.compiled.plan.parameters
+        }
         inputs = inputs_of(program, by_name)
         tables = {t.name: inputs[t.name] for t in program.grammar.tables}
         batch = module.Batch(len(lengths), by_name, tables, torch.float32, CUDA)

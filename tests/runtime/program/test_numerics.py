@@ -92,7 +92,7 @@ def test_impossible_items_have_no_gradient_and_spoil_no_others(dtype: torch.dtyp
     none = leaves(base, dtype)
     torch.autograd.backward(program.log_z(none, {"w": [bad]}).sum())
     assert all(leaf.grad is None or not leaf.grad.any() for leaf in none.values())
-    marginals = program.marginals(alone, {"w": [good, bad]})
+    marginals = program.posterior(alone, {"w": [good, bad]}).marginals
     assert all(not m[1].any() and torch.isfinite(m).all() for m in marginals.values())
 
 

@@ -91,14 +91,14 @@ def test_derivatives_of_both_orders(name: str) -> None:
 
 def test_counts_follow_from_marginals(hmm: Program) -> None:
     weights = hmm.weights(seed=2, dtype=torch.float64)
-    states = hmm.marginals(weights, {"w": SENTENCES})["X"]
+    states = hmm.posterior(weights, {"w": SENTENCES}).marginals["X"]
     assert states.shape == (2, 5, 3)
     ends = torch.tensor([[1.0] * 3 + [0.0] * 2, [1.0] * 5], dtype=torch.float64)
     torch.testing.assert_close(states.sum(-1), ends)
-    counts = hmm.expected_counts(weights, {"w": SENTENCES})
+    counts = hmm.posterior(weights, {"w": SENTENCES}).counts
     torch.testing.assert_close(counts["init"], states[:, 0].sum(0))
     torch.testing.assert_close(counts["trans"].sum(), torch.tensor(6.0, dtype=torch.float64))
-    pairs = hmm.rule_marginals(weights, {"w": SENTENCES}, rule="step")
+    pairs = hmm.posterior(weights, {"w": SENTENCES}).rule_marginals("step")
     torch.testing.assert_close(pairs.values.sum((0, 1)).sum(), counts["trans"].sum())
 
 
@@ -106,28 +106,33 @@ def test_questions_agree_with_each_other(pcfg: Program) -> None:
     model = pcfg.model(seed=5, dtype=torch.float64)
     weights = model.detached()
     log_z = model(w=SENTENCES).detach()
-    best = model.decode(w=SENTENCES)
-    top = model.k_best(w=SENTENCES, number=2)
+    best = model.posterior(w=SENTENCES).best()
+    top = model.posterior(w=SENTENCES).k_best(2)
     for item, (first, second) in enumerate(top):
         assert first == best[item]
         assert second.log_weight <= first.log_weight < float(log_z[item])
-    through = pcfg.max_marginals(weights, {"w": SENTENCES})["X"]
+    through = pcfg.posterior(weights, {"w": SENTENCES}).max_marginals()["X"]
     assert through[0, 0, 3].max() == pytest.approx(best[0].log_weight)
     assert through[1].max() == pytest.approx(best[1].log_weight)
-    same = pcfg.kl(weights, weights, {"w": SENTENCES})
+    same = pcfg.posterior(weights, {"w": SENTENCES}).kl(pcfg.posterior(weights, {"w": SENTENCES}))
     torch.testing.assert_close(same, torch.zeros(2, dtype=torch.float64))
-    assert (pcfg.kl(weights, pcfg.model(seed=6).detached(), {"w": SENTENCES}) > 0).all()
-    assert (model.entropy(w=SENTENCES) > 0).all()
-    assert len(model.sample(w=SENTENCES, number=3, seed=0)[1]) == 3
-    for derivation in model.decode(w=SENTENCES, method="mbr"):
+    assert (
+        pcfg.posterior(weights, {"w": SENTENCES}).kl(
+            pcfg.posterior(pcfg.model(seed=6).detached(), {"w": SENTENCES})
+        )
+        > 0
+    ).all()
+    assert (model.posterior(w=SENTENCES).entropy() > 0).all()
+    assert len(model.posterior(w=SENTENCES).sample(3, seed=0)[1]) == 3
+    for derivation in model.posterior(w=SENTENCES).mbr():
         assert derivation.brackets().startswith("(root ")
-    charts = pcfg.solve(weights, {"w": SENTENCES}, semiring="boolean")
+    charts = pcfg.posterior(weights, {"w": SENTENCES}).charts("boolean")
     assert charts.z.tolist() == [True, True]
 
 
 def test_moments_are_what_single_strings_weigh(hmm: Program) -> None:
     weights = hmm.weights(seed=1, dtype=torch.float64)
-    pairs = hmm.moments(weights, {}, {"n": [3]}, keep={"w": [0, 2]})[0]
+    pairs = hmm.posterior(weights, {}, {"n": [3]}).moments({"w": [0, 2]})[0]
     item = hmm.log_z(weights, {"w": [[1, -1, 2]]})
     torch.testing.assert_close(pairs[1, 2], item.exp()[0])
     torch.testing.assert_close(pairs.sum(), torch.tensor(1.0, dtype=torch.float64))
@@ -142,13 +147,20 @@ def test_without_a_schedule_the_reference_engine_answers() -> None:
     torch.testing.assert_close(
         program.log_z(weights), torch.tensor([2 / 3], dtype=torch.float64).log()
     )
-    assert program.decode(weights)[0].brackets() == "(none)"
-    assert len(program.sample(weights, number=4, seed=1)[0]) == 4
-    counts = program.expected_counts(weights)
+    assert program.posterior(weights).best()[0].brackets() == "(none)"
+    assert len(program.posterior(weights).sample(4, seed=1)[0]) == 4
+    counts = program.posterior(weights).counts
     torch.testing.assert_close(counts["none"] - counts["two"], torch.ones((), dtype=torch.float64))
-    torch.testing.assert_close(program.marginals(weights)["S"], 1 + 2 * counts["two"][None])
+    torch.testing.assert_close(
+        program.posterior(weights).marginals["S"], 1 + 2 * counts["two"][None]
+    )
+    used = sum(float(count * weights[name].log()) for name, count in counts.items())
+    wanted = program.log_z(weights) - used
+    torch.testing.assert_close(program.posterior(weights).entropy(), wanted)
     with pytest.raises(fgg.GrammarError, match="F425"):
-        program.entropy(weights)
+        program.posterior(weights).mbr()
+    with pytest.raises(fgg.GrammarError, match="F425"):
+        _ = program.compiled
     with pytest.raises(fgg.GrammarError, match="F425"):
         fgg.compile(fgg.load("branching"), fallback=False)
 
@@ -162,7 +174,7 @@ def test_an_impossible_item_does_not_disturb_the_others() -> None:
     torch.autograd.backward(log_z[torch.isfinite(log_z)].sum())
     assert all(torch.isfinite(w.grad).all() for w in leaves.values() if w.grad is not None)
     with pytest.raises(fgg.GrammarError, match="F421"):
-        program.decode(weights, {"w": [["(", ")"], ["(", "]"]]})
+        program.posterior(weights, {"w": [["(", ")"], ["(", "]"]]}).best()
 
 
 @pytest.mark.parametrize(
@@ -253,7 +265,7 @@ def test_a_start_symbol_with_a_union_node_has_log_z_but_no_derivations() -> None
     weights = program.weights()
     torch.testing.assert_close(program.log_z(weights).exp(), torch.tensor([15.0]))
     with pytest.raises(fgg.GrammarError, match="F425"):
-        program.decode(weights)
+        program.posterior(weights).best()
 
 
 @pytest.mark.parametrize(
@@ -286,10 +298,10 @@ def test_models_are_copied_and_programs_pickled(hmm: Program) -> None:
 
 
 def test_what_is_asked_of_charts_is_refused_too_where_it_would_not_fit(pcfg: Program) -> None:
-    model = pcfg.model()
-    for question in (model.decode, model.sample, model.entropy):
+    post = pcfg.model().posterior(lengths=[10_000_000])
+    for question in (post.best, post.sample, post.entropy):
         with pytest.raises(fgg.GrammarError, match="F420"):
-            question(lengths=[10_000_000])
+            question()
 
 
 def test_labels_of_mbr_trees_are_probable_ones(pcfg: Program) -> None:
@@ -298,29 +310,29 @@ def test_labels_of_mbr_trees_are_probable_ones(pcfg: Program) -> None:
         for parameter in model.parameters():
             parameter.mul_(4)
     item = [[0, 1]]  # one tree only: nothing but its labels can differ
-    (best,) = model.decode(w=item)
-    (found,) = model.decode(w=item, method="mbr")
-    (labelled,) = model.decode(w=item, method="mbr", states=True)
+    (best,) = model.posterior(w=item).best()
+    (found,) = model.posterior(w=item).mbr()
+    (labelled,) = model.posterior(w=item).mbr(states=True)
     assert found.log_weight == pytest.approx(labelled.log_weight)
     assert found.log_weight > best.log_weight - 3
 
 
 def test_counts_need_no_gradient_mode(hmm: Program) -> None:
     model = hmm.model(seed=0)
-    expected = model.expected_counts(w=SENTENCES)["init"]
+    expected = model.posterior(w=SENTENCES).counts["init"]
     with torch.no_grad():
-        torch.testing.assert_close(model.expected_counts(w=SENTENCES)["init"], expected)
+        torch.testing.assert_close(model.posterior(w=SENTENCES).counts["init"], expected)
     with torch.inference_mode():
-        torch.testing.assert_close(model.expected_counts(w=SENTENCES)["init"], expected)
+        torch.testing.assert_close(model.posterior(w=SENTENCES).counts["init"], expected)
 
 
 def test_a_model_can_be_asked_what_a_program_can(hmm: Program) -> None:
     model, other = hmm.model(seed=0), hmm.model(seed=1)
-    assert (model.kl(other, w=SENTENCES) > 0).all()
-    assert model.moments(keep={"w": [0]}, lengths=[2]).shape == (1, 4)
-    assert model.max_marginals(w=SENTENCES)["X"].shape == (2, 5, 3)
-    assert model.solve(w=SENTENCES, semiring="counting").z.tolist() == [3**3, 3**5]
-    assert model.rule_marginals(w=SENTENCES, rule="step").values.shape[0] == 2
+    assert (model.posterior(w=SENTENCES).kl(other.posterior(w=SENTENCES)) > 0).all()
+    assert model.posterior(lengths=[2]).moments({"w": [0]}).shape == (1, 4)
+    assert model.posterior(w=SENTENCES).max_marginals()["X"].shape == (2, 5, 3)
+    assert model.posterior(w=SENTENCES).charts("counting").z.tolist() == [3**3, 3**5]
+    assert model.posterior(w=SENTENCES).rule_marginals("step").values.shape[0] == 2
 
 
 def test_models_on_the_reference_engine_train() -> None:
@@ -344,7 +356,7 @@ def test_arrays_and_odd_names(hmm: Program) -> None:
     weights = {n: w.numpy() for n, w in hmm.weights(seed=0).items()}
     tensors = hmm.weights(seed=0)
     item = {"w": [[0, 1]]}
-    assert torch.equal(hmm.log_z(weights, item), hmm.log_z(tensors, item))  # type: ignore[arg-type]
+    assert torch.equal(hmm.log_z(weights, item), hmm.log_z(tensors, item))
     named = fgg.compile(
         fgg.loads("domain T = 2 factor `a.b`(-> T) nonterminal S() start S\nrule s: S -> `a.b`(t)")
     )
@@ -384,4 +396,4 @@ rule X[n]() ->
 
 def test_a_program_without_parameters_has_no_expected_counts() -> None:
     program = fgg.compile(fgg.loads(COUNTED))
-    assert program.expected_counts({}, {"w": [[0, 1]]}) == {}
+    assert program.posterior({}, {"w": [[0, 1]]}).counts == {}

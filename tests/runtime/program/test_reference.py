@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fgg.api.compile import compile
+from fgg.api.compile import Compilation, compile
 from fgg.compiler import loads
 from fgg.compiler.passes.cpd import cpd
 from fgg.diagnostics import GrammarError
@@ -35,7 +35,11 @@ from tests.oracles.comparing import (
 def fallback(grammar: Grammar) -> ReferenceProgram:
     """The program that a grammar would have if it could not be compiled."""
     decomposed = cpd(grammar)
-    return ReferenceProgram(grammar, (), decomposed=None if decomposed is grammar else decomposed)
+    return ReferenceProgram(
+        grammar=grammar,
+        decomposed=None if decomposed is grammar else decomposed,
+        compiler=Compilation(model=grammar, query=None),
+    )
 
 
 def answers(program: Program, weights: dict[str, Tensor], items: list[Item]) -> dict[str, Tensor]:
@@ -53,9 +57,9 @@ def answers(program: Program, weights: dict[str, Tensor], items: list[Item]) -> 
         # Compiled programs pass no gradient on through cells that are zero.
         found[f"gradient of {name}"] = torch.where(leaf.detach() == 0, 0.0, grad)
     still = {n: x.detach() for n, x in inputs.items()}
-    counts = program.expected_counts(weights, still, lengths or None)
+    counts = program.posterior(weights, still, lengths or None).counts
     found |= {f"counts of {name}": x for name, x in counts.items()}
-    marginals = program.marginals(weights, still, lengths or None)
+    marginals = program.posterior(weights, still, lengths or None).marginals
     return found | {f"marginals of {name}": x for name, x in marginals.items()}
 
 
@@ -67,7 +71,7 @@ def assert_same(one: Program, two: Program, items: list[Item], rng: random.Rando
         answers(program, program.weights(own, dtype=torch.float64), items) for program in (one, two)
     )
     assert set(wanted) <= set(found)
-    tolerance = 1e-9 if two.plan.parameters or two.grammar.input_factors else 1e-6
+    tolerance = 1e-9 if two.compiled.plan.parameters or two.grammar.input_factors else 1e-6
     for what, want in wanted.items():
         got = found[what]
         if what.startswith("marginals"):  # charts may be larger than what can be reached
@@ -217,7 +221,7 @@ def test_log_potentials_keep_their_precision_and_their_type(looping: ReferencePr
     gap = looping.log_z(weights, moved, lengths) - looping.log_z(weights, inputs, lengths)
     uses = sum(
         float(counts.sum())
-        for name, counts in looping.expected_counts(weights, inputs, lengths).items()
+        for name, counts in looping.posterior(weights, inputs, lengths).counts.items()
         if name in grammar.input_factor
     )
     assert float(gap) == pytest.approx(1e-10 * uses, rel=1e-3)
@@ -282,7 +286,7 @@ def test_an_item_without_derivations_has_gradient_zero_and_disturbs_no_other() -
     assert torch.isneginf(log_z).tolist() == [True, False]
     torch.autograd.backward(torch.where(torch.isfinite(log_z), log_z, 0.0).sum())
     assert phi.grad is not None and not phi.grad[0].any() and float(phi.grad[1].sum()) > 0.9
-    marginals = program.marginals(weights, {"w": [[-2], [1]], "phi": phi.detach()})
+    marginals = program.posterior(weights, {"w": [[-2], [1]], "phi": phi.detach()}).marginals
     assert marginals["X"].shape == (2, 2, 2)
     assert not marginals["X"][0].any() and float(marginals["S"][1]) == pytest.approx(1.0)
 

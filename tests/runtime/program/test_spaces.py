@@ -45,19 +45,21 @@ def test_answers_are_the_same_in_every_space(name: str) -> None:
     weights = weights_of(name)
     dense = program(name, "dense")
     want = dense.log_z(weights, WORDS)
-    counts = dense.expected_counts(weights, WORDS)
-    cells = dense.marginals(weights, WORDS)
-    entropy = dense.entropy(weights, WORDS)
+    counts = dense.posterior(weights, WORDS).counts
+    cells = dense.posterior(weights, WORDS).marginals
+    entropy = dense.posterior(weights, WORDS).entropy()
     for space in SPACES[1:]:
         found = program(name, space)
         torch.testing.assert_close(found.log_z(weights, WORDS), want, rtol=1e-12, atol=0)
-        own = found.expected_counts(weights, WORDS)
+        own = found.posterior(weights, WORDS).counts
         assert own.keys() == counts.keys()
         for factor in own:
             torch.testing.assert_close(own[factor], counts[factor], rtol=1e-9, atol=1e-12)
-        for family, values in found.marginals(weights, WORDS).items():
+        for family, values in found.posterior(weights, WORDS).marginals.items():
             torch.testing.assert_close(values, cells[family], rtol=1e-9, atol=1e-12)
-        torch.testing.assert_close(found.entropy(weights, WORDS), entropy, rtol=1e-9, atol=0)
+        torch.testing.assert_close(
+            found.posterior(weights, WORDS).entropy(), entropy, rtol=1e-9, atol=0
+        )
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -65,9 +67,9 @@ def test_answers_are_the_same_in_every_space(name: str) -> None:
 def test_mbr_needs_no_whole_factors(name: str, states: bool) -> None:
     for seed in range(4):
         weights = weights_of(name, seed=seed)
-        want = program(name, "dense").decode(weights, WORDS, method="mbr", states=states)
+        want = program(name, "dense").posterior(weights, WORDS).mbr(states=states)
         for space in ("state", "rank"):
-            found = program(name, space).decode(weights, WORDS, method="mbr", states=states)
+            found = program(name, space).posterior(weights, WORDS).mbr(states=states)
             assert [d.brackets() for d in found] == [d.brackets() for d in want]
             assert [d.cell_values() for d in found] == [d.cell_values() for d in want]
             for one, two in zip(found, want, strict=True):
@@ -78,22 +80,22 @@ def test_mbr_needs_no_whole_factors(name: str, states: bool) -> None:
 def test_mbr_of_large_models() -> None:
     sizes = {"nt": 700, "pt": 900, "words": 10, "r": 4}  # whole, `binary` has 1.8e9 entries
     model = fgg.compile(fgg.load("pcfg", sizes=sizes), space="rank").model(seed=0)
-    (tree,) = model.decode(w=[[1, 2, 3]], method="mbr")
+    (tree,) = model.posterior(w=[[1, 2, 3]]).mbr()
     assert tree.brackets().count("(word)") == 3
     chosen = fgg.compile(fgg.load("pcfg", sizes=sizes))
-    assert chosen.space == "rank"
+    assert chosen.compiled.space == "rank"
     with pytest.raises(GrammarError) as error:
-        chosen.model(seed=0).decode(w=[[1, 2, 3]])
+        chosen.model(seed=0).posterior(w=[[1, 2, 3]]).best()
     assert [d.code for d in error.value.diagnostics] == ["F420"]
 
 
 def test_there_is_no_best_derivation_in_rank_space() -> None:
     weights, found = weights_of("pcfg"), program("pcfg", "rank")
     for ask in (
-        lambda: found.decode(weights, WORDS),
-        lambda: found.k_best(weights, WORDS, number=2),
-        lambda: found.max_marginals(weights, WORDS),
-        lambda: found.solve(weights, WORDS, semiring="max"),
+        lambda: found.posterior(weights, WORDS).best(),
+        lambda: found.posterior(weights, WORDS).k_best(2),
+        lambda: found.posterior(weights, WORDS).max_marginals(),
+        lambda: found.posterior(weights, WORDS).charts("max"),
     ):
         with pytest.raises(GrammarError) as error:
             ask()
@@ -101,10 +103,10 @@ def test_there_is_no_best_derivation_in_rank_space() -> None:
         assert problem.code == "F426" and "mbr" in problem.help
     # Where the space was chosen and not asked for, other spaces answer.
     chosen = program("pcfg", "auto")
-    assert chosen.space == "rank"
-    want = program("pcfg", "dense").decode(weights, WORDS)
-    assert chosen.decode(weights, WORDS) == want
-    assert program("pcfg", "state").decode(weights, WORDS) == want
+    assert chosen.compiled.space == "rank"
+    want = program("pcfg", "dense").posterior(weights, WORDS).best()
+    assert chosen.posterior(weights, WORDS).best() == want
+    assert program("pcfg", "state").posterior(weights, WORDS).best() == want
 
 
 def test_whole_factors_can_be_given_in_dense_space_only() -> None:
@@ -135,16 +137,17 @@ def test_models_move_between_spaces() -> None:
 def test_programs_in_rank_space_are_copied_and_pickled() -> None:
     weights, found = weights_of("pcfg"), program("pcfg", "rank")
     for other in (deepcopy(found), pickle.loads(pickle.dumps(found))):
-        assert other.space == "rank"
+        assert other.compiled.space == "rank"
         assert torch.equal(other.log_z(weights, WORDS), found.log_z(weights, WORDS))
         assert torch.equal(
-            other.marginals(weights, WORDS)["X"], found.marginals(weights, WORDS)["X"]
+            other.posterior(weights, WORDS).marginals["X"],
+            found.posterior(weights, WORDS).marginals["X"],
         )
 
 
 def test_products_of_parameters_are_those_of_the_paper() -> None:
     """H = V Uᵀ, I = W Uᵀ, J = V Eᵀ, K = W Eᵀ, L = (U s)ᵀ [RS §4.2]."""
-    text = fgg.compile(fgg.load("pcfg"), space="rank").source
+    text = fgg.compile(fgg.load("pcfg"), space="rank").compiled.source
     for line in (
         "p_binary_1_R_binary_N_binary_0 = p_binary_1_R_binary_N @ p_binary_0",
         "p_binary_2_R_binary_N_binary_0 = p_binary_2_R_binary_N @ p_binary_0",
@@ -188,7 +191,7 @@ def test_float32_holds_with_peaked_parameters_at_80_words() -> None:
 def test_gradients_can_be_asked_for_twice() -> None:
     """An adjoint lives in the empty half of its chart the first time, then on its own."""
     found = program("pcfg", "rank")
-    assert any(chart.half for chart in found.plan.charts)
+    assert any(chart.half for chart in found.compiled.plan.charts)
     leaves = {n: w.requires_grad_() for n, w in weights_of("pcfg").items()}
     log_z = found.log_z(leaves, WORDS)
     finite = log_z[torch.isfinite(log_z)].sum()
@@ -202,4 +205,4 @@ def test_spaces_that_are_none() -> None:
         fgg.compile(fgg.load("hmm"), space="ranks")
     with pytest.raises(GrammarError, match="cannot go to rank space"):
         fgg.compile(fgg.load("hmm"), space="rank")
-    assert fgg.compile(fgg.load("hmm")).space == "state"
+    assert fgg.compile(fgg.load("hmm")).compiled.space == "state"

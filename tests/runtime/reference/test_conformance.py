@@ -29,7 +29,7 @@ from fgg.grammar import (
     Sized,
 )
 from fgg.grammar.index import Expr
-from fgg.runtime.derive.viterbi import k_best, viterbi
+from fgg.runtime.derive.decode_ground import k_best, viterbi
 from fgg.runtime.reference.posterior import gradients, posterior
 from fgg.runtime.reference.solve import solve
 from tests.helpers.places import CASES as FOLDER

@@ -14,10 +14,9 @@ from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.grammar.printer import print_grammar
 from fgg.grammar.values import Exp, Table
-from fgg.json.document import to_json
+from fgg.json import to_json
 from fgg.rewrite.ground import ground
-from fgg.runtime.derive.sample import sample
-from fgg.runtime.derive.viterbi import viterbi
+from fgg.runtime.derive.decode_ground import sample, viterbi
 from fgg.runtime.program.bind import Logs
 from fgg.runtime.reference.posterior import differentiable_log_z, gradients, posterior
 from fgg.runtime.reference.solve import solve

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fgg.compiler import loads
-from fgg.runtime.derive.viterbi import k_best
+from fgg.runtime.derive.decode_ground import k_best
 from fgg.runtime.reference.posterior import gradients
 from fgg.runtime.reference.solve import solve
 

@@ -1,10 +1,8 @@
-"""Unmixing: backbones and the mixing matrix against moments, and parameters from them."""
+"""Unmixing: parameters from exact moments and from sentences."""
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
-from math import comb
 from typing import Any
 
 import numpy as np
@@ -12,172 +10,15 @@ import pytest
 import torch
 
 import fgg
-from fgg.api.compile import selected
-from fgg.api.unmix import checked, curve, draw, mixing_matrix, unmix
-from fgg.diagnostics import GrammarError
-from fgg.grammar import Grammar
+from fgg.api.unmix import checked, curve, draw, unmix
 from fgg.runtime.program.bind import stationary
 from fgg.runtime.unmix import spectral
-from fgg.runtime.unmix.matching import aligned
-from fgg.runtime.unmix.mixing import compound, mixing
-from fgg.runtime.unmix.moments import Exact, sampled
-from fgg.runtime.unmix.refine import expected, refine
-from fgg.runtime.unmix.shapes import Arcs, States, shape_of
-from fgg.runtime.unmix.simplex import project
-from fgg.runtime.unmix.solving import solve
-from fgg.runtime.unmix.topology import topologies
-from tests.helpers.places import LIBRARY
-
-TREES = ("pcfg_ie", "pcfg_i", "hmm", "lcm", "dep_ies", "dep_ie", "dep_i")
-TRUTH = {
-    "root": np.array([0.4, 0.6]),
-    "child": np.array([[0.8, 0.2], [0.3, 0.7]]),
-    "emit": np.array([[0.6, 0.2, 0.1, 0.1], [0.1, 0.1, 0.3, 0.5]]),
-}
-
-
-def load(name: str, **sizes: int) -> Grammar:
-    known = fgg.load(name).size
-    return fgg.load(name, sizes={n: v for n, v in sizes.items() if n in known})
-
-
-def instance(random: np.random.Generator, k: int, d: int) -> dict[str, Any]:
-    """Parameters with T = (I + Dirichlet) / 2."""
-    return {
-        "root": random.dirichlet(np.ones(k)),
-        "child": (np.eye(k) + random.dirichlet(np.ones(k), size=k)) / 2,
-        "emit": random.dirichlet(np.ones(d), size=k),
-    }
-
-
-# backbones and the mixing matrix
-
-
-@pytest.mark.parametrize("order", [2, 3])
-@pytest.mark.parametrize("name", TREES)
-def test_mixed_compound_parameters_are_the_moments(name: str, order: int) -> None:
-    program = fgg.compile(load(name, k=2, d=3))
-    weights = program.weights(seed=3, dtype=torch.float64)
-    numbers = {n: w.numpy() for n, w in weights.items()}
-    mixed = mixing(program.grammar, range(order, 6), order=order)
-    eta = np.random.default_rng(0).normal(size=3) if order == 3 else None
-    psi = np.stack([compound(backbone, numbers, eta) for backbone in mixed.columns])
-    found = np.einsum("op,pij->oij", mixed.matrix, psi)
-    exact = Exact(program, weights, ())
-    for at, matrix in zip(mixed.rows, found, strict=True):
-        joint = exact.joint(at.length, at.positions)
-        np.testing.assert_allclose(matrix, joint if eta is None else joint @ eta, atol=1e-14)
-
-
-def test_topologies_are_counted() -> None:
-    arcs = mixing(selected(load("dep_ies"), None), range(2, 7), order=2)
-    assert list(arcs.topologies.values()) == [2, 7, 30, 143, 728]
-    trees = mixing(selected(load("pcfg_ie"), None), range(2, 8), order=2)
-    assert list(trees.topologies.values()) == [comb(2 * n, n) // (n + 1) for n in range(1, 7)]
-
-
-def test_the_mixing_matrix_of_ten_words_has_the_size_and_the_rank_of_the_paper() -> None:
-    mixed = mixing_matrix(load("pcfg_ie"), 10)
-    assert mixed.matrix.shape == (990, 2376)
-    assert mixed.rank == 974
-    assert len(mixed.determined) == 12
-    shape = shape_of(selected(load("pcfg_ie"), None))
-    assert isinstance(shape, States)
-    for target in (shape.target, shape.transposed):
-        weights = mixed.combination({target: 1.0})
-        assert weights is not None
-        assert {at.length for at in weights} == {3}, "longer sentences add nothing"
-        assert sorted(np.round(list(weights.values()), 9)) == [-1, 1, 1]
-
-
-def test_rows_of_the_mixing_matrix_are_shares() -> None:
-    mixed = mixing_matrix(load("pcfg_ie"), 6)
-    np.testing.assert_allclose(mixed.matrix.sum(axis=1), 1)
-    assert mixed.rank == np.linalg.matrix_rank(mixed.matrix)
-
-
-def test_the_rank_of_compound_parameters_of_unequal_children_is_too_low() -> None:
-    # Of PCFG-I nothing is determined [ID App. C.2, footnote].
-    assert mixing_matrix(load("pcfg_i"), 5).determined == ()
-
-
-# which grammars
-
-
-def renamed(name: str, names: dict[str, str], **sizes: int) -> Grammar:
-    text = (LIBRARY / f"{name}.fgg").read_text("utf-8")
-    for old, new in names.items():
-        text = re.sub(rf"\b{old}\b", new, text)
-    return fgg.loads(text, sizes=sizes)
-
-
-def test_structure_is_told_by_rules_and_not_by_names() -> None:
-    names = {"root": "top", "child": "below", "emit": "says", "X": "Phrase", "S": "Z", "w": "v"}
-    other = renamed("pcfg_ie", names, k=2, d=3)
-    assert shape_of(selected(other, None)) == States("top", "below", "says", 2, 3)
-    truth = instance(np.random.default_rng(0), 2, 3)
-    found = unmix(other, weights=dict(zip(("top", "below", "says"), truth.values(), strict=True)))
-    same = unmix(load("pcfg_ie", k=2, d=3), weights=truth)
-    np.testing.assert_allclose(found.weights["says"], same.weights["emit"], atol=1e-12)
-    arcs = renamed("dep_ies", {"root": "top", "arc": "draws", "CL": "A", "IL": "B"}, d=3)
-    assert shape_of(selected(arcs, None)) == Arcs("top", "draws", 3)
-
-
-def test_rules_may_be_written_in_another_way() -> None:
-    """Left and right children of a phrase in rules of their own: two families in place of one."""
-    text = """
-    domain N = 2  domain W = 3
-    factor root(-> N)  factor child(N -> N)  factor emit(N -> W)
-    nonterminal S()  nonterminal X(N)  nonterminal Down(N)
-    start S
-    rule root:   S       -> root(a) X(a)
-    rule binary: X(a)    -> Down(a) Down(a)
-    rule down:   Down(a) -> X(b) child(a, b)
-    rule word:   X(a)    -> emit(a, o)
-    query string(w: W[n]) {
-      rule root:   S         -> X[0,n]
-      rule binary: X[i,j]    -> Down[i,m] Down[m,j]   for i < m < j
-      rule down:   Down[i,j] -> X[i,j]                for i < j
-      rule word:   X[i,i+1]  -> o = w[i]
-    }
-    """
-    truth = instance(np.random.default_rng(1), 2, 3)
-    assert unmix(fgg.loads(text), weights=truth).error(truth) < 1e-9
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("pcfg_i", "children by `left` and `right`"),
-        ("cnf", "`binary` is not a distribution of one node given one other"),
-        ("hmm", "no tree of three words"),
-        ("lcm", "children by no factor"),
-        ("dep_ie", "`root` is not the stationary distribution of `arc`"),
-        ("dep_i", "draw others by `left` and `right`"),
-        ("dmv", "not a distribution of one node given one other"),
-        ("pair_hmm", "no query with one string"),
-        ("crf", "no query with one string"),
-    ],
-)
-def test_other_grammars_are_refused_with_the_condition_that_fails(name: str, reason: str) -> None:
-    with pytest.raises(fgg.GrammarError) as caught:
-        unmix(fgg.load(name), weights={})
-    (problem,) = caught.value.diagnostics
-    assert problem.code == "F460"
-    assert reason in problem.message
-
-
-def test_a_branching_that_is_not_free_is_another_mixture() -> None:
-    """Trees that branch to the right only: one topology a length, nothing to unmix."""
-    text = (LIBRARY / "pcfg_ie.fgg").read_text("utf-8")
-    right = fgg.loads(text.replace("for i < m < j", "for m == i + 1, i < m < j"), sizes={"d": 5})
-    mixed = mixing_matrix(right, 5)
-    assert set(mixed.topologies.values()) == {1}
-    truth = instance(np.random.default_rng(2), 4, 5)
-    found = unmix(right, weights=truth)
-    assert found.used == ("length 3: 1 2; 3", "length 3: 1 3; 2"), "the same backbone twice"
-    assert found.error(truth) < 1e-9
-
+from fgg.runtime.unmix.moments import ExactMoments, sampled
+from fgg.runtime.unmix.result import aligned
+from fgg.runtime.unmix.solve import expected, refine, solve
+from fgg.runtime.unmix.spectral import project
+from fgg.runtime.unmix.structure import States, shape_of
+from tests.helpers.unmixing import TRUTH, instance, load
 
 # PCFG-IE
 
@@ -189,7 +30,7 @@ def medians(k: int, number: int) -> tuple[float, float]:
     errors = []
     for seed in range(number):
         truth = instance(random, k, k)
-        exact = Exact(program, checked(program, truth), (3,))
+        exact = ExactMoments(program, checked(program, truth), (3,))
         errors.append(solve(program, shape, exact, 3, 20, seed).error(truth))
     return float(np.median(errors)), max(errors)
 
@@ -232,7 +73,7 @@ def test_the_best_of_several_directions_is_better_than_one() -> None:
     one, many = [], []
     for seed in range(30):
         truth = instance(random, 4, 4)
-        exact = Exact(program, checked(program, truth), (3,))
+        exact = ExactMoments(program, checked(program, truth), (3,))
         one.append(solve(program, shape, exact, 3, 1, seed).error(truth))
         many.append(solve(program, shape, exact, 3, 20, seed).error(truth))
     assert np.median(many) < np.median(one)
@@ -295,7 +136,7 @@ def worst_of_arcs(d: int, number: int) -> tuple[float, int]:
     for _ in range(number):
         arc = random.dirichlet(np.ones(d), size=d)
         truth = {"arc": arc, "root": stationary(arc)}
-        exact = Exact(program, checked(program, truth), (2, 3))
+        exact = ExactMoments(program, checked(program, truth), (2, 3))
         worst = max(worst, solve(program, shape, exact, 3, 1, 0).error(truth))
         principal += bool((np.linalg.eigvals(arc).real < -0.5).any())
     return worst, principal
@@ -372,7 +213,7 @@ def test_counts_of_different_sentences_are_those_of_all() -> None:
     weights = program.weights(seed=0, dtype=torch.float64)
     own = draw(grammar, weights, 3, 60, seed=0)
     _, counts = expected(program, weights, sampled({3: own}, 3))
-    whole = program.expected_counts(weights, {"w": own})
+    whole = program.posterior(weights, {"w": own}).counts
     for name, value in whole.items():
         torch.testing.assert_close(counts[name], value)
 
@@ -385,64 +226,6 @@ def test_em_from_the_estimate_uses_all_sentences() -> None:
     refined = unmix(grammar, own, refine=60)
     assert refined.levels[-1] > refined.levels[0]
     assert refined.error(TRUTH) < plain.error(TRUTH)
-
-
-# what is wrong
-
-
-@pytest.mark.parametrize(
-    ("sentences", "code"),
-    [
-        ([], "F411"),
-        ([[0, 1]], "F461"),
-        ([[0, 1, 7]], "F411"),
-        ([[0, -1, 1]], "F411"),
-        ({3: [[0, 1]]}, "F411"),
-    ],
-)
-def test_sentences_that_cannot_be_used_are_refused(sentences: Any, code: str) -> None:
-    with pytest.raises(fgg.GrammarError, match=code):
-        unmix(load("pcfg_ie", k=2, d=3), sentences)
-
-
-def test_fewer_words_than_states_are_refused_before_any_moment() -> None:
-    with pytest.raises(fgg.GrammarError, match="3 words for 4 states"):
-        unmix(load("pcfg_ie", k=4, d=3), [[0, 1, 2]])
-
-
-def test_weights_that_are_no_distributions_are_refused() -> None:
-    wrong = {**TRUTH, "emit": TRUTH["emit"] * 2}
-    with pytest.raises(fgg.GrammarError, match="`emit` are not distributions"):
-        unmix(load("pcfg_ie", k=2, d=4), weights=wrong)
-
-
-def test_large_tables_are_refused_before_they_are_made() -> None:
-    with pytest.raises(fgg.GrammarError, match="F420"):
-        unmix(load("pcfg_ie", k=2, d=1000), weights=instance(np.random.default_rng(0), 2, 1000))
-    sentences = np.random.default_rng(0).integers(0, 1000, size=(100, 3))
-    with pytest.raises(fgg.GrammarError, match="F420"):
-        unmix(load("pcfg_ie", k=2, d=10**6), {3: sentences})
-
-
-def test_derivations_that_are_no_trees_are_refused() -> None:
-    text = (LIBRARY / "pcfg_ie.fgg").read_text("utf-8")
-    twice = fgg.loads(text.replace("emit(a, o)", "emit(a, o) root(a)"))
-    with pytest.raises(fgg.GrammarError, match="drawn twice"):
-        topologies_of(twice)
-
-
-def topologies_of(grammar: Grammar) -> object:
-    assert topologies(selected(grammar, None), 3)
-    return mixing_matrix(grammar, 3)
-
-
-def test_words_that_are_no_numbers_are_refused() -> None:
-    grammar = fgg.load("pcfg_ie", sizes={"k": 2, "d": 3})
-    wrong: list[Any] = [[[0, 1, 0.5]], "abc", {3: [["a", "b", "c"]]}, {3: [[0, 1, 2], [0]]}]
-    for sentences in wrong:
-        with pytest.raises(GrammarError) as caught:
-            fgg.unmix(grammar, sentences)
-        assert caught.value.diagnostics[0].code == "F411"
 
 
 def test_the_first_sentences_drawn_are_a_sample_too() -> None:

@@ -1,0 +1,70 @@
+"""What a program asks of the compiler that made it: other programs and plans of the same model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from fgg.grammar import Grammar
+from fgg.plan import Plan
+from fgg.plan.cpp_source import Native
+
+if TYPE_CHECKING:
+    from fgg.runtime.program.program import CompiledProgram, Program
+
+
+class Compiler(Protocol):
+    """One model, one query, and the options it was compiled with.
+
+    `fgg.api.compile.Compilation` is the implementation; the runtime never imports the compiler.
+    """
+
+    @property
+    def model(self) -> Grammar:
+        """The user's grammar with its sizes, before any query is joined to it."""
+        ...
+
+    @property
+    def query(self) -> str | None:
+        """The query that was asked for, or the model's only one."""
+        ...
+
+    @property
+    def space(self) -> str:
+        """The space that was asked for: `auto`, `dense`, `state` or `rank`."""
+        ...
+
+    def for_query(self, query: str) -> Program:
+        """Return the program of another query of the model. Raises GrammarError (F409)."""
+        ...
+
+    def resized(self, domain: str, size: int) -> Program:
+        """Return the program of the model with another number of values in a domain."""
+        ...
+
+    def in_space(self, space: str) -> CompiledProgram:
+        """Return the program of the same query in another space."""
+        ...
+
+    def for_missing(self, space: str) -> CompiledProgram:
+        """Return the program for batches with missing tokens, in a space if that can be."""
+        ...
+
+    def derivation_plan(self, *, known: bool = False) -> Plan | None:
+        """Return a plan without messages, whose derivations are the user's.
+
+        With `known`, it is for batches in which no token is missing. None if derivations cannot be
+        told apart.
+        """
+        ...
+
+    def outline(self) -> Plan:
+        """Return the plan of the shapes of derivations, without states."""
+        ...
+
+    def emit(self, plan: Plan, *, best: bool = False) -> str:
+        """Return a plan as Python; with `best`, maxima stand in place of sums."""
+        ...
+
+    def emit_cpp(self, plan: Plan) -> Native | None:
+        """Return a plan as C++, or None if tensor operations are to carry it out."""
+        ...

@@ -1,0 +1,65 @@
+"""Emitted programs as Python modules, and what carries out their passes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from hashlib import sha256
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol
+from weakref import WeakValueDictionary
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from fgg.runtime.prelude.charts import Batch
+
+Charts = tuple[dict[str, Tensor], dict[str, Tensor]]
+"""The values of each family's chart, `[*indices, batch, *states]`, and the scales of its cells."""
+
+
+class Engine(Protocol):
+    """The passes of one plan: those of the emitted module, or machine code with the same names."""
+
+    def inside(
+        self, leaves: Mapping[str, Tensor], scales: Mapping[str, Tensor], batch: Batch
+    ) -> Charts:
+        """Fill the charts from prepared parameters and evidence."""
+        ...
+
+    def result(self, scales: Mapping[str, Tensor], batch: Batch) -> Tensor:
+        """Return log Z of every item, `[batch]`."""
+        ...
+
+    def outside(
+        self,
+        leaves: Mapping[str, Tensor],
+        scales: Mapping[str, Tensor],
+        values: Mapping[str, Tensor],
+        chart_scales: Mapping[str, Tensor],
+        batch: Batch,
+        gradient: Tensor,
+    ) -> Charts:
+        """Return the gradients of the leaves and of the charts' cells."""
+        ...
+
+
+# A module lives as long as a program that holds it.
+_loaded: WeakValueDictionary[str, ModuleType] = WeakValueDictionary()
+
+
+def load_module(source: str) -> ModuleType:
+    """Return the module of an emitted program; equal texts share one module."""
+    name = "fgg_program_" + sha256(source.encode()).hexdigest()[:16]
+    module = _loaded.get(name)
+    if module is None:
+        module = ModuleType(name)
+        # Dataclasses look their module up by name while they are made.
+        sys.modules[name] = module
+        try:
+            # fgg's own emitter wrote the text: users' names in it are identifiers or quoted.
+            exec(compile(source, f"<{name}>", "exec"), module.__dict__)
+        finally:
+            del sys.modules[name]
+        _loaded[name] = module
+    return module

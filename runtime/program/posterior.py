@@ -1,0 +1,544 @@
+"""Posteriors: what a model believes about a batch of inputs.
+
+A posterior is the distribution over the derivations of every item. Passes are made when a question
+first needs them and shared by all questions: one inside pass for log Z, one outside pass for
+marginals and expected counts, one set of charts for everything that is read off derivations.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from fgg.diagnostics import refuse
+from fgg.grammar import Grammar
+from fgg.grammar.domains import domain_size
+from fgg.runtime.derive.assemble import Source
+from fgg.runtime.program.certified import Certified, refused
+from fgg.runtime.program.inputs import Collated, Inputs, Lengths
+from fgg.runtime.program.log_z import LogZ
+from fgg.runtime.program.parameters import as_weight
+from fgg.runtime.program.prepared_batch import Run, out_of_range, start, suited_to
+
+if TYPE_CHECKING:
+    from fgg.plan import Plan
+    from fgg.runtime.derive.derivation import Derivation
+    from fgg.runtime.interpret.charts import AnyCharts
+    from fgg.runtime.program.chart_reader import Modules
+    from fgg.runtime.program.moments import Keep
+    from fgg.runtime.program.program import CompiledProgram, Program, Weights
+    from fgg.runtime.program.rule_marginals import RuleMarginals
+
+METHODS = ("viterbi", "mbr")
+MAX_WHOLE = 2**22
+"""Factors of declared rank with more entries are not multiplied out to find a derivation."""
+
+
+class Posterior(ABC):
+    """The distribution over the derivations of every item of a batch.
+
+    Ask it what you like: `log_z`, `marginals`, `counts`, `best()`, `mbr()`, `sample()`,
+    `entropy()` … Results are computed when they are first asked for, and kept. Methods that give
+    derivations raise GrammarError (F421) if an item has none.
+    """
+
+    program: Program
+
+    @property
+    @abstractmethod
+    def log_z(self) -> Tensor:
+        """log Z of every item, `[batch]`, differentiable in weights and log-potentials."""
+
+    @property
+    @abstractmethod
+    def marginals(self) -> Mapping[str, Tensor]:
+        """For every family, how often a derivation is expected to use each cell and state.
+
+        `[batch, *indices, *states]`; an index counts from 0. Items without derivations have 0.
+        """
+
+    @property
+    @abstractmethod
+    def counts(self) -> Mapping[str, Tensor]:
+        """How often each entry of each factor is expected to be used, over the whole batch.
+
+        Of input factors item by item, `[batch, …]`. It is the gradient of log Z in log-weights.
+        """
+
+    def best(self) -> list[Derivation]:
+        """The derivation of greatest weight of each item (Viterbi)."""
+        return [ranked[0] for ranked in self.k_best(1)]
+
+    @abstractmethod
+    def k_best(self, number: int) -> list[list[Derivation]]:
+        """The derivations of greatest weight of each item, at most `number`, best first."""
+
+    @abstractmethod
+    def sample(
+        self, number: int = 1, *, seed: int | torch.Generator | None = None
+    ) -> list[list[Derivation]]:
+        """Independent exact draws of derivations of each item."""
+
+    @abstractmethod
+    def entropy(self) -> Tensor:
+        """The entropy of the derivations of each item, in nats, `[batch]`."""
+
+    @abstractmethod
+    def mbr(
+        self, *, families: Sequence[str] | None = None, states: bool | None = None
+    ) -> list[Derivation]:
+        """The derivation of each item with the greatest expected number of right cells.
+
+        Minimum Bayes risk: the derivation whose cells have the greatest sum of marginals, over the
+        `families` named (all with indices, if none are). With `states` a cell counts together with
+        its values. By default it does where every indexed family has one index (chains: each
+        position has a cell anyway) and does not elsewhere (trees: spans).
+        """
+
+    def decode(
+        self,
+        method: str = "viterbi",
+        *,
+        families: Sequence[str] | None = None,
+        states: bool | None = None,
+    ) -> list[Derivation]:
+        """The best derivation of each item by a method of `METHODS`: `best()` or `mbr(…)`."""
+        if method not in METHODS:
+            known = ", ".join(f"`{name}`" for name in METHODS)
+            refuse("F415", f"there is no way to decode called `{method}`", f"there are {known}")
+        return self.best() if method == "viterbi" else self.mbr(families=families, states=states)
+
+    @abstractmethod
+    def kl(self, other: Posterior) -> Tensor:
+        """KL(self || other) of the derivations of each item, in nats, `[batch]`.
+
+        `other` has other weights or log-potentials; infinite where it lacks a derivation.
+        """
+
+    @abstractmethod
+    def moments(self, keep: Keep, *, semiring: str = "real") -> Tensor:
+        """The weight of each assignment of kept positions, `keep={"w": [0, 2]}`."""
+
+    @abstractmethod
+    def rule_marginals(self, rule: str, nodes: Sequence[str] | None = None) -> RuleMarginals:
+        """How often a rule is expected to be used at each index, with which values of its nodes.
+
+        For an HMM's transition rule these are the pairwise marginals p(t, u) at each position.
+        """
+
+    @abstractmethod
+    def max_marginals(self) -> dict[str, Tensor]:
+        """For every family, the log-weight of the best derivation through each cell and state.
+
+        `[batch, *indices, *states]`.
+        """
+
+    @abstractmethod
+    def charts(self, semiring: str = "log") -> AnyCharts:
+        """The charts in a semiring of the reference engine; `.z` is the value of each item."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CompiledPosterior(Posterior):
+    """The posterior of a batch under a compiled program.
+
+    Without `counting`, derivatives are prepared only for weights that ask for them.
+    """
+
+    program: CompiledProgram
+    weights: Weights
+    inputs: Inputs = None
+    lengths: Lengths = None
+    counting: bool = True
+
+    def __repr__(self) -> str:
+        return f"Posterior({self.program.grammar.name!r}, items={self.collated.size})"
+
+    def _repr_markdown_(self) -> str:
+        """Show log Z of every item in a notebook."""
+        rows = [f"| {item} | {value:.6g} |" for item, value in enumerate(self.log_z.tolist())]
+        shown = rows[:20] + (["| … | |"] if len(rows) > 20 else [])
+        title = f"**Posterior of {self.program.grammar.name}**"
+        return "\n".join([title, "", "| item | log Z |", "|---|---|", *shown])
+
+    # sums: one inside pass, one outside pass
+
+    @cached_property
+    def _leaves(self) -> dict[str, Tensor]:
+        """The weights; with `counting`, in the graph of derivatives in any case."""
+        weights = {name: as_weight(name, value) for name, value in self.weights.items()}
+        return {name: _tracked(w) for name, w in weights.items()} if self.counting else weights
+
+    @cached_property
+    def _given(self) -> dict[str, object]:
+        """The inputs; with `counting`, log-potentials are in the graph of derivatives."""
+        given = dict(self.inputs or {})
+        if self.counting:
+            for name in self.program.grammar.input_factor.keys() & given.keys():
+                given[name] = _tracked(torch.as_tensor(given[name]))
+        return given
+
+    @cached_property
+    def _run(self) -> Run:
+        if not self.counting:
+            return start(self.program, self._leaves, self._given, self.lengths)
+        with torch.inference_mode(False), torch.enable_grad():
+            return start(self.program, self._leaves, self._given, self.lengths)
+
+    @cached_property
+    def _wide(self) -> CompiledPosterior | None:
+        """The same in float64, if products of pieces leave the range of float32."""
+        if self._run.batch.dtype != torch.float32 or not self._run.loses_pieces(torch.float32):
+            return None
+        weights = {n: as_weight(n, w).double() for n, w in self.weights.items()}
+        inputs = dict(self.inputs or {})
+        for name in self.program.grammar.input_factor.keys() & inputs.keys():
+            inputs[name] = torch.as_tensor(inputs[name]).double()
+        return CompiledPosterior(self.program, weights, inputs, self.lengths, self.counting)
+
+    @cached_property
+    def _passes(self) -> Certified:
+        # The outside pass may use the empty halves of charts, unless marginals are read off them.
+        wanted = any(source.requires_grad for source in self._run.sources)
+        self._run.batch.spare = wanted and not self.counting
+        return Certified(self._run, keep=self.counting)
+
+    @cached_property
+    def log_z(self) -> Tensor:
+        """log Z of every item, `[batch]`, differentiable in weights and log-potentials."""
+        if self._wide is not None:
+            return self._wide.log_z.float()
+        given = [*self.weights.values(), *(self.inputs or {}).values()]
+        asked = any(isinstance(value, Tensor) and value.requires_grad for value in given)
+        if not (asked and torch.is_grad_enabled()):
+            return self._passes.log_z.clone()
+        log_z: Tensor = LogZ.apply(self._passes, *self._run.sources)  # type: ignore[no-untyped-call]
+        return log_z
+
+    @cached_property
+    def marginals(self) -> dict[str, Tensor]:
+        """For every family, how often a derivation is expected to use each cell and state.
+
+        `[batch, *indices, *states]`; an index counts from 0. Items without derivations have 0.
+        """
+        if self.program.space == "rank":
+            states = self.program.states
+            return CompiledPosterior(states, self.weights, self.inputs, self.lengths).marginals
+        with torch.no_grad():
+            return self._passes.marginals()
+
+    @cached_property
+    def counts(self) -> dict[str, Tensor]:
+        """How often each entry of each factor is expected to be used, over the whole batch.
+
+        Of input factors item by item, `[batch, …]`. It is the gradient of log Z in log-weights.
+        """
+        if self._wide is not None:
+            return {name: count.float() for name, count in self._wide.counts.items()}
+        used = self._passes.counts()
+        inputs = self.program.grammar.input_factor
+        counts = {name: used[name] for name in inputs if name in used}
+        leaves, run = self._leaves, self._run
+        for name, weights in run.weights.items():
+            if name in leaves:
+                counts[name] = used.get(name, torch.zeros_like(weights))
+        pieces = {name: leaf for name, leaf in leaves.items() if name not in counts}
+        whole = {n: w for n, w in run.weights.items() if n not in leaves and n in used}
+        if pieces and whole:
+            if run.loses_pieces(run.batch.dtype):
+                raise refused("products of pieces are too small for expected counts")
+            counts |= _through_products(used, whole, pieces)
+        for name in (*leaves, *inputs):
+            like = leaves[name] if name in leaves else torch.as_tensor(self._given[name])
+            counts[name] = counts.get(name, torch.zeros_like(like)).detach().to(like.dtype)
+        return counts
+
+    # derivations: charts of a plan without messages
+
+    @cached_property
+    def collated(self) -> Collated:
+        """The inputs as padded tensors, with their lengths."""
+        return self.program.collate(self.inputs, self.lengths)
+
+    @cached_property
+    def _suited(self) -> CompiledProgram:
+        return suited_to(self.program, self.collated) if self.program.plan.known else self.program
+
+    @cached_property
+    def _trees(self) -> tuple[Plan, Modules]:
+        """The plan that derivations are read from, and its emitted programs."""
+        known = self.program.known_trees if self._suited is self.program else None
+        return known or (self._suited.trees, self._suited.tree_modules)
+
+    @cached_property
+    def _whole_weights(self) -> Mapping[str, object]:
+        """The weights of whole factors; products of pieces are made in float64, or exactly."""
+        program = self.program
+        if program.decomposed is None:
+            return self.weights
+        wide = {n: w.double() if isinstance(w, Tensor) else w for n, w in self.weights.items()}
+        whole = program.whole(wide, program.trees.parameters)
+        for name in whole.keys() - self.weights.keys():
+            pieces = [torch.as_tensor(wide[piece]) for piece in program.pieces(name)]
+            if out_of_range(pieces, torch.float64):
+                raise refused(f"products of pieces of `{name}` leave the range of float64")
+        return whole
+
+    @cached_property
+    def _numbers(self) -> dict[str, object]:
+        """The same as plain numbers on the CPU, where derivations are made."""
+        return {
+            name: w.detach().cpu() if isinstance(w, Tensor) else w
+            for name, w in self._whole_weights.items()
+        }
+
+    def _need_best(self) -> None:
+        """Refuse (F426) if rank space was asked for, which has no best derivations."""
+        if self.program.compiler.space == "rank":
+            refuse(
+                "F426",
+                "rank space knows no best derivation: a maximum over states is none over ranks",
+                'minimum Bayes risk does not need one (`method="mbr"`, `posterior.mbr()`); '
+                '`space="state"` or `"dense"` has Viterbi',
+            )
+
+    def best(self) -> list[Derivation]:
+        """The derivation of greatest weight of each item (Viterbi); the first one under ties."""
+        from fgg.runtime.derive.decode import viterbi
+
+        self._need_best()
+        plan, modules = self._trees
+        return viterbi(
+            plan,
+            self._numbers,
+            self.inputs or {},
+            self.lengths,
+            source=self.program.origin,
+            modules=modules,
+        )
+
+    def k_best(self, number: int) -> list[list[Derivation]]:
+        """The derivations of greatest weight of each item, at most `number`, best first."""
+        from fgg.runtime.derive.decode import k_best
+
+        check_number(number)
+        self._need_best()
+        plan, modules = self._trees
+        return k_best(
+            plan,
+            self._numbers,
+            self.inputs or {},
+            self.lengths,
+            number=number,
+            source=self.program.origin,
+            modules=modules,
+        )
+
+    def sample(
+        self, number: int = 1, *, seed: int | torch.Generator | None = None
+    ) -> list[list[Derivation]]:
+        """Independent exact draws of derivations of each item."""
+        from fgg.runtime.derive.decode import sample
+
+        check_number(number)
+        plan, modules = self._trees
+        return sample(
+            plan,
+            self._numbers,
+            self.inputs or {},
+            self.lengths,
+            number=number,
+            seed=seed,
+            source=self.program.origin,
+            modules=modules,
+        )
+
+    def mbr(
+        self, *, families: Sequence[str] | None = None, states: bool | None = None
+    ) -> list[Derivation]:
+        """The derivation of each item with the greatest expected number of right cells.
+
+        Minimum Bayes risk: the derivation whose cells have the greatest sum of marginals, over the
+        `families` named (all with indices, if none are). With `states` a cell counts together with
+        its values. By default it does where every indexed family has one index (chains: each
+        position has a cell anyway) and does not elsewhere (trees: spans).
+        """
+        from fgg.runtime.derive.mbr import mbr
+
+        grammar = self.program.grammar
+        if states is None:
+            states = {len(x.indices) for x in grammar.nonterminals if x.indices} <= {1}
+        large = _too_large(self.program)
+        if large is not None and self.program.outline is not None:
+            return self._mbr_on_outline(large, families, states)
+        plan, modules = self._trees
+        scored = mbr(
+            plan,
+            self._numbers,
+            self.inputs or {},
+            self.lengths,
+            families=families,
+            states=states,
+            source=self.program.origin,
+            modules=modules,
+        )
+        return [one.derivation for one in scored]
+
+    def _mbr_on_outline(
+        self, large: str, families: Sequence[str] | None, states: bool
+    ) -> list[Derivation]:
+        """The same from marginals alone, where a factor is too large to be multiplied out."""
+        from fgg.runtime.derive.mbr_outline import entangled, log_weight, mbr_on_outline
+
+        program = self.program
+        rule = entangled(program.grammar)
+        if rule is not None:
+            refuse(
+                "F420",
+                f"factor `{large}` is too large to be multiplied out",
+                f"rule `{rule}` has states that go together, which marginals alone do not tell",
+            )
+        assert program.outline is not None
+        return mbr_on_outline(
+            program.outline,
+            Source.of(program.grammar),
+            {name: table.double().cpu() for name, table in self.marginals.items()},
+            self.inputs or {},
+            self.lengths,
+            families=families,
+            states=states,
+            log_weight=lambda made: log_weight(
+                made, program.weighted, self.weights, program.pieces
+            ),
+        )
+
+    def entropy(self) -> Tensor:
+        """The entropy of the derivations of each item, in nats, `[batch]`; differentiable."""
+        from fgg.runtime.program.expectation import entropy
+
+        weights = self._whole_weights
+        plan, modules = self._trees
+        return entropy(plan, weights, self.inputs or {}, self.lengths, modules=modules)
+
+    def kl(self, other: Posterior) -> Tensor:
+        """KL(self || other) of the derivations of each item, in nats, `[batch]`.
+
+        `other` has other weights or log-potentials; infinite where it lacks a derivation.
+        """
+        from fgg.runtime.program.expectation import kl
+
+        if not isinstance(other, CompiledPosterior) or not _same_model(self, other):
+            refuse("F415", "the other posterior is of another model or another batch")
+        mine, others = self._whole_weights, other._whole_weights
+        plan, modules = self._trees
+        inputs, lengths = self.inputs or {}, self.lengths
+        return kl(plan, mine, others, inputs, lengths, q_inputs=other.inputs or {}, modules=modules)
+
+    def moments(self, keep: Keep, *, semiring: str = "real") -> Tensor:
+        """The weight of each assignment of kept positions, `keep={"w": [0, 2]}`."""
+        from fgg.runtime.program.moments import moments
+
+        program = self.program.summing if self.program.plan.known else self.program
+        joint: Tensor = moments(
+            program.trees,
+            self._whole_weights,
+            self.inputs or {},
+            self.lengths,
+            keep=keep,
+            semiring=semiring,
+        )
+        return joint
+
+    def rule_marginals(self, rule: str, nodes: Sequence[str] | None = None) -> RuleMarginals:
+        """How often a rule is expected to be used at each index, with which values of its nodes.
+
+        For an HMM's transition rule these are the pairwise marginals p(t, u) at each position.
+        """
+        from fgg.runtime.program.rule_marginals import rule_marginals
+
+        return rule_marginals(
+            self._suited.trees,
+            self._whole_weights,
+            self.inputs or {},
+            self.lengths,
+            rule=rule,
+            nodes=nodes,
+            source=self.program.origin,
+        )
+
+    def max_marginals(self) -> dict[str, Tensor]:
+        """For every family, the log-weight of the best derivation through each cell and state.
+
+        `[batch, *indices, *states]`.
+        """
+        from fgg.runtime.derive.mbr import best_through
+        from fgg.runtime.interpret.interpret import interpret, outside
+
+        self._need_best()
+        plan = self._suited.trees
+        charts = interpret(plan, self._numbers, self.inputs or {}, self.lengths, "max")
+        return best_through(charts, outside(charts), self.program.origin)
+
+    def charts(self, semiring: str = "log") -> AnyCharts:
+        """The charts in a semiring of the reference engine; `.z` is the value of each item."""
+        from fgg.runtime.interpret.interpret import interpret
+
+        if semiring == "max":
+            self._need_best()
+        plan = self._suited.trees
+        return interpret(plan, self._whole_weights, self.inputs or {}, self.lengths, semiring)
+
+
+def check_number(number: int) -> None:
+    """Refuse (F411) what is not a number of derivations."""
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        refuse("F411", f"`number` is a whole number from 1 up, not {number!r}")
+
+
+def _tracked(value: Tensor) -> Tensor:
+    """A tensor in the graph of derivatives: the user's own if it is in one."""
+    if value.requires_grad:
+        return value
+    with torch.inference_mode(False):
+        return (value.clone() if value.is_inference() else value.detach()).requires_grad_()
+
+
+def _through_products(
+    used: Mapping[str, Tensor], whole: Mapping[str, Tensor], pieces: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The expected counts of pieces, from those of the factors they are multiplied to."""
+    slopes = torch.autograd.grad(
+        list(whole.values()),
+        list(pieces.values()),
+        [torch.where(w > 0, used[n] / w, 0.0).to(w) for n, w in whole.items()],
+        allow_unused=True,
+        retain_graph=True,
+    )
+    return {
+        name: torch.where(leaf > 0, slope * leaf, 0.0)
+        for (name, leaf), slope in zip(pieces.items(), slopes, strict=True)
+        if slope is not None
+    }
+
+
+def _too_large(program: CompiledProgram) -> str | None:
+    """A factor of declared rank that nobody would want to multiply out, if there is one."""
+    grammar: Grammar = program.grammar
+    for factor in grammar.factors:
+        size = prod(domain_size(grammar, domain) for domain in factor.domains)
+        if program.pieces(factor.name) != (factor.name,) and size > MAX_WHOLE:
+            return factor.name
+    return None
+
+
+def _same_model(one: CompiledPosterior, two: CompiledPosterior) -> bool:
+    """Whether two posteriors speak of the same derivations."""
+    same = one.program is two.program or one.program.grammar == two.program.grammar
+    return same and one.collated.lengths == two.collated.lengths

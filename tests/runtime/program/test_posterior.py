@@ -1,0 +1,86 @@
+"""Posteriors: one value for all questions, whose passes are made once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import fgg
+from fgg.runtime.program.certified import Group
+from fgg.runtime.program.program import Program
+
+WORDS = [[0, 2, 1], [1, 1, 2, 0]]
+
+
+@pytest.fixture(scope="module")
+def pcfg() -> Program:
+    sizes = {"nt": 2, "pt": 2, "words": 3, "r": 2}
+    return fgg.compile(fgg.load("pcfg", sizes=sizes), space="state")
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the passes that were made, in order."""
+    made: list[str] = []
+    inside, outside = Group._inside, Group.outside
+
+    def counting_inside(*arguments: object) -> object:
+        made.append("inside")
+        return inside(*arguments)  # type: ignore[arg-type]
+
+    def counting_outside(*arguments: object) -> object:
+        made.append("outside")
+        return outside(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Group, "_inside", staticmethod(counting_inside))
+    monkeypatch.setattr(Group, "outside", counting_outside)
+    return made
+
+
+def test_questions_share_one_inside_and_one_outside_pass(pcfg: Program, passes: list[str]) -> None:
+    post = pcfg.posterior(pcfg.weights(seed=0, dtype=torch.float64), {"w": WORDS})
+    assert post.log_z.shape == (2,)
+    assert passes == ["inside"]
+    assert post.marginals["X"].shape[0] == 2
+    assert set(post.counts) == set(pcfg.parameter_names)
+    assert post.marginals is post.marginals and post.log_z is post.log_z
+    assert passes == ["inside", "outside"]
+
+
+def test_counts_are_the_gradient_in_log_weights(pcfg: Program) -> None:
+    logs = {n: w.log().requires_grad_() for n, w in pcfg.weights(seed=1).items()}
+    logs = {n: x.detach().double().requires_grad_() for n, x in logs.items()}
+    weights = {n: x.exp() for n, x in logs.items()}
+    post = pcfg.posterior(weights, {"w": WORDS})
+    counts = post.counts
+    torch.autograd.backward(post.log_z.sum())
+    for name, x in logs.items():
+        torch.testing.assert_close(x.grad, counts[name])
+
+
+def test_log_z_is_in_the_graph_only_where_weights_are(pcfg: Program) -> None:
+    weights = pcfg.weights(seed=1)
+    assert not pcfg.posterior(weights, {"w": WORDS}).log_z.requires_grad
+    weights = {n: w.requires_grad_() for n, w in weights.items()}
+    assert pcfg.posterior(weights, {"w": WORDS}).log_z.requires_grad
+    with torch.no_grad():
+        assert not pcfg.posterior(weights, {"w": WORDS}).log_z.requires_grad
+
+
+def test_a_posterior_is_shown_by_its_items(pcfg: Program) -> None:
+    post = pcfg.model(seed=0).posterior(w=WORDS)
+    assert repr(post) == "Posterior('pcfg_string', items=2)"
+    shown = post._repr_markdown_()  # type: ignore[attr-defined]
+    assert shown.count("\n| ") == 3 and f"{float(post.log_z[1].detach()):.6g}" in shown
+
+
+def test_divergence_is_refused_between_different_batches(pcfg: Program) -> None:
+    model = pcfg.model(seed=0)
+    one, two = model.posterior(w=WORDS), model.posterior(w=WORDS[:1])
+    with pytest.raises(fgg.GrammarError, match="F415"):
+        one.kl(two)
+
+
+def test_a_way_to_decode_that_does_not_exist_is_refused(pcfg: Program) -> None:
+    with pytest.raises(fgg.GrammarError, match="F415"):
+        pcfg.model(seed=0).posterior(w=WORDS).decode("beam")
