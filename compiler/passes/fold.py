@@ -16,11 +16,11 @@ from dataclasses import replace
 from fgg.compiler.passes.merge_messages import join
 from fgg.compiler.passes.messages import MessageBody, new_rule, share, with_product
 from fgg.compiler.plan.contraction import Tree, rank_of
-from fgg.compiler.plan.eliminate import within, without
+from fgg.compiler.plan.eliminate import eliminated, mentioning, within, without, without_all
 from fgg.compiler.plan.rule_operands import RuleOperands, rule_operands
-from fgg.compiler.rank.cut import RuleCut, single, wiring, without_all
+from fgg.compiler.rank.cut import RuleCut, wiring
 from fgg.grammar import Attachment, Clamp, Edge, Grammar, Nonterminal, Rule
-from fgg.grammar.index import Condition, Expr
+from fgg.grammar.index import Expr
 from fgg.grammar.names import fresh
 
 
@@ -109,10 +109,7 @@ class _Folder:
         name = fresh("_".join(words), self.taken)
         self.taken.add(name)
         nodes = rule.rhs.by_name
-        conditions = family.conditions
-        for gone in (family.indices[i] for i in places):
-            about = [c for c in single(conditions) if gone in _names(c)]
-            conditions = without_all(conditions, about) + (without(about, gone) or ())
+        conditions = eliminated(family.conditions, (family.indices[i] for i in places))
         if inferred:
             said = tuple(dict.fromkeys((*product.conditions, *conditions)))
             product, conditions = replace(product, conditions=said), ()
@@ -136,10 +133,6 @@ def _free(index: Expr, cut: RuleCut) -> Expr:
 
 def _chart(grammar: Grammar, product: MessageBody) -> Edge | None:
     return next((e for e in product.edges if e.label in grammar.nonterminal), None)
-
-
-def _names(condition: Condition) -> set[str]:
-    return {name for term in condition.terms for name in term.names()}
 
 
 def _variables(cut: RuleCut, product: MessageBody) -> set[str]:
@@ -167,7 +160,7 @@ def _in_names_of(
     said = [c.substitute(values) for c in product.conditions]
     if chart is not None:
         summed = {n for x in product.summed for n in Expr.of(values[x]).names()}
-        said += [c for c in single(family.conditions) if _names(c) & summed]
+        said += mentioning(family.conditions, summed)
     conditions = tuple(dict.fromkeys([*said, *within(grammar, edges)]))
     return replace(product, edges=tuple(edges), clamps=clamps, conditions=conditions)
 

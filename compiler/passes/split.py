@@ -33,10 +33,10 @@ from fgg.rewrite.trim import trim
 
 MAX_VARIANTS = 256
 """How many rules one rule may become, and how many nodes one node."""
-WHOLE = 8
-"""How many values a union may have to be left whole."""
-MANY = 4
-"""How many rules one rule would become, in the mean, for that."""
+MAX_WHOLE = 8
+"""The most values that a union left whole may have."""
+MANY_RULES = 4
+"""Small unions are left whole if splitting them would make more rules than this of each."""
 
 
 class SplitImpossible(Exception):
@@ -95,12 +95,12 @@ def whole_unions(grammar: Grammar) -> frozenset[str]:
         name
         for name, domain in grammar.domain.items()
         if isinstance(domain.shape, Union)
-        and domain_size(grammar, name) <= WHOLE
+        and domain_size(grammar, name) <= MAX_WHOLE
         and extent(grammar, name)[1] == 1
         and _distinct(grammar, name)
     )
     apart, together = (_rules(grammar, whole) for whole in (frozenset[str](), small))
-    return small if apart > MANY * together else frozenset()
+    return small if apart > MANY_RULES * together else frozenset()
 
 
 def _rules(grammar: Grammar, whole: frozenset[str]) -> int:

@@ -1,8 +1,8 @@
-"""Conditions on indices: what they imply without one variable, and the ranges of input factors."""
+"""Conditions on indices: their single comparisons, and what they imply without a variable."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from fgg.grammar import Edge, Grammar
 from fgg.grammar.index import Condition, Expr
@@ -30,6 +30,43 @@ def without(conditions: Iterable[Condition], name: str) -> tuple[Condition, ...]
 
 def _is_plain(form: Expr) -> bool:
     return form.constant is not None and form.constant >= 0
+
+
+def eliminated(conditions: tuple[Condition, ...], names: Iterable[str]) -> tuple[Condition, ...]:
+    """The conditions without variables, with what those on each of them imply for the others."""
+    for name in names:
+        about = mentioning(conditions, {name})
+        conditions = without_all(conditions, about) + (without(about, name) or ())
+    return conditions
+
+
+def mentioning(conditions: Iterable[Condition], names: Set[str]) -> list[Condition]:
+    """The comparisons in which one of the names occurs."""
+    return [
+        comparison
+        for comparison in single(conditions)
+        if any(name in names for term in comparison.terms for name in term.names())
+    ]
+
+
+def without_all(
+    conditions: tuple[Condition, ...], gone: Iterable[Condition]
+) -> tuple[Condition, ...]:
+    """The conditions without the comparisons in `gone`."""
+    lost = set(gone)
+    kept: list[Condition] = []
+    for condition in conditions:
+        parts = list(single([condition]))
+        left = [c for c in parts if c not in lost]
+        kept += [condition] if len(left) == len(parts) else left
+    return tuple(kept)
+
+
+def single(conditions: Iterable[Condition]) -> Iterable[Condition]:
+    """Conditions with one comparison each."""
+    for condition in conditions:
+        for left, operator, right in condition.pairs():
+            yield Condition((left, right), (operator,), condition.span)
 
 
 def as_condition(form: Expr) -> Condition:

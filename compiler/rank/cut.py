@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
+from fgg.compiler.plan.eliminate import single
 from fgg.grammar import Clamp, Edge, Grammar, Rule
 from fgg.grammar.domains import lengths
 from fgg.grammar.index import Condition, Expr
@@ -163,26 +164,6 @@ def solved(indices: Sequence[Expr], names: Sequence[str], known: Set[str]) -> di
             if variable not in rest.names() and (not rest.terms or not plain):
                 values[variable] = Expr.of(name) - rest
     return values
-
-
-def without_all(
-    conditions: tuple[Condition, ...], gone: Iterable[Condition]
-) -> tuple[Condition, ...]:
-    """The conditions without the comparisons in `gone`."""
-    lost = set(gone)
-    kept: list[Condition] = []
-    for condition in conditions:
-        parts = list(single([condition]))
-        left = [c for c in parts if c not in lost]
-        kept += [condition] if len(left) == len(parts) else left
-    return tuple(kept)
-
-
-def single(conditions: Iterable[Condition]) -> Iterable[Condition]:
-    """Conditions with one comparison each."""
-    for condition in conditions:
-        for left, operator, right in condition.pairs():
-            yield Condition((left, right), (operator,), condition.span)
 
 
 def wiring(

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import TypeVar
 
 from fgg.compiler.passes.inline import Option, leaf_option, renamed_rule, with_indices, written_out
-from fgg.compiler.plan.eliminate import within, without
-from fgg.compiler.rank.cut import RuleComponent, RuleCut, single, wiring, without_all
+from fgg.compiler.plan.eliminate import eliminated, mentioning, within
+from fgg.compiler.rank.cut import RuleComponent, RuleCut, wiring
 from fgg.compiler.rank.nodes import Analysis, BelowRanks, LeafRule
 from fgg.compiler.rank.uses import Message
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Nonterminal, Rule
 from fgg.grammar.definitions import Slice
 from fgg.grammar.domains import lengths
-from fgg.grammar.index import Condition, Expr
+from fgg.grammar.index import Expr
 from fgg.grammar.names import fresh
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class Families:
         part = with_indices(upper, values).rhs
         gone = {item.indices[i] for i in kind.dropped}
         said = [c.substitute(values) for c in kind.conditions]
-        said += [c for c in single(item.conditions) if names_in(c) & gone]
+        said += mentioning(item.conditions, gone)
         said += within(self.grammar, part.edges)
         inner = (*kind.ranks, *kind.part.nodes)
         return Option(
@@ -92,16 +92,12 @@ class Families:
         """Declare a family with the indices of another one, some dropped, over other nodes."""
         label = fresh(name, self.labels)
         self.labels.add(label)
-        conditions = item.conditions
-        for gone in (item.indices[i] for i in dropped):
-            about = [c for c in single(conditions) if gone in names_in(c)]
-            conditions = without_all(conditions, about) + (without(about, gone) or ())
         new = replace(
             item,
             name=label,
             domains=tuple(node.domain for node in nodes),
             indices=without_places(item.indices, dropped),
-            conditions=conditions,
+            conditions=eliminated(item.conditions, (item.indices[i] for i in dropped)),
             origin=None,
             source=None,
         )
@@ -137,7 +133,7 @@ class Families:
         # What is said of the indices that are summed, in the names of the family's own.
         gone = {source.indices[i] for i in dropped}
         said = [c.substitute(values) for c in item.conditions]
-        said += [c for c in single(source.conditions) if names_in(c) & gone]
+        said += mentioning(source.conditions, gone)
         domains = tuple(cut.rule.rhs.by_name[q].domain for q in ranks)
         order = tuple(numbers[q] for q in ranks)
         key = (edge.label, wires, order, domains, dropped, frozenset(said))
@@ -203,11 +199,6 @@ class Families:
         factor = self.grammar.factor.get(label)
         cut = None if factor is None else factor.definition
         return cut.source if isinstance(cut, Slice) else label
-
-
-def names_in(condition: Condition) -> set[str]:
-    """The names in a condition."""
-    return {name for term in condition.terms for name in term.names()}
 
 
 def without_places(items: Sequence[T], dropped: Sequence[int]) -> tuple[T, ...]:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from fgg.compiler.rank.cut import RuleComponent, RuleCut, is_rank, single, wiring
+from fgg.compiler.plan.eliminate import mentioning
+from fgg.compiler.rank.cut import RuleComponent, RuleCut, is_rank, wiring
 from fgg.compiler.rank.uses import FamilyUse, NotRankSpace, observed_reason, touching, use
 from fgg.grammar import Edge, Grammar, Product, Rule, Union
 from fgg.grammar.index import Condition, Expr
@@ -134,7 +135,7 @@ def _droppable(cut: RuleCut, part: RuleComponent) -> tuple[tuple[int, ...], tupl
             continue
         about = cut.about(name)
         index = family.indices[places[0]]
-        declared = [c for c in single(family.conditions) if index in cut.names(c.terms)]
+        declared = mentioning(family.conditions, {index})
         if all(cut.names(c.terms) == {name} for c in about) and all(
             cut.names(c.terms) == {index} for c in declared
         ):

@@ -9,7 +9,8 @@ from math import prod
 
 from fgg.compiler.passes.inline import written_out
 from fgg.compiler.passes.merge_messages import join
-from fgg.compiler.rank.cut import RuleComponent, without_all
+from fgg.compiler.plan.eliminate import without_all
+from fgg.compiler.rank.cut import RuleComponent
 from fgg.compiler.rank.families import Families, without_places
 from fgg.compiler.rank.nodes import Analysis, BelowRanks, refusal, state_uses
 from fgg.compiler.rank.uses import NotRankSpace

@@ -91,8 +91,8 @@ def declare_input_factor(statement: tree.InputFactorDecl, scope: Scope) -> Input
 
 
 def _definition(statement: tree.InputFactorDecl, scope: Scope) -> Slice | None:
-    """Return the definition of an input factor. It has no parameters: it can only be a slice."""
-    slice_definition = None
+    """Return the definition of an input factor. It has no parameters, so it can only be a slice."""
+    definition = None
     for node in statement.attributes:
         if node.key.text != "slice":
             scope.report.add(
@@ -105,8 +105,7 @@ def _definition(statement: tree.InputFactorDecl, scope: Scope) -> Slice | None:
         attribute = resolve_attribute(node, scope)
         if attribute is not None:
             definition = read_definition(attribute.key, attribute.value, attribute.span)
-            slice_definition = definition if isinstance(definition, Slice) else None
-    return slice_definition
+    return definition if isinstance(definition, Slice) else None
 
 
 def index_variables(names: Iterable[Name], scope: Scope) -> tuple[str, ...] | None:

@@ -74,10 +74,10 @@ def sweep(
 ) -> list[Entry]:
     """The identifications of grammars at every point of ranges of sizes and lengths.
 
-    A range of `L`, or of the grammar's own name for the length, is that of lengths; a size that a
-    grammar does not have is left out for it. `results` is a file with an entry a line: those that
-    it has are not computed again, new ones are added as they come. With several `jobs`, processes
-    compute side by side. Raises GrammarError for what cannot be asked, before work begins.
+    A range named `L`, or like the grammar's own name for the length, gives the lengths. A grammar
+    ignores ranges of sizes that it does not have. `results` is a file with an entry a line: entries
+    in it are not computed again, and new ones are appended as they come. With several `jobs`,
+    processes compute side by side. Raises GrammarError for a wrong question, before work begins.
     """
     check_moments(moments)
     grammars = _distinct(grammars)

@@ -23,7 +23,7 @@ from fgg.runtime.train.run_folder import (
     METRICS,
     MODEL,
     SETTINGS,
-    Settings,
+    RunSettings,
     history,
     load_feed,
     load_settings,
@@ -33,7 +33,7 @@ from fgg.runtime.train.run_folder import (
 from fgg.runtime.train.trainer import Epoch, InOrder, Trainer
 
 if TYPE_CHECKING:
-    from fgg.data import Batch, Corpus
+    from fgg.data import Corpus, ExampleBatch
     from fgg.grammar import Grammar
     from fgg.runtime.learn import Method
     from fgg.runtime.model.model import Model
@@ -48,7 +48,7 @@ SHUFFLED = ("adam", "online-em")
 
 def start(
     folder: Path,
-    settings: Settings | None,
+    settings: RunSettings | None,
     *,
     resume: bool = False,
     epochs: int | None = None,
@@ -58,7 +58,7 @@ def start(
     processes: Processes | None = None,
     stopping: Callable[[], bool] | None = None,
     report: Callable[[Epoch], None] | None = None,
-    tick: Callable[[Batch], None] | None = None,
+    tick: Callable[[ExampleBatch], None] | None = None,
 ) -> Trainer:
     """The trainer of a new run, or of one to resume. Raises GrammarError for what does not fit.
 
@@ -129,7 +129,9 @@ def start(
     return trainer
 
 
-def _settled(folder: Path, settings: Settings | None, resume: bool, epochs: int | None) -> Settings:
+def _settled(
+    folder: Path, settings: RunSettings | None, resume: bool, epochs: int | None
+) -> RunSettings:
     """The settings of a run: those given, if the folder holds no other ones."""
     there = (folder / SETTINGS).exists()
     if there and not resume:
@@ -146,11 +148,11 @@ def _settled(folder: Path, settings: Settings | None, resume: bool, epochs: int 
     return settings
 
 
-def _corpus(settings: Settings, paths: tuple[str, ...]) -> Corpus:
+def _corpus(settings: RunSettings, paths: tuple[str, ...]) -> Corpus:
     return preprocessed(read(*paths, format=settings.format, skip=settings.skip), settings.changes)
 
 
-def _method(model: Model, settings: Settings, processes: Processes) -> Method:
+def _method(model: Model, settings: RunSettings, processes: Processes) -> Method:
     from fgg.runtime.learn import METHODS
 
     kind = METHODS[settings.method]
@@ -194,7 +196,7 @@ def _option(name: str, value: object, default: object) -> object:
     return value
 
 
-def _batches(settings: Settings, corpus: Corpus, processes: Processes) -> Batches | InOrder:
+def _batches(settings: RunSettings, corpus: Corpus, processes: Processes) -> Batches | InOrder:
     if not settings.budget:
         return InOrder(corpus, processes.rank, processes.world)
     return Batches(
@@ -209,7 +211,7 @@ def _batches(settings: Settings, corpus: Corpus, processes: Processes) -> Batche
 
 def load_run(
     folder: str | os.PathLike[str], query: str | None = None, *, jit: bool = False
-) -> tuple[Model, Feed, Settings]:
+) -> tuple[Model, Feed, RunSettings]:
     """The best model of a run, its feed, and its settings.
 
     `query` may be another query than the model was trained with.

@@ -1,4 +1,4 @@
-"""A grammar in words: what its nodes, factors and rules say, and the equations they add up to."""
+"""Descriptions of a grammar: an explanation in words, its equations, a summary."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from fgg.grammar.values import Constant, Exp, Eye, Load, Map, Sparse, Table, Uni
 from fgg.rewrite.conjoin import conjoin
 
 
-def story(grammar: Grammar) -> str:
-    """The explanation of a grammar, as text."""
+def describe(grammar: Grammar) -> str:
+    """The explanation of a grammar in words."""
     lines = [f"`{grammar.name}` is a factor graph grammar.", ""]
     lines.append("Nodes take their values from")
     lines += [f"  {d.name}: {_domain(grammar, d)}" for d in grammar.domains]
@@ -206,7 +206,7 @@ def parameter_count(grammar: Grammar, factor: Factor) -> int:
 
 
 def is_learned(factor: Factor) -> bool:
-    """Whether nothing else gives a factor its weights: a tie, a slice, a product, an input.
+    """Whether a factor is learned: it has no definition and is not frozen.
 
     Pieces are counted with the factor that they are the pieces of.
     """

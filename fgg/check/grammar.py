@@ -1,4 +1,4 @@
-"""Whole-grammar checks: everything that can be said of a grammar once its names are resolved."""
+"""Whole-grammar checks: errors and warnings about a grammar whose names are resolved."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_grammar(grammar: Grammar, locate: Locate | None = None) -> list[Diagno
 
 
 def check_useful(grammar: Grammar) -> list[Diagnostic]:
-    """Warnings of symbols that no derivation uses."""
+    """Warnings about symbols that no derivation uses."""
     report = Report()
     reached, alive = reachable(grammar), productive(grammar)
     for nonterminal in grammar.nonterminals:
@@ -228,7 +228,7 @@ LEARNED_ONLY = ("prior", "net", "init")
 
 
 def check_attributes(grammar: Grammar) -> list[Diagnostic]:
-    """Attributes that speak of learning, on factors that are not learned, or not in this way."""
+    """Warnings about options for learning on factors that are not learned, or not this way."""
     report = Report()
     for factor in grammar.factors:
         tied = isinstance(factor.definition, Tied)

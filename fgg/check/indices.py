@@ -21,7 +21,7 @@ from fgg.grammar.spans import Span
 
 
 def check_indices(grammar: Grammar) -> list[Diagnostic]:
-    """What is wrong with the indices of a grammar (of a conjunction, if it has queries)."""
+    """Errors in the indices of a grammar (of a conjunction, if it has queries)."""
     report = Report()
     if not grammar.is_indexed and not any(rule.conditions for rule in grammar.rules):
         return []
@@ -181,7 +181,7 @@ class _Checker:
         return f"its range is `{', '.join(map(str, conditions))}`" if conditions else ""
 
     def suspicious_sizes(self, rule: Rule) -> None:
-        """Warn of a size that stands where an index variable is expected: `i < k < j`."""
+        """Warn about a size in the place of an index variable: `i < k < j`."""
         bare = {
             name
             for edge in rule.rhs.edges
@@ -218,7 +218,7 @@ def _exprs(rule: Rule) -> list[Expr]:
 
 
 def _place(rule: Rule, name: str) -> Span | None:
-    """Where a rule first speaks of an index variable."""
+    """The place where a rule first names an index variable."""
     return next((e.span for e in _exprs(rule) if e.span and name in e.names()), None)
 
 

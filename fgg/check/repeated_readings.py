@@ -114,7 +114,7 @@ class _Reader:
             }
 
     def solve(self) -> None:
-        """Find what families read: first more and more, then as little as that leaves."""
+        """Find what families read, as a fixed point: widen until nothing grows, then narrow."""
         for number in range(MAX_ROUNDS):
             if not self.enlarge(widen=number >= ROUNDS_BEFORE_WIDENING):
                 break
@@ -126,7 +126,7 @@ class _Reader:
             self.read = read
 
     def enlarge(self, *, widen: bool) -> bool:
-        """Add what rules read to what their families do; whether that was anything new."""
+        """Add what rules read to what their families read. Returns whether anything was new."""
         changed = False
         for rule in self.rules:
             for reading, bounds in self.of_rule(rule):
@@ -160,7 +160,7 @@ class _Reader:
 
 
 def _join(known: dict[Reading, Bounds], reading: Reading, bounds: Bounds, *, widen: bool) -> bool:
-    """Enlarge what a family reads by bounds of the same reading; whether it grew."""
+    """Enlarge what a family reads by bounds of the same reading. Returns whether it grew."""
     if reading not in known:
         known[reading] = dict(bounds)
         return True

@@ -42,7 +42,7 @@ MAX_REPORTS = 5
 
 
 def check_values(grammar: Grammar, locate: Locate | None = None) -> list[Diagnostic]:
-    """What is wrong with the values of a grammar's factors."""
+    """Errors in the values of a grammar's factors."""
     report = Report()
     for factor in grammar.factors:
         if factor.value is not None:
@@ -70,7 +70,7 @@ class _FactorChecker:
         return place or self.factor.span
 
     def add(self, code: str, message: str, position: tuple[int, ...] = (), help: str = "") -> None:
-        """Report a problem at an entry, but not thousands of them."""
+        """Report a problem at an entry, up to a limit."""
         self.reports += 1
         if self.reports <= MAX_REPORTS:
             text = f"factor `{self.factor.name}`: {message}"
@@ -298,7 +298,7 @@ def _float(number: Fraction) -> float:
 
 
 def _exponentials(entries: Nested) -> Nested:
-    """The weights that logarithms stand for, as floats: good enough to see what they sum to."""
+    """The exponentials of logarithms, as floats: exact enough to check what they sum to."""
     if isinstance(entries, tuple):
         return tuple(map(_exponentials, entries))
     return exp(entries) if entries < MAX_LOG else float_info.max

@@ -8,7 +8,7 @@ from functools import partial
 
 from fgg.draw import style
 from fgg.draw.geometry import Box, Point, Route, text_width
-from fgg.draw.layout.fragment import Placed
+from fgg.draw.layout.fragment import PlacedGraph
 from fgg.draw.layout.labels import PlacedLabel, Role
 from fgg.draw.marks import Mark, Shape, Stroke, Text, arrow
 from fgg.draw.scene import Flow, Graph, Kind, RuleScene, Vertex
@@ -18,7 +18,7 @@ ARROW_LENGTH = 34.0
 ARROW_SPACE = 18.0
 CONDITION_WIDTH = 300.0
 MIDDLE = 140.0
-"""Up to this height, a left-hand side without nodes stands in the middle of the fragment's."""
+"""A left-hand side without nodes is centred beside this much of the right-hand side."""
 MARGIN = 16.0
 GUTTER = 12.0
 PAGE_WIDTH = 960.0
@@ -30,8 +30,8 @@ class Panel:
     """The picture of a rule: two placed graphs, the arrow between them, texts, and a frame."""
 
     scene: RuleScene
-    left: Placed
-    right: Placed
+    left: PlacedGraph
+    right: PlacedGraph
     arrow: Route
     texts: tuple[Text, ...]
     frame: Box
@@ -49,7 +49,7 @@ class Panel:
         )
 
 
-def rule_panel(scene: RuleScene, left: Placed, right: Placed) -> Panel:
+def rule_panel(scene: RuleScene, left: PlacedGraph, right: PlacedGraph) -> Panel:
     """The panel of a rule, with its frame's corner at the origin."""
     texts = [Text(text=scene.caption, place=(PADDING, PADDING + 11), size=style.CAPTION, bold=True)]
     for i, line in enumerate(wrapped(scene.conditions)):
@@ -76,8 +76,11 @@ def rule_panel(scene: RuleScene, left: Placed, right: Placed) -> Panel:
     )
 
 
-def _drops(left: Placed, right: Placed) -> tuple[float, float]:
-    """How far below the top both sides begin: external nodes stand at one height, if any."""
+def _drops(left: PlacedGraph, right: PlacedGraph) -> tuple[float, float]:
+    """How far below the top each side begins.
+
+    External nodes of both sides are at one height; without any, the sides are centred.
+    """
     first, second = _outside_height(left), _outside_height(right)
     if first is not None and second is not None:
         return max(second - first, 0.0), max(first - second, 0.0)
@@ -85,7 +88,7 @@ def _drops(left: Placed, right: Placed) -> tuple[float, float]:
     return max((min(b, MIDDLE) - a) / 2, 0.0), max((a - b) / 2, 0.0)
 
 
-def _outside_height(placed: Placed) -> float | None:
+def _outside_height(placed: PlacedGraph) -> float | None:
     """The height of a graph's external nodes, or None if it has none."""
     return next((placed.centers[v.key][1] for v in placed.graph.vertices if v.external), None)
 
@@ -114,7 +117,7 @@ class Picture:
     title: str
     panels: tuple[Panel, ...]
     texts: tuple[Text, ...] = ()
-    legend: Placed | None = None
+    legend: PlacedGraph | None = None
 
     def _repr_svg_(self) -> str:
         from fgg.draw.writers.svg import to_svg
@@ -168,7 +171,7 @@ def grammar_picture(title: str, subtitle: str, panels: Sequence[Panel]) -> Pictu
 
 
 def _best_rows(panels: Sequence[Panel], least: float) -> tuple[float, list[list[Panel]]]:
-    """The width of a page, and the panels in rows so that little of the page is left empty."""
+    """The width of the page and its rows of panels, so that little of the page is empty."""
     widest = max((panel.frame.width for panel in panels), default=0.0)
     total = sum(panel.frame.width + GUTTER for panel in panels) - GUTTER
     area = sum(panel.frame.width * panel.frame.height for panel in panels)
@@ -186,7 +189,7 @@ def _best_rows(panels: Sequence[Panel], least: float) -> tuple[float, list[list[
 
 
 def _rows(panels: Sequence[Panel], width: float) -> tuple[float, list[list[Panel]]]:
-    """The panels in rows of a width so that rows are low and evenly filled, and what it costs."""
+    """The panels in low and evenly filled rows of a given width, and the cost of these rows."""
     # costs[k] is that of the first k panels, starts[k] where their last row begins.
     costs, starts = [0.0], [0]
     for end in range(1, len(panels) + 1):
@@ -233,8 +236,8 @@ _LEGEND = (
 )
 
 
-def _legend(panels: Sequence[Panel], width: float) -> Placed | None:
-    """One of each kind of vertex that the panels show, named, in a line."""
+def _legend(panels: Sequence[Panel], width: float) -> PlacedGraph | None:
+    """The legend: one vertex of each kind that the panels show, with its name beside it."""
     shown = {
         sort
         for panel in panels
@@ -261,13 +264,13 @@ def _legend(panels: Sequence[Panel], width: float) -> Placed | None:
         x += size + text_size + 22
     if not vertices:
         return None
-    return Placed(
+    return PlacedGraph(
         graph=Graph(vertices=tuple(vertices)), centers=centers, routes=(), labels=tuple(labels)
     )
 
 
 def _sorts(vertex: Vertex) -> list[str]:
-    """What the legend has to explain of a vertex."""
+    """The kinds of vertex in the legend that explain a vertex."""
     if vertex.kind is not Kind.NODE:
         return [vertex.kind.value]
     marks = {"external": vertex.external, "observed": vertex.observed, "rank": vertex.rank}
@@ -292,7 +295,7 @@ def _panel_marks(panel: Panel) -> Iterator[Mark]:
     yield from _graph_marks(panel.right)
 
 
-def _graph_marks(placed: Placed) -> Iterator[Mark]:
+def _graph_marks(placed: PlacedGraph) -> Iterator[Mark]:
     for link, route in zip(placed.graph.links, placed.routes, strict=True):
         if link.flow is Flow.NONE:
             yield Stroke(route=route, color=style.LINE, width=1.2)

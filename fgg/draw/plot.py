@@ -33,7 +33,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """What a plot shows; a legend is drawn where there are several lines."""
+    """Lines over two axes; if there are several, a legend names them."""
 
     title: str
     lines: tuple[Line, ...]
@@ -47,7 +47,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class _Axis:
-    """A map from numbers to places, and the ticks on it."""
+    """An axis from `start` to `end` in the picture, which shows the numbers `low` to `high`."""
 
     low: float
     high: float

@@ -1,4 +1,4 @@
-"""A rule as abstract elements: vertices (nodes and edges of a fragment) and links between them."""
+"""The elements of a rule's picture: vertices for its nodes and edges, and links between them."""
 
 from __future__ import annotations
 
@@ -114,8 +114,9 @@ def rule_scene(grammar: Grammar, rule: Rule) -> RuleScene:
 
 
 def _summed(grammar: Grammar, rule: Rule) -> str:
-    """Which state nodes beside rank nodes only parameters touch: they are summed before any input.
+    """The note on state nodes that only parameters touch, for a rule that has rank nodes.
 
+    These state nodes are summed before any input is seen.
     So `binary_1` and `binary_0` around a summed node are the matrix H of [RS Fig. 4].
     """
     domains = {domain.name for domain in grammar.domains if domain.rank}
@@ -220,7 +221,7 @@ def indices_text(indices: tuple[Expr, ...]) -> str:
 
 
 def expression_text(expression: Expr) -> str:
-    """The expression without spaces, and not beginning with a minus if it need not."""
+    """The expression without spaces; a positive term comes first if there is one."""
     positive_first = sorted(expression.terms, key=lambda term: term[1] < 0)
     parts = str(Expr(tuple(positive_first))).split("`")  # quoted names stay as they are
     parts[::2] = (part.replace(" ", "") for part in parts[::2])
@@ -264,7 +265,7 @@ def shorten(text: str, limit: int = MAX_TEXT) -> str:
 
 
 def clean(text: str) -> str:
-    """The text without characters that XML forbids or that change the direction of writing."""
+    """The text; what XML forbids or changes the direction of writing is replaced."""
     return "".join(
         char if _is_harmless(ord(char)) else "\N{REPLACEMENT CHARACTER}" for char in text
     )

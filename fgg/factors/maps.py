@@ -38,7 +38,7 @@ def groups(grammar: Grammar, factor: Factor) -> tuple[int, ...] | None:
 
 @per_grammar
 def map_values(grammar: Grammar, name: str) -> tuple[int, ...]:
-    """For each value of a map's first domain the value of its second that it goes with.
+    """The value of a map's second domain for each value of its first.
 
     Raises GrammarError (F490, F491, F492).
     """

@@ -1,8 +1,8 @@
-"""What a derivation says of its sequence: spans, tags, heads, segments, pairs.
+"""Annotations of a sequence by a derivation: spans, tags, heads, segments, pairs.
 
-All of it follows from the cells and the rules of a derivation, for any grammar. What no general
-rule can know (which word of a rule is the head of which) is said by *links*: the name of a rule and
-two index expressions in its variables, `left_some=j-1:k`.
+They follow from the cells and the rules of a derivation, for any grammar. Which word of a rule is
+the head of which is no general fact; the user gives it as *links*, each the name of a rule and two
+index expressions in its variables, `left_some=j-1:k`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class AppliedRule(Protocol):
 
     @property
     def rule(self) -> Rule:
-        """The ground rule, which says where it comes from."""
+        """The ground rule; its `origin` names the rule that the user wrote."""
 
 
 class Derived(Protocol):
-    """What is needed of a derivation."""
+    """The part of a derivation that annotations read."""
 
     @property
     def steps(self) -> Sequence[AppliedRule]:
@@ -37,7 +37,7 @@ class Derived(Protocol):
 
 @dataclass(frozen=True)
 class Link:
-    """Two positions that a rule connects, each a sum of variables and a number; None: nothing."""
+    """Two positions that a rule connects, each a sum of variables and a number, or None."""
 
     rule: str
     first: Mapping[str, int] | None
@@ -92,7 +92,7 @@ def span_cells(derivation: Derived, families: Iterable[str] = ()) -> set[tuple[i
 
 
 def tags(derivation: Derived, length: int, families: Iterable[str] = ()) -> list[str | None]:
-    """A tag for each position: the values of its cell, `[i]` or `[i,i+1]`; None where none is."""
+    """A tag for each position: the values of its cell `[i]` or `[i,i+1]`; None without one."""
     wanted = set(families)
     tag_of: list[str | None] = [None] * length
     for family, indices, values in derivation.spans():
@@ -105,7 +105,7 @@ def tags(derivation: Derived, length: int, families: Iterable[str] = ()) -> list
 
 
 def segments(derivation: Derived, length: int) -> list[tuple[int, int]]:
-    """The parts of a sequence: wherever an index of a rule lies within it, a part begins."""
+    """The segments of a sequence: one begins at each index that a rule of the derivation has."""
     cuts = {0, length}
     for values in _variables(derivation):
         cuts.update(v for v in values.values() if 0 < v < length)
@@ -116,7 +116,7 @@ def segments(derivation: Derived, length: int) -> list[tuple[int, int]]:
 def pairs(
     derivation: Derived, grammar: Grammar, links: Sequence[Link] = ()
 ) -> set[tuple[int, int]]:
-    """The positions that pair: by links, or those that one rule reads two of from one input."""
+    """The pairs of positions that links give, or else that one rule reads from one input."""
     if links:
         return {
             (min(one, two), max(one, two))
@@ -143,7 +143,7 @@ def pairs(
 
 
 def heads(derivation: Derived, length: int, links: Sequence[Link]) -> list[int]:
-    """The head of each word, 0 for the root and i + 1 for the word at i; -1 where none is said.
+    """The head of each word: 0 for the root, i + 1 for the word at i, -1 where no link applies.
 
     A link is HEAD:WORD; without HEAD the word is the root.
     """

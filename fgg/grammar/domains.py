@@ -1,4 +1,4 @@
-"""What a domain's values are: their number, their names, and the parts of unions and products."""
+"""Domains in numbers: sizes, names of values, parts of unions and products; lengths."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def with_sizes(grammar: Grammar, sizes: Mapping[str, int]) -> Grammar:
 
 
 def with_domain_size(grammar: Grammar, name: str, size: int) -> Grammar:
-    """The grammar with another number of values of a domain, which then have no names."""
+    """The grammar with `size` values of a domain; they lose their names."""
     domain = replace(grammar.domain[name], shape=Sized(Expr.of(size)))
     return replace(grammar, domains=tuple(domain if d.name == name else d for d in grammar.domains))
 
@@ -127,7 +127,7 @@ def value_index(grammar: Grammar, name: str) -> Mapping[str, int]:
 
 
 class Numbers(Sequence[str]):
-    """The names `0`, `1`, … of a sized domain, made when they are asked for."""
+    """The names `0`, `1`, … of a sized domain, each made on demand."""
 
     def __init__(self, size: int) -> None:
         self.size = min(max(size, 0), MAX_SIZE)  # a wrong size has been reported

@@ -1,6 +1,6 @@
-"""How a factor's parameters are made: what `with net = …` and `with init = …` say.
+"""What stands after `with`: options of a factor (`net`, `init`, `prior`, …), and its definition.
 
-Read here, without any numbers, so that the checker and the runtime agree.
+Options are read here, without any numbers, so that the checker and the runtime agree.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Init:
 
 
 def read_net(value: AttributeValue) -> tuple[Net, ...] | None:
-    """The networks of a factor's pieces, or one for all; `()` for `none`; None if it is wrong."""
+    """The networks of a factor's pieces, or one for all; `()` for `none`; None: no network."""
     if isinstance(value, Word):
         return {
             "none": (),

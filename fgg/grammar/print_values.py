@@ -1,4 +1,4 @@
-"""Weights, domain values and attributes as the language writes them."""
+"""Weights, domain values and attributes as text, and how text is broken into lines."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def _query_rule_parts(rule: QueryRule) -> tuple[str, str, list[str]]:
 
 
 def _aligned(rules: Sequence[tuple[str, str, list[str]]], indent: int = 0) -> list[str]:
-    """Rules with their heads and arrows below each other, as far as names are of usual length."""
+    """Rules with heads and arrows aligned, except for names longer than `MAX_PAD`."""
     pads = [
         max((len(rule[part]) for rule in rules if len(rule[part]) <= MAX_PAD), default=0)
         for part in (0, 1)

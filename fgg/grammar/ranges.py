@@ -67,12 +67,12 @@ class Region:
 
 
 def length_rows(grammar: Grammar, least: int = 0) -> list[Row]:
-    """Every length is at least `least`."""
+    """The inequalities that every length is at least `least`."""
     return [Row.make({name: 1}, -least) for name in sorted(lengths(grammar))]
 
 
 def input_rows(grammar: Grammar, rule: Rule) -> list[Row]:
-    """Positions outside an input never match, so a rule's positions lie inside."""
+    """The inequalities that keep a rule's positions inside its inputs: others never match."""
     sizes = size_values(grammar)
     rows: list[Row] = []
     for clamp in rule.rhs.clamps:
@@ -82,7 +82,7 @@ def input_rows(grammar: Grammar, rule: Rule) -> list[Row]:
 
 
 def rule_rows(grammar: Grammar, rule: Rule, regions: Mapping[str, Region]) -> list[Row]:
-    """What holds of the index variables of a rule: head's range, conditions, positions."""
+    """The inequalities of a rule's index variables: head's range, conditions, positions."""
     sizes = size_values(grammar)
     rows = condition_rows(rule.conditions, sizes) + input_rows(grammar, rule)
     if rule.lhs in regions:
@@ -188,7 +188,7 @@ class _Inference:
                     self.join(edge, rows, widen=False)
 
     def join(self, edge: Edge, rows: list[Row], *, widen: bool) -> bool:
-        """Enlarge a family's range by a reference to it; whether it grew."""
+        """Enlarge a family's range by a reference to it. Returns whether the range grew."""
         if edge.label not in self.open_names:
             return False
         family = self.grammar.nonterminal[edge.label]

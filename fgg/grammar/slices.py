@@ -40,7 +40,7 @@ def variants(
 
 @per_grammar
 def extent(grammar: Grammar, domain: str, whole: frozenset[str] = frozenset()) -> tuple[int, int]:
-    """How many variants a domain has, and how many atomic domains the largest consists of."""
+    """The number of variants of a domain, and the most atomic domains that one of them has."""
     shape = grammar.domain[domain].shape
     if domain in whole or not isinstance(shape, Union | Product):
         return 1, 1
@@ -99,7 +99,7 @@ SliceStep = Narrow | Unfold
 
 
 def steps(grammar: Grammar, axes: Iterable[Variant]) -> tuple[SliceStep, ...]:
-    """What makes a slice of its source's array, one after the other.
+    """The steps that cut a slice out of its source's array, in order.
 
     Axes are numbered as they are when a step is taken, so nested unions and products are cut and
     unfolded from the outside to the inside.
@@ -112,7 +112,7 @@ def steps(grammar: Grammar, axes: Iterable[Variant]) -> tuple[SliceStep, ...]:
 
 
 def _steps(grammar: Grammar, variant: Variant, axis: int, taken: list[SliceStep]) -> int:
-    """Add the steps of one axis; the number of the axis after those that it becomes."""
+    """Add the steps of one axis. Returns the number of the axis that follows its results."""
     if not variant.inner:
         return axis + 1
     if isinstance(grammar.domain[variant.domain].shape, Union):

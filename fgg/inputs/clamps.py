@@ -1,7 +1,10 @@
-"""Paths into the value of an input: to a part of it, and through maps.
+"""Clamps: nodes fixed to a position of an input, or to what a path leads to from there.
 
 `o = w[i].N` fixes a node to a part of the input's value, `m = w[i].clusters` to the block that the
 map `clusters` has for it. A map leads on from an atomic domain, which has no parts.
+
+`emit(u, w[i])` touches a node that the text does not name. Such a node is called after its input,
+`w`, or `w2`, `w3`, … where that name is taken.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ def clamp_domain(grammar: Grammar, clamp: Clamp) -> str:
 
 
 def is_pinned(grammar: Grammar, clamp: Clamp) -> bool:
-    """Whether a clamp goes through a map: it says what is known only where the token is."""
+    """Whether a clamp's path goes through a map: its node is known only if the token is."""
     steps = path_steps(grammar, grammar.input[clamp.input].domain, clamp.path)
     return any(isinstance(step, str) for step in steps)
 
@@ -68,7 +71,7 @@ def pinned_inputs(grammar: Grammar) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Pin:
-    """Where the value of an external node is known from: `w[i].clusters` of a family `X[i]`.
+    """The place that fixes the value of an external node: `w[i].clusters` of a family `X[i]`.
 
     `indices` are in the names of the family's indices, of lengths and of sizes.
     """
@@ -78,7 +81,7 @@ class Pin:
     indices: tuple[Expr, ...]
 
     def clamp(self, node: str, family: Sequence[str], at: Sequence[Expr]) -> Clamp:
-        """The clamp of a node of the family's cell at some indices."""
+        """The clamp of `node`, which belongs to the family's cell at the indices `at`."""
         values: Mapping[str, int | Expr] = dict(zip(family, at, strict=True))
         return Clamp(
             attachment=Attachment(node=node),
@@ -89,7 +92,7 @@ class Pin:
 
 
 Pins = Mapping[str, tuple[Pin | None, ...]]
-"""For each family that has lost nodes, the pin of every node that it had; None for those left."""
+"""For each family that lost nodes: a pin for each of these, None for each node it kept."""
 
 
 def position_name(input_name: str, taken: Container[str]) -> str:

@@ -120,7 +120,7 @@ class _Observer:
             yield from self._walk(item, inner, shape[1:], (*position, i))
 
     def extent(self, item: Input | InputTable, expr: Expr, count: int) -> bool:
-        """Whether an extent fits what is known; an unknown length is set by it."""
+        """Whether `count` entries fit an extent; sets a length that is still unknown."""
         unknown = [n for n in expr.names() if n not in self.sizes and n not in self.lengths]
         if len(unknown) == 1:
             self.set_length(unknown[0], expr, count)
@@ -137,7 +137,7 @@ class _Observer:
         return False
 
     def potential_lengths(self, factor: InputFactor) -> None:
-        """Set unknown lengths from how many log-potentials are given: `i < n` has n of them."""
+        """Set unknown lengths from the number of log-potentials: `i < n` has n of them."""
         nest: object = self.inputs[factor.name]
         for index in factor.indices:
             items = _items(nest)
@@ -174,7 +174,7 @@ class _Observer:
                 self.potentials(factor, inner, (*position, i))
 
     def set_length(self, name: str, extent: Expr, count: int) -> None:
-        """Set an unknown length such that an extent is what was found, if it can be."""
+        """Set an unknown length so that an extent equals `count`, if some length does."""
         values = {**self.sizes, **self.lengths}
         at_zero = extent.evaluate({**values, name: 0})
         at_one = extent.evaluate({**values, name: 1})

@@ -98,7 +98,7 @@ def known_inputs(grammar: Grammar) -> tuple[str, ...]:
 
 
 def rows_of(grammar: Grammar, rule: Rule) -> list[Row]:
-    """What holds of the indices of a rule wherever it is used."""
+    """The inequalities that hold for the indices of a rule wherever it applies."""
     ranges = regions(grammar)
     return rule_rows(grammar, rule, ranges) if rule.lhs in ranges else []
 
@@ -169,7 +169,7 @@ class Ties:
         return self.ways[key]
 
     def map(self, source: str, target: str, values: tuple[int, ...], name: str) -> str:
-        """The label of a map with these values."""
+        """The label of the map that has these values."""
         key = (source, target, values)
         if key not in self.names:
             label = fresh(name, self.labels)
@@ -202,7 +202,7 @@ class _Tying:
         self.renamed: dict[str, str] = {}
 
     def fragment(self) -> Fragment:
-        """The fragment with everything that is tied."""
+        """The fragment with all clamps tied."""
         whole = self.whole
         nodes = tuple(node for node in self.nodes if node.name not in self.renamed)
         edges = tuple(

@@ -19,6 +19,7 @@ K = TypeVar("K")
 P = ParamSpec("P")
 T = TypeVar("T")
 
+MAX_REPORTS = 50
 MAX_SYNTAX_REPORTS = 20
 
 
@@ -64,17 +65,33 @@ class Malformed(Exception):
     """Part of a document cannot be read; the reason has been reported."""
 
 
+@dataclass
+class Problems(Report):
+    """The first reports of a document, and the number of those left out."""
+
+    left_out: int = 0
+
+    def all(self) -> tuple[Diagnostic, ...]:
+        """The reports; the last one says how many were left out."""
+        message = f"{self.left_out} more problems of this kind"
+        more = [Diagnostic(code="F406", message=message)] if self.left_out else []
+        return (*self.diagnostics, *more)
+
+
 @dataclass(frozen=True)
 class Located:
     """A value of a document with its path. Its methods raise Malformed after reporting why."""
 
     value: object
     path: str = ""
-    problems: Report = field(default_factory=Report)
+    problems: Problems = field(default_factory=Problems)
     code: str = "F406"
 
     def report(self, message: str, help: str = "") -> None:
         """Report a problem of this value, and go on."""
+        if len(self.problems.diagnostics) >= MAX_REPORTS:
+            self.problems.left_out += 1
+            return
         where = f"`{self.path}`" if self.path else "the document"
         self.problems.add(self.code, f"{where}: {message}", help=help)
 
@@ -85,7 +102,8 @@ class Located:
 
     def expected(self, wanted: str) -> NoReturn:
         """Report that this value has the wrong type."""
-        self.fail(f"{wanted} was expected, not {_KINDS.get(type(self.value), _OTHER_KIND)}")
+        kinds = (name for kind, name in _KINDS.items() if isinstance(self.value, kind))
+        self.fail(f"{wanted} was expected, not {next(kinds, 'something that is not JSON')}")
 
     @property
     def entries(self) -> Mapping[str, object]:
@@ -162,6 +180,7 @@ def read_fields(fields: Mapping[K, Located], read: Callable[[K, Located], T]) ->
     return results
 
 
+# The first that fits counts: a truth value of Python is an int.
 _KINDS: Mapping[type, str] = {
     type(None): "null",
     bool: "true or false",
@@ -171,7 +190,6 @@ _KINDS: Mapping[type, str] = {
     list: "a list",
     dict: "an object",
 }
-_OTHER_KIND = "something that is not JSON"
 
 
 def is_number(data: object) -> TypeGuard[int | float]:

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import count
 
 from fgg.check.grammar import check_grammar
-from fgg.diagnostics import Diagnostic, Report, did_you_mean
+from fgg.diagnostics import Diagnostic, did_you_mean
 from fgg.grammar import (
     Attachment,
     Domain,
@@ -47,7 +47,6 @@ from fgg.json.document import (
 from fgg.json.tensor import constant_value, read_weight, read_weights
 from fgg.rewrite.rename import Renaming
 
-MAX_REPORTS = 50
 _KEYS = ("rules", "start", "terminals", "nonterminals")
 
 
@@ -57,26 +56,18 @@ def from_json(
     """The grammar that parsed JSON describes, and its diagnostics.
 
     The grammar is None exactly when there is an error among the diagnostics. `domain_sizes` gives
-    the number of values of node labels for which the document has no domain. Names stay as they
-    are, but for those that the language cannot write.
+    the number of values of node labels for which the document has no domain. Names that the
+    language cannot write are replaced.
     """
     document = Located(unflatten(data))
     try:
         grammar = attempt(_read_grammar, document, name, domain_sizes or {})
         if grammar is None:
-            return None, _first_problems(document.problems)
+            return None, document.problems.all()
         problems = tuple(check_grammar(grammar))
     except RecursionError:
         return None, (Diagnostic(code="F405", message="the document is nested too deep"),)
     return (None if any(d.is_error for d in problems) else grammar), problems
-
-
-def _first_problems(report: Report) -> tuple[Diagnostic, ...]:
-    """The first reports, and how many more there are."""
-    left_out = len(report.diagnostics) - MAX_REPORTS
-    message = f"{left_out} more problems of this kind"
-    more = [Diagnostic(code="F406", message=message)] if left_out > 0 else []
-    return (*report.diagnostics[:MAX_REPORTS], *more)
 
 
 def read_json_text(

@@ -1,9 +1,9 @@
 """Grammars written in the JSON format of the `fggs` library.
 
-What the format has no word for is kept under keys that other readers ignore, so that our own reader
-gives it back: `name` of a rule; `given`, `rank` and `with` of a terminal; `rank` of a domain; `map`
-of a factor that is a function. Large weights with a structure are written as structured tensors
-(`fgg.json.tensor`), all others as nested lists.
+Keys that other readers ignore hold what the format lacks, and our reader reads them: `name` of a
+rule; `given`, `rank` and `with` of a terminal; `rank` of a domain; `map` of a factor that is a
+function. Large weights with a structure are written as structured tensors (`fgg.json.tensor`), all
+others as nested lists.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ MAX_WRITTEN_OUT = 64
 def to_json(grammar: Grammar) -> dict[str, object]:
     """The grammar as a JSON object, ready for `json.dumps`.
 
-    Unions, products and paths are removed first (`fgg.rewrite.plain`). Large weights with a
-    structure are written as structured tensors, all others as nested lists; fractions become
-    decimals, and a parameter is a terminal without a factor. Queries and sizes are left out: the
-    format has neither. Raises GrammarError: F303 for a grammar with indices or inputs, F302 for
-    more weights than can be written out, F404 for an array file that cannot be read.
+    Unions, products and paths are removed first (`fgg.rewrite.plain`). Fractions become decimals,
+    and a parameter is a terminal without weights. Queries and sizes are left out: the format has
+    neither. Raises GrammarError: F303 for a grammar with indices or inputs, F302 for more weights
+    than can be written out, F404 for an array file that cannot be read, F407 for a weight that
+    JSON cannot hold.
     """
     if grammar.is_indexed:
         message = f"grammar `{grammar.name}` has indices or inputs, which the format lacks"
@@ -216,7 +216,7 @@ def _loaded(factor: Factor, value: Load) -> object:
 
 
 def _check_count(factor: Factor, entries: int) -> None:
-    """Refuse (F302) to write out more weights than anybody would want."""
+    """Refuse (F302) to write out too many weights."""
     if entries > MAX_ENTRIES:
         message = f"factor `{factor.name}` has {entries:,} weights to write out"
         help = "leave out its value: a factor without weights is supplied later"
@@ -241,7 +241,7 @@ def _sparse(factor: Factor, shape: Sequence[int], value: Sparse) -> object:
 
 
 class _Box:
-    """The smallest box around some positions; axes that run in parallel count as one."""
+    """The smallest box around positions of a tensor; axes that run in parallel are one axis."""
 
     def __init__(self, shape: Sequence[int], positions: Sequence[Position]) -> None:
         columns = list(zip(*positions, strict=True))
@@ -264,7 +264,7 @@ class _Box:
             self.axes.append(inner)
 
     def inside(self, position: Position) -> Position:
-        """A position as counted in the box."""
+        """A position, counted from the corner of the box."""
         return tuple(position[axis] - self.starts[axis] for axis in self.chosen)
 
 

@@ -236,7 +236,7 @@ class PositionTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything a program does."""
+    """A whole program: what it prepares, its charts and tables, and its stages of steps."""
 
     grammar: Grammar
     lengths: tuple[str, ...]
@@ -267,7 +267,7 @@ class Plan:
 
     @cached_property
     def leaves(self) -> Mapping[str, str]:
-        """What the steps read that is no chart, in order: its name and its kind."""
+        """The names and kinds of all operands that are not charts, in order."""
         read = (operand for step in self.steps for operand in step.operands)
         return {o.name: o.kind for o in read if o.kind != "chart"}
 
@@ -292,7 +292,7 @@ class Plan:
 
     @cached_property
     def products(self) -> tuple[tuple[tuple[str, ...], int], ...]:
-        """The names of what is multiplied anywhere, in steps and before them.
+        """The names of tensors that are multiplied with each other, in steps and in preparations.
 
         With each comes the greatest number of charts with states in a product that it is added
         to, before the sum is divided by its greatest value; -1 if it is not.

@@ -1,4 +1,4 @@
-"""How large a plan's tensors are for given lengths and a batch."""
+"""Sizes of a plan's tensors for given lengths and a batch, and large numbers as text."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def chart_bytes(plan: Plan, values: Mapping[str, int], batch: int, width: int = 
 
 
 def adjoint_bytes(plan: Plan, values: Mapping[str, int], batch: int, width: int = 4) -> int:
-    """The bytes of the adjoints of all charts; those of half charts have room in these."""
+    """The bytes of the adjoints of all charts; half charts store theirs in their empty halves."""
     total = 0
     for chart in plan.charts:
         cells = prod(extents(chart, values)) * batch
@@ -69,7 +69,7 @@ def table_bytes(plan: Plan, values: Mapping[str, int], batch: int, width: int = 
 
 
 def in_units(count: float) -> str:
-    """A number of bytes for people."""
+    """A number of bytes with a unit, `1.5 GB`."""
     for unit in ("bytes", "KB", "MB", "GB", "TB", "PB"):
         if count < 1000 or unit == "PB":
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.3g} {unit}"
@@ -78,5 +78,5 @@ def in_units(count: float) -> str:
 
 
 def short(count: int) -> str:
-    """A count in full up to seven digits, then with three."""
+    """A count in full up to seven digits, then with three significant digits."""
     return f"{count:,}" if count < 10**7 else f"{count:.2e}".replace("e+0", "e").replace("e+", "e")

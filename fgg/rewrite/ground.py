@@ -88,14 +88,14 @@ def ground_with_origin(
 
 
 def _asked(grammar: Grammar, query: str | None, sizes: Mapping[str, int]) -> Grammar:
-    """The grammar with its sizes, joined with a query, without others."""
+    """The grammar with sizes set, conjoined with one query; its other queries go."""
     for name in sizes:
         if name not in grammar.size:
-            raise GrammarError([_unknown("size", name, grammar.size)])
+            _unknown("size", name, grammar.size)
     grammar = with_sizes(grammar, sizes)
     if query is not None:
         if query not in grammar.query:
-            raise GrammarError([_unknown("query", query, grammar.query)])
+            _unknown("query", query, grammar.query)
         grammar = conjoin(grammar, grammar.query[query])
     if grammar.queries:  # else the same grammar, with all that is remembered of it
         grammar = replace(grammar, queries=())
@@ -107,13 +107,11 @@ def _wrong_indices(grammar: Grammar) -> tuple[Diagnostic, ...]:
     return tuple(d for d in check_indices(grammar) if d.is_error)
 
 
-def _unknown(kind: str, name: str, known: Mapping[str, object]) -> Diagnostic:
+def _unknown(kind: str, name: str, known: Mapping[str, object]) -> NoReturn:
     code = "F409" if kind == "query" else "F410"
-    return Diagnostic(
-        code=code,
-        message=f"the grammar has no {kind} `{name}`",
-        help=did_you_mean(name, known) or f"it has {', '.join(f'`{k}`' for k in known) or 'none'}",
-    )
+    names = ", ".join(f"`{k}`" for k in known) or "none"
+    help = did_you_mean(name, known) or f"it has {names}"
+    refuse(code, f"the grammar has no {kind} `{name}`", help)
 
 
 class _Grounder:
@@ -144,7 +142,7 @@ class _Grounder:
         for rule, values in steps(instances, "rule written out", count):
             self.instance(rule, values)
             if len(self.rules) > self.limit:
-                self.refuse()
+                self.refuse_size()
         return Grammar(
             name=grammar.name,
             start=Reference(label=start),
@@ -156,7 +154,7 @@ class _Grounder:
         )
 
     def check_size(self) -> int:
-        """The number of rules. A grammar that is too large is refused before it is written out.
+        """The number of ground rules. Refuses a grammar with too many before writing it out.
 
         Instances that look up a table may not exist, so they are not counted.
         """
@@ -167,17 +165,13 @@ class _Grounder:
             if not any(True for expr in exprs for _ in expr.lookups()):
                 left -= sum(1 for _ in islice(self.instances(rule), left + 1))
             if left < 0:
-                self.refuse()
+                self.refuse_size()
         return self.limit - left
 
-    def refuse(self) -> NoReturn:
-        """Raise GrammarError, because there are too many rules."""
-        problem = Diagnostic(
-            code="F302",
-            message=f"the ground grammar has more than {self.limit:,} rules",
-            help="choose smaller lengths",
-        )
-        raise GrammarError([problem])
+    def refuse_size(self) -> NoReturn:
+        """Raise GrammarError: there are too many rules."""
+        message = f"the ground grammar has more than {self.limit:,} rules"
+        refuse("F302", message, "choose smaller lengths")
 
     def instances(self, rule: Rule) -> Iterator[Mapping[str, int]]:
         """The values of a rule's index variables that satisfy its conditions."""

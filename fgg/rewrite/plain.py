@@ -60,7 +60,7 @@ def plain(grammar: Grammar) -> Grammar:
 
 
 def plain_with_parts(grammar: Grammar) -> tuple[Grammar, Mapping[str, tuple[str, Path]]]:
-    """The plain grammar, and what its new factors select: a domain of the old one and a path."""
+    """The plain grammar, and for each new factor the domain and the path that it selects."""
     work = _Plain(grammar)
     work.check()
     rules = tuple(work.rule(rule) for rule in grammar.rules)
@@ -199,7 +199,7 @@ class _Plain:
     def can_add(
         self, fragment: Fragment, touched: Iterable[tuple[str, Path]], key: tuple[str, Path]
     ) -> bool:
-        """Whether a part node changes nothing: its unions are passed by a path of the rule."""
+        """Whether a part node keeps the rule's meaning: a path of the rule passes its unions."""
         node, path = key
         domain = fragment.by_name[node].domain
         passed = 0
@@ -223,7 +223,7 @@ class _Plain:
         )
 
     def select(self, fragment: Fragment, key: tuple[str, Path], part: Node) -> Edge:
-        """The edge that says that a node's part is the part node."""
+        """The edge that ties a part node to the part of the node it stands for."""
         node, path = key
         label = self.selection(fragment.by_name[node].domain, path, part.domain)
         attachments = (Attachment(node=node), Attachment(node=part.name))

@@ -1,4 +1,4 @@
-"""New names for what a grammar is made of, put in consistently everywhere."""
+"""Renaming: new names for domains, factors, nonterminals, rules and sizes, everywhere at once."""
 
 from __future__ import annotations
 
@@ -219,12 +219,12 @@ class Renaming:
         )
 
     def input(self, item: Input) -> Input:
-        """An input, whose name stays, with new names."""
+        """An input with new names in its declaration; its own name stays."""
         domain = self.domains.get(item.domain, item.domain)
         return replace(item, domain=domain, shape=self.exprs(item.shape))
 
     def table(self, item: InputTable) -> InputTable:
-        """A table, whose name stays, with new names."""
+        """A table with new names in its declaration; its own name stays."""
         return replace(item, shape=self.exprs(item.shape))
 
     def reference(self, reference: Reference) -> Reference:

@@ -13,7 +13,7 @@ from fgg.grammar.values import Exp, Load, Map, Sparse, Table
 
 @dataclass(frozen=True)
 class Small:
-    """Small sizes: those that index expressions speak of, and those of domains and ranks only.
+    """Small sizes: those that index expressions use, and those of domains and ranks only.
 
     `free` names all of the latter that could be still smaller.
     """

@@ -13,7 +13,7 @@ def _called(grammar: Grammar, rule: Rule) -> Iterable[str]:
 
 
 def reachable(grammar: Grammar) -> set[str]:
-    """The nonterminals that derivation steps lead to, from the start symbol or a query's own."""
+    """The nonterminals that derivations reach from the start symbol or from a query's own start."""
     reached = _starts(grammar)
     agenda = sorted(reached)
     while agenda:
@@ -83,7 +83,7 @@ def trim(grammar: Grammar) -> Grammar:
 
 
 def _trim_query(query: Query, rules: set[str], nonterminals: set[str]) -> Query:
-    """The query without what it says of model rules and nonterminals that are gone."""
+    """The query without its parts for model rules and nonterminals that are gone."""
     return replace(
         query,
         rules=tuple(rule for rule in query.rules if rule.name in rules),

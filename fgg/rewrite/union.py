@@ -55,7 +55,7 @@ def union(*grammars: Grammar, start: str | None = None, shared: Iterable[str] = 
 
 
 class Pool:
-    """Grammars on their way to one; `problems` says why they do not fit together."""
+    """Grammars that are being united; `problems` collects why they do not fit together."""
 
     def __init__(self, grammars: Sequence[Grammar], shared: tuple[str, ...]) -> None:
         assert grammars, "a union needs a grammar"
@@ -79,7 +79,7 @@ class Pool:
         self.problems.append(Diagnostic(code="F304", message=message, help=help))
 
     def merge(self, grammars: Sequence[Grammar]) -> Grammar:
-        """All declarations but nonterminals and rules; what two grammars declare is the same."""
+        """All declarations but nonterminals and rules; reports those that differ."""
         kinds: dict[tuple[str, str], str] = {}
         merged: dict[str, tuple[object, ...]] = {}
         for attribute, kind, space in _DECLARED:

@@ -117,11 +117,11 @@ def _spans(
         "oracle": [oracle_binary(g, n) for g, n in zip(gold, lengths, strict=True)],
     }
     return {
-        "sentence_f1": score.sentence_f1,
+        "sentence_f1": score.mean_f1,
         "corpus_f1": score.corpus.f1,
         "precision": score.corpus.precision,
         "recall": score.corpus.recall,
-        **{k: span_score(gold, v, lengths).sentence_f1 for k, v in baselines.items()},
+        **{k: span_score(gold, v, lengths).mean_f1 for k, v in baselines.items()},
     }
 
 

@@ -196,8 +196,8 @@ WRONG = [
 def test_what_is_wrong_is_said_with_its_place(
     path: str, value: object, code: str, message: str
 ) -> None:
-    found = problems(changed(path, value))
-    assert (code, message) in found, found
+    reported = problems(changed(path, value))
+    assert (code, message) in reported, reported
 
 
 def test_a_node_must_have_the_label_that_an_edge_wants() -> None:
@@ -222,8 +222,8 @@ def test_all_problems_come_in_one_go() -> None:
 
 def test_thousands_of_problems_are_cut_short() -> None:
     data = changed("grammar.rules", [5] * 1000)
-    found = problems(data)
-    assert len(found) == 51 and found[-1] == ("F406", "950 more problems of this kind")
+    reported = problems(data)
+    assert len(reported) == 51 and reported[-1] == ("F406", "950 more problems of this kind")
 
 
 FLAT: Json = {

@@ -57,11 +57,11 @@ def run(arguments: argparse.Namespace) -> int:
     program = compiled_for(grammar, query_of(grammar, arguments), arguments, given)
     items = read_items(program.grammar, arguments)
     weights = program.weights(given, seed=arguments.seed, dtype=torch.float64)
-    posterior = program.posterior(weights, items.inputs, items.lengths)
+    post = program.posterior(weights, items.inputs, items.lengths)
     if arguments.kbest:
-        derivations = posterior.k_best(arguments.kbest)
+        derivations = post.k_best(arguments.kbest)
     else:
-        derivations = [[derivation] for derivation in posterior.decode(arguments.method)]
+        derivations = [[derivation] for derivation in post.decode(arguments.method)]
     if arguments.draw:
         draw(derivations[0][0], arguments.draw)
     if arguments.json:

@@ -6,7 +6,7 @@ import argparse
 import re
 from importlib import resources
 
-from fgg.check.describe import story
+from fgg.check.describe import describe
 from fgg.cli.arguments import Parser
 from fgg.cli.options_model import add_file, add_selection, load_grammar, select
 from fgg.cli.output import print_json
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
         _page(subject.upper(), arguments.json)
     else:
         grammar = select(load_grammar(arguments, quiet=False)[0], arguments)
-        text = story(grammar)
+        text = describe(grammar)
         if arguments.json:
             print_json({"ok": True, "name": grammar.name, "text": text})
         else:

@@ -127,11 +127,12 @@ def _ask_program(
     import torch
 
     item = given_item(arguments)
-    weights = program.weights(given, seed=arguments.seed, dtype=torch.float64)
-    posterior = program.posterior(weights, item.inputs, item.lengths)
+    seed = arguments.seed
+    weights = program.weights(given, seed=seed, dtype=torch.float64)
+    post = program.posterior(weights, item.inputs, item.lengths)
     report: Figures = {"name": program.grammar.name, "semiring": arguments.semiring}
     if arguments.semiring == "log":
-        log_z = program.log_z(weights, item.inputs, item.lengths)[0]
+        log_z = post.log_z[0]
         report |= {"value": number(log_z), "z": number(log_z.exp()), "log_z": number(log_z)}
     else:
         report["value"] = number(_value(program, item, arguments, given))
@@ -152,11 +153,11 @@ def _ask_program(
     }
     derivations: Derivations = {}
     if arguments.decode or arguments.draw:
-        derivations["viterbi"] = posterior.best()
+        derivations["viterbi"] = post.best()
     if arguments.kbest:
-        derivations["kbest"] = posterior.k_best(arguments.kbest)[0]
+        derivations["kbest"] = post.k_best(arguments.kbest)[0]
     if arguments.sample:
-        derivations["samples"] = posterior.sample(arguments.sample, seed=arguments.seed)[0]
+        derivations["samples"] = post.sample(arguments.sample, seed=seed)[0]
     return report, derivations
 
 
@@ -171,9 +172,9 @@ def _value(
     factors = program.grammar if program.compiled.space == "dense" else program.weighted
     weights = bind(factors, given, seed=arguments.seed, exactly=exactly)
     names = {*program.parameter_names, *program.compiled.plan.parameters} & weights.keys()
-    bound = {name: weights[name] for name in names}
-    posterior = program.posterior(bound, item.inputs, item.lengths)
-    return posterior.charts(arguments.semiring).z[0]
+    needed = {name: weights[name] for name in names}
+    charts = program.posterior(needed, item.inputs, item.lengths).charts(arguments.semiring)
+    return charts.z[0]
 
 
 def _ask_reference(

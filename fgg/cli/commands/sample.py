@@ -56,8 +56,8 @@ def _from_posterior(grammar: Grammar, arguments: argparse.Namespace) -> list[lis
     program = compiled_for(grammar, query_of(grammar, arguments), arguments, given)
     items = read_items(program.grammar, arguments)
     weights = program.weights(given, seed=arguments.seed, dtype=torch.float64)
-    posterior = program.posterior(weights, items.inputs, items.lengths)
-    return posterior.sample(arguments.number, seed=arguments.seed)
+    post = program.posterior(weights, items.inputs, items.lengths)
+    return post.sample(arguments.number, seed=arguments.seed)
 
 
 def _from_model(grammar: Grammar, arguments: argparse.Namespace) -> list[Derivation]:

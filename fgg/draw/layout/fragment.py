@@ -21,14 +21,14 @@ GAP = 18.0  # between neighbours in a row
 ROW_GAP = 26.0
 COMPONENT_GAP = 30.0
 MAX_WIDTH = 640.0
-"""Where a row of unconnected parts is broken."""
+"""A component that would exceed this width begins a new row of components."""
 LARGE = 60
 """From this number of vertices on, `auto` asks Graphviz if it is installed."""
 POINTS = 0.75  # a pixel in points; Graphviz counts in these
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placed:
+class PlacedGraph:
     """A graph with the centers of its vertices, the routes of its links, and its labels."""
 
     graph: Graph
@@ -46,9 +46,9 @@ class Placed:
             [*self.boxes(), *(r.box() for r in self.routes), *(k.box for k in self.labels)]
         )
 
-    def moved(self, dx: float, dy: float) -> Placed:
+    def moved(self, dx: float, dy: float) -> PlacedGraph:
         """The same at another place."""
-        return Placed(
+        return PlacedGraph(
             graph=self.graph,
             centers={key: (x + dx, y + dy) for key, (x, y) in self.centers.items()},
             routes=tuple(route.moved(dx, dy) for route in self.routes),
@@ -56,8 +56,8 @@ class Placed:
         )
 
 
-def layout(graph: Graph, engine: Engine = "auto") -> Placed:
-    """The graph, placed by an engine: `auto` is Graphviz for large graphs where it is installed."""
+def layout(graph: Graph, engine: Engine = "auto") -> PlacedGraph:
+    """The graph, placed by an engine. `auto` is Graphviz for large graphs, if it is installed."""
     if engine == "graphviz":
         return layout_graphviz(graph)
     if engine == "auto" and len(graph.vertices) >= LARGE:
@@ -68,8 +68,8 @@ def layout(graph: Graph, engine: Engine = "auto") -> Placed:
     return layout_builtin(graph)
 
 
-def layout_builtin(graph: Graph) -> Placed:
-    """The graph in rows: external nodes on top, then edges and nodes in turn, and so on down."""
+def layout_builtin(graph: Graph) -> PlacedGraph:
+    """The graph in rows: external nodes on top, then edges and nodes in turn."""
     centers: dict[str, Point] = {}
     bends: dict[int, list[Point]] = {}
     shelf_left = shelf_top = shelf_bottom = 0.0
@@ -97,7 +97,7 @@ def layout_builtin(graph: Graph) -> Placed:
 
 
 def _by_position(parts: list[Graph]) -> list[Graph]:
-    """The parts with external nodes by the first of these, then the others as they come."""
+    """The parts with external nodes, by the first position of these, then the others."""
 
     def first(part: Graph) -> tuple[int, ...]:
         return min((v.positions for v in part.vertices if v.external), default=(len(parts) + 99,))
@@ -231,14 +231,14 @@ def _through(ends: _Ends, inner: list[Point]) -> Route:
     return Route(tuple(points))
 
 
-def _finish(graph: Graph, centers: Mapping[str, Point], routes: tuple[Route, ...]) -> Placed:
+def _finish(graph: Graph, centers: Mapping[str, Point], routes: tuple[Route, ...]) -> PlacedGraph:
     labels = place_labels(graph, centers, routes)
-    placed = Placed(graph=graph, centers=dict(centers), routes=routes, labels=labels)
+    placed = PlacedGraph(graph=graph, centers=dict(centers), routes=routes, labels=labels)
     box = placed.box()
     return placed.moved(-box.left, -box.top)
 
 
-def layout_graphviz(graph: Graph, prog: str = "dot") -> Placed:
+def layout_graphviz(graph: Graph, prog: str = "dot") -> PlacedGraph:
     """The graph as Graphviz places it (`dot` in rows, `neato` by springs)."""
     centers = _graphviz_centers(graph, prog)
     return _finish(graph, centers, _routes(graph, centers, {}))

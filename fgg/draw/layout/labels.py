@@ -25,7 +25,7 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class PlacedLabel:
-    """A short text in a box, at its left or right end if it stands beside a shape."""
+    """A short text in its box; `anchor` is the end of the text that stays in place."""
 
     text: str
     role: Role
@@ -51,7 +51,7 @@ class _Line:
 def place_labels(
     graph: Graph, centers: Mapping[str, Point], routes: tuple[Route, ...]
 ) -> tuple[PlacedLabel, ...]:
-    """The labels of a graph, each put where it covers least of shapes, lines and other labels."""
+    """The labels of a graph, each where it covers the least of shapes, lines and other labels."""
     shapes = [style.shape_box(v, centers[v.key]) for v in graph.vertices]
     lines = [_Line(route.flattened(), route.box()) for route in routes]
     placed: list[PlacedLabel] = []
@@ -84,7 +84,7 @@ def place_labels(
 
 
 def _cover(box: Box, shapes: list[Box], lines: list[_Line], taken: list[Box]) -> float:
-    """How much it costs to put a label into a box."""
+    """The cost of a label in a box: how much of shapes, lines and other labels it covers."""
     wide = box.grown(1.5)
     cost = sum(60 + 4 * wide.overlap(b) for b in shapes if wide.overlap(b))
     cost += sum(60 + 4 * box.overlap(b) for b in taken if box.overlap(b))

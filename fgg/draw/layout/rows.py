@@ -15,7 +15,7 @@ from fgg.draw.scene import Flow, Graph, Kind, Link
 SWEEPS = 12
 RELAXATIONS = 200
 COLUMN = 8.0
-"""How much more a line that joins two vertices only pulls them under each other."""
+"""The weight of a line that is the only one between two rows at both of its ends."""
 
 
 def components(graph: Graph) -> list[Graph]:
@@ -98,7 +98,7 @@ def _next_edges(
 
 
 def _first_node(graph: Graph) -> str:
-    """The vertex to begin with if nothing is external: a node that no arrow points to, if any."""
+    """The vertex to begin with if none is external: a node that no arrow points to, if any."""
     nodes = [v.key for v in graph.vertices if v.kind is Kind.NODE]
     reached = {link.node for link in graph.links if link.flow is Flow.INTO_NODE}
     candidates = [node for node in nodes if node not in reached] or nodes
@@ -158,7 +158,7 @@ def make_rows(graph: Graph) -> Rows:
 def _first_order(
     rows: list[list[str]], segments: Sequence[Segment], fixed: bool
 ) -> list[list[str]]:
-    """The rows in the order of a walk from the first row down, by ports."""
+    """The rows, each ordered by a walk from the first row down that follows ports."""
     below: dict[str, list[Segment]] = {}
     above: dict[str, list[Segment]] = {}
     for segment in segments:
@@ -281,7 +281,7 @@ def spread(
 
 
 def _columns(rows: Rows) -> dict[tuple[str, str], None]:
-    """The pairs of vertices that are joined to each other only, down and up; bends left out."""
+    """The pairs of which the lower is all that is below the upper, and the reverse; no bends."""
     down = Counter(s.upper for s in rows.segments)
     up = Counter(s.lower for s in rows.segments)
     bends = {bend for chain in rows.bends.values() for bend in chain}
@@ -295,7 +295,7 @@ def _columns(rows: Rows) -> dict[tuple[str, str], None]:
 def _shared(
     reach: Mapping[str, float], columns: Mapping[tuple[str, str], None]
 ) -> dict[str, float]:
-    """What vertices reach to one side, as far as the widest of their column."""
+    """How far vertices reach to one side; all of a column reach as far as its widest."""
     shared = dict(reach)
     for _ in columns:  # until nothing changes; a column has no more pairs than there are
         before = dict(shared)
@@ -309,7 +309,7 @@ def _shared(
 def _straightened(
     x: dict[str, float], columns: Mapping[tuple[str, str], None], most: float
 ) -> dict[str, float]:
-    """The places with columns made vertical where that moves nothing by more than `most`."""
+    """The places, with columns made vertical if no vertex moves by more than `most`."""
     above = {lower: upper for upper, lower in columns}
     chains: dict[str, list[str]] = {}
     for key in dict.fromkeys(key for pair in columns for key in pair):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from fgg.draw import style
 from fgg.draw.geometry import Point, Route
-from fgg.draw.layout.fragment import Placed
+from fgg.draw.layout.fragment import PlacedGraph
 from fgg.draw.layout.labels import Role
 from fgg.draw.marks import Text
 from fgg.draw.picture import Panel, Picture, label_text
@@ -80,7 +80,7 @@ def _panel(panel: Panel) -> Iterator[str]:
     yield from _placed(moved.right, "r")
 
 
-def _placed(placed: Placed, prefix: str) -> Iterator[str]:
+def _placed(placed: PlacedGraph, prefix: str) -> Iterator[str]:
     for link, route in zip(placed.graph.links, placed.routes, strict=True):
         points = route.points[::-1] if link.flow is Flow.INTO_EDGE else route.points
         kind = "line" if link.flow is Flow.NONE else "arrow"
