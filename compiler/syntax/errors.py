@@ -136,7 +136,7 @@ class Failure:
         return kind in self.tokens.types[self.first : self.position]
 
     @property
-    def found(self) -> str:
+    def quoted(self) -> str:
         """The unexpected token, quoted."""
         return show_text(str(self.token))
 

@@ -47,14 +47,14 @@ def _brackets(failure: Failure, report: Report) -> bool:
     closes = failure.type() in CLOSING.values()
     if not failure.open:
         if closes:
-            report.add("F017", f"{failure.found} closes nothing", failure.span)
+            report.add("F017", f"{failure.quoted} closes nothing", failure.span)
         return closes
     bracket = failure.tokens[failure.open[-1]]
     opened = Label(bracket.span, "opened here")
     if closes and failure.type() != CLOSING[bracket.type] and _may_close(failure, bracket):
         report.add(
             "F017",
-            f"`{bracket}` is closed by {failure.found}",
+            f"`{bracket}` is closed by {failure.quoted}",
             failure.span,
             f"expected {PUNCTUATION[CLOSING[bracket.type]]}",
             labels=[opened],
@@ -88,7 +88,7 @@ def _arrows(failure: Failure, report: Report) -> bool:
     head = failure.heads_line
     if head is not None:
         name = failure.tokens[head]
-        what = "a second `->`" if failure.type() == "ARROW" else f"unexpected {failure.found}"
+        what = "a second `->`" if failure.type() == "ARROW" else f"unexpected {failure.quoted}"
         report.add(
             "F001",
             f"{what}: is `rule` missing before {show_text(name)}?",
@@ -169,7 +169,7 @@ def _commas(failure: Failure, report: Report) -> bool:
     # A `for` or `with` list is not bracketed: on a new line, something else may be meant.
     if not failure.open and failure.begins_line(failure.position):
         return False
-    report.add("F019", f"a comma is missing before {failure.found}", failure.span, "expected `,`")
+    report.add("F019", f"a comma is missing before {failure.quoted}", failure.span, "expected `,`")
     return True
 
 
@@ -184,7 +184,7 @@ def _unknown_statement(failure: Failure, report: Report) -> bool:
         return False
     report.add(
         "F006",
-        f"{failure.found} does not begin a statement",
+        f"{failure.quoted} does not begin a statement",
         failure.span,
         "expected a reserved word, such as `rule`",
         help="statements begin with " + in_words([f"`{word}`" for word in STATEMENTS]),
@@ -295,7 +295,7 @@ def _habits(failure: Failure, report: Report) -> bool:
     elif failure.type() in ("COMMA", "STAR", "SIGN") and _between_edges(failure):
         report.add(
             "F001",
-            f"unexpected {failure.found}: expected an edge",
+            f"unexpected {failure.quoted}: expected an edge",
             failure.span,
             help="edges are written side by side, with nothing between them",
         )
@@ -318,7 +318,7 @@ def _habits(failure: Failure, report: Report) -> bool:
     elif failure.type() in ("INT", "DECIMAL") and failure.accepts == {"NAME"}:
         report.add(
             "F001",
-            f"unexpected {failure.found}: expected a name",
+            f"unexpected {failure.quoted}: expected a name",
             failure.span,
             help="a name begins with a letter; others stand between backquotes",
         )
@@ -341,7 +341,7 @@ def _product(failure: Failure, report: Report) -> bool:
     number = failure.tokens[failure.position - 1]
     report.add(
         "F001",
-        f"a product is written with `*`, but {failure.found} follows `{number}`",
+        f"a product is written with `*`, but {failure.quoted} follows `{number}`",
         failure.span,
         help=f"write `{number}*{failure.token}`",
     )
@@ -369,7 +369,7 @@ def describe(failure: Failure, report: Report) -> None:
         if recognise(failure, report):
             return
     at_end = failure.type() == "$END"
-    problem = "the text ends too early" if at_end else f"unexpected {failure.found}"
+    problem = "the text ends too early" if at_end else f"unexpected {failure.quoted}"
     report.add(
         "F002" if at_end else "F001",
         f"{problem}: {expectation(failure)}",
