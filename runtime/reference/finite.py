@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgg.diagnostics import refuse
+from fgg.runtime.interpret.semirings.base import NumpyArray
 from fgg.runtime.interpret.semirings.boolean import Boolean
 from fgg.runtime.interpret.semirings.max_plus import MaxPlus
 from fgg.runtime.interpret.semirings.modular import Modular
@@ -26,13 +26,13 @@ class Exactly:
     best derivation uses cells of earlier rounds only.
     """
 
-    x: Any
+    x: NumpyArray
     infinite: NDArray[np.bool_]
     methods: set[str] = field(default_factory=set)
     round: NDArray[np.int64] | None = None
 
 
-def solve_exactly(problem: Problem, shape: Structure) -> Exactly:
+def solve_exactly(problem: Problem[NumpyArray], shape: Structure) -> Exactly:
     """The least solution of a problem in a semiring without rounding. Raises GrammarError."""
     if isinstance(problem.semiring, Boolean):
         return Exactly(shape.active, np.zeros(problem.size, dtype=bool), {"fixed point"})
@@ -41,7 +41,7 @@ def solve_exactly(problem: Problem, shape: Structure) -> Exactly:
     return _by_blocks(problem, shape)
 
 
-def best_values(problem: Problem) -> Exactly:
+def best_values(problem: Problem[NumpyArray]) -> Exactly:
     """The best derivations: as many rounds as cells suffice, unless a cycle gains weight."""
     x = problem.semiring.full((problem.size,), one=False)
     rounds = np.zeros(problem.size, dtype=np.int64)
@@ -62,7 +62,7 @@ def best_values(problem: Problem) -> Exactly:
     return Exactly(x, infinite, {"fixed point"}, rounds)
 
 
-def _by_blocks(problem: Problem, shape: Structure) -> Exactly:
+def _by_blocks(problem: Problem[NumpyArray], shape: Structure) -> Exactly:
     x = problem.semiring.full((problem.size,), one=False)
     result = Exactly(x, np.zeros(problem.size, dtype=bool))
     bad: set[int] = set()
@@ -83,7 +83,7 @@ def _by_blocks(problem: Problem, shape: Structure) -> Exactly:
     return result
 
 
-def _cycle(problem: Problem, block: Block, x: Any, result: Exactly) -> bool:
+def _cycle(problem: Problem[NumpyArray], block: Block, x: NumpyArray, result: Exactly) -> bool:
     """Solve a block of cells that depend on each other; False if they are infinite."""
     semiring = problem.semiring
     if semiring.name == "counting":

@@ -19,7 +19,7 @@ from fgg.grammar.names import fresh
 from fgg.runtime.interpret.semirings.exact import Precise
 from fgg.runtime.program.bind import Logs, bind_with_logs
 from fgg.runtime.reference.chart import Chart, Weights
-from fgg.runtime.reference.problem import Problem
+from fgg.runtime.reference.problem import AnyProblem, Problem
 from fgg.runtime.reference.system import system_of
 from fgg.runtime.verify.items import Item
 from fgg.runtime.verify.points import Array, Leaves, Point
@@ -56,7 +56,7 @@ def _log_z(flat: Grammar, weights: Mapping[str, Any]) -> Any:
     return ring.context.log(total) if total else ring.context.mpf("-inf")
 
 
-def _iterated(problem: Problem, x: Any) -> Any:
+def _iterated(problem: AnyProblem, x: Any) -> Any:
     ring = problem.semiring
     assert isinstance(ring, Precise)
     small = ring.context.mpf(2) ** -60

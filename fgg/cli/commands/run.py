@@ -25,7 +25,7 @@ from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
     from fgg.runtime.derive.derivation import Derivation
-    from fgg.runtime.reference.solution import Solution
+    from fgg.runtime.reference.solution import AnySolution
 
 SEMIRINGS = ("log", "real", "max", "boolean", "counting", "gf", "exact")
 
@@ -152,7 +152,7 @@ def number(value: Any) -> Any:
     return str(value)
 
 
-def _report(solution: Solution) -> dict[str, Any]:
+def _report(solution: AnySolution) -> dict[str, Any]:
     """The value of the start symbol, and how it was found."""
     report: dict[str, Any] = {
         "ok": True,
