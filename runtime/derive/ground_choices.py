@@ -23,7 +23,7 @@ from fgg.runtime.derive.choices import (
 from fgg.runtime.reference.chart import diagonal
 from fgg.runtime.reference.evaluate import operand_array
 from fgg.runtime.reference.solution import AnySolution
-from fgg.runtime.reference.system import Operand, Term
+from fgg.runtime.reference.system import Term, TermOperand
 
 
 class GroundChoices:
@@ -115,7 +115,7 @@ class _TermArrays:
         self.sizes = dict(zip(nodes, term.sizes, strict=True))
         self.arrays: list[tuple[Floats, tuple[str, ...]]] = []
         self.factors: list[tuple[Floats, tuple[str, ...]]] = []
-        self.nonterminals: list[Operand] = []
+        self.nonterminals: list[TermOperand] = []
         for operand in term.operands:
             array = _numpy(operand_array(solution.weights, term, operand, solution.raw))
             array, letters = diagonal(array, operand.letters)

@@ -30,8 +30,7 @@ from fgg.runtime.program.inputs import Inputs, Lengths, collate
 from fgg.runtime.program.parameters import as_weight
 from fgg.runtime.program.posterior import Posterior, check_number
 from fgg.runtime.program.program import Program, Weights
-from fgg.runtime.reference.posterior import Posterior as GroundPosterior
-from fgg.runtime.reference.posterior import differentiable_log_z, posterior
+from fgg.runtime.reference.posterior import GroundPosterior, differentiable_log_z, posterior
 
 if TYPE_CHECKING:
     from fgg.runtime.interpret.charts import AnyCharts

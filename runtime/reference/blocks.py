@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fgg.runtime.interpret.semirings.base import Numbers
 from fgg.runtime.interpret.semirings.boolean import Boolean
 from fgg.runtime.program.bind import Logs
-from fgg.runtime.reference.chart import Chart, Weights
+from fgg.runtime.reference.chart import ValueChart, Weights
 from fgg.runtime.reference.problem import AnyProblem, Problem
 
 
@@ -69,7 +69,7 @@ def boolean_shadow(
         name: problem.semiring.nonzero(problem.weights.converted(name))
         for name in problem.weights.real
     }
-    chart = Chart(boolean)
+    chart = ValueChart(boolean)
     for term in problem.terms:
         for child in term.children:
             if child not in problem.offsets and child not in chart.place:

@@ -78,7 +78,7 @@ def spread(
     return array
 
 
-class Chart(Generic[Array]):
+class ValueChart(Generic[Array]):
     """The values of the nonterminals that are solved, in blocks `[nonterminals, *values]`."""
 
     def __init__(self, semiring: Semiring[Array]) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 
 from fgg.runtime.interpret.semirings import Letters, Semiring
 from fgg.runtime.interpret.semirings.base import Array, Bools, NumpyArray
-from fgg.runtime.reference.chart import Chart, Weights, diagonal, spread
+from fgg.runtime.reference.chart import ValueChart, Weights, diagonal, spread
 from fgg.runtime.reference.contract import contract
-from fgg.runtime.reference.system import BATCH, Operand, System, Term
+from fgg.runtime.reference.system import BATCH, System, Term, TermOperand
 
 Lookup = Callable[[str], Array]
 """Gives the value of a nonterminal."""
@@ -21,14 +21,14 @@ def unique(letters: Letters) -> Letters:
     return tuple(dict.fromkeys(letters))
 
 
-def factor_array(weights: Weights[Array], term: Term, operand: Operand) -> Array:
+def factor_array(weights: Weights[Array], term: Term, operand: TermOperand) -> Array:
     """The weights of a factor edge over the nodes it touches."""
     nodes = term.rule.rhs.nodes
     return weights.get(operand.label, operand.paths, [nodes[a].domain for a in operand.letters])
 
 
 def operand_array(
-    weights: Weights[Array], term: Term, operand: Operand, look_up: Lookup[Array]
+    weights: Weights[Array], term: Term, operand: TermOperand, look_up: Lookup[Array]
 ) -> Array:
     """The value of an edge over the nodes it touches: a factor's, or a nonterminal's."""
     if not operand.nonterminal:
@@ -94,7 +94,7 @@ def _exact(mask: Bools) -> NumpyArray:
 def evaluate_level(
     system: System,
     weights: Weights[Array],
-    chart: Chart[Array],
+    chart: ValueChart[Array],
     names: Sequence[str],
     adjust: Callable[[Sequence[Term], Array], Array] | None = None,
 ) -> list[tuple[list[str], Array]]:
@@ -129,7 +129,7 @@ def evaluate_level(
     return values_of_shapes
 
 
-def batch_value(weights: Weights[Array], chart: Chart[Array], terms: Sequence[Term]) -> Array:
+def batch_value(weights: Weights[Array], chart: ValueChart[Array], terms: Sequence[Term]) -> Array:
     """The values of terms of one shape, `[terms, *unique external nodes]`."""
     semiring = weights.semiring
     first = terms[0]

@@ -19,7 +19,7 @@ from fgg.runtime.reference.problem import Problem
 
 
 @dataclass
-class Exactly:
+class ExactOutcome:
     """The solution of a problem, infinite cells apart, and how it was found.
 
     `round` is, for the best derivation, the iteration in which a cell got its value: a cell's
@@ -32,16 +32,16 @@ class Exactly:
     round: NDArray[np.int64] | None = None
 
 
-def solve_exactly(problem: Problem[NumpyArray], shape: Structure) -> Exactly:
+def solve_exactly(problem: Problem[NumpyArray], shape: Structure) -> ExactOutcome:
     """The least solution of a problem in a semiring without rounding. Raises GrammarError."""
     if isinstance(problem.semiring, Boolean):
-        return Exactly(shape.active, np.zeros(problem.size, dtype=bool), {"fixed point"})
+        return ExactOutcome(shape.active, np.zeros(problem.size, dtype=bool), {"fixed point"})
     if isinstance(problem.semiring, MaxPlus):
         return best_values(problem)
     return _by_blocks(problem, shape)
 
 
-def best_values(problem: Problem[NumpyArray]) -> Exactly:
+def best_values(problem: Problem[NumpyArray]) -> ExactOutcome:
     """The best derivations: as many rounds as cells suffice, unless a cycle gains weight."""
     x = problem.semiring.full((problem.size,), one=False)
     rounds = np.zeros(problem.size, dtype=np.int64)
@@ -53,18 +53,18 @@ def best_values(problem: Problem[NumpyArray]) -> Exactly:
         better = following > x + slack
         better |= np.isinf(following) & (following > 0) & ~infinite
         if not bool(better.any()):
-            return Exactly(x, infinite, {"fixed point"}, rounds)
+            return ExactOutcome(x, infinite, {"fixed point"}, rounds)
         rounds[better] = number
         x = np.where(better, following, x)
         if number > problem.size + 1:
             infinite |= better
             x = np.where(infinite, np.inf, x)
-    return Exactly(x, infinite, {"fixed point"}, rounds)
+    return ExactOutcome(x, infinite, {"fixed point"}, rounds)
 
 
-def _by_blocks(problem: Problem[NumpyArray], shape: Structure) -> Exactly:
+def _by_blocks(problem: Problem[NumpyArray], shape: Structure) -> ExactOutcome:
     x = problem.semiring.full((problem.size,), one=False)
-    result = Exactly(x, np.zeros(problem.size, dtype=bool))
+    result = ExactOutcome(x, np.zeros(problem.size, dtype=bool))
     bad: set[int] = set()
     for level in shape.levels:
         values = problem.apply(x)
@@ -83,7 +83,7 @@ def _by_blocks(problem: Problem[NumpyArray], shape: Structure) -> Exactly:
     return result
 
 
-def _cycle(problem: Problem[NumpyArray], block: Block, x: NumpyArray, result: Exactly) -> bool:
+def _cycle(problem: Problem[NumpyArray], block: Block, x: NumpyArray, result: ExactOutcome) -> bool:
     """Solve a block of cells that depend on each other; False if they are infinite."""
     semiring = problem.semiring
     if semiring.name == "counting":

@@ -136,7 +136,7 @@ def _undefined(log_z: Tensor) -> GrammarError:
 
 
 @dataclass(frozen=True, eq=False)
-class Posterior:
+class GroundPosterior:
     """Expected counts under the distribution over derivations and assignments.
 
     `counts`: for each factor, how often each entry is used. `nonterminals`: for each nonterminal,
@@ -199,7 +199,7 @@ def posterior(
     *,
     weights: Mapping[str, object] | None = None,
     seed: int | None = None,
-) -> Posterior:
+) -> GroundPosterior:
     """Expected counts of factors, nonterminals and rules. Raises GrammarError if Z is 0 or inf."""
     real = bind_with_logs(grammar, weights, seed=seed)
     leaves = {name: _leaf(w) for name, w in real.items()}
@@ -211,7 +211,7 @@ def posterior(
     slopes = torch.autograd.grad(log_z, flat, allow_unused=True)
     grads = [torch.zeros_like(f) if g is None else g for f, g in zip(flat, slopes, strict=True)]
     rules, cells = grads[len(leaves)], grads[len(leaves) + 1 :]
-    return Posterior(
+    return GroundPosterior(
         grammar=grammar,
         log_z=float(log_z.detach()),
         counts={

@@ -15,7 +15,7 @@ from fgg.grammar.domains import select
 from fgg.runtime.interpret.semirings import Letters
 from fgg.runtime.interpret.semirings.base import Array, TensorLike
 from fgg.runtime.interpret.semirings.exact import Objects
-from fgg.runtime.reference.chart import Chart, Weights
+from fgg.runtime.reference.chart import ValueChart, Weights
 from fgg.runtime.reference.evaluate import Lookup, embed, term_value, unique
 from fgg.runtime.reference.system import Component, System, Term
 
@@ -36,7 +36,7 @@ class Problem(Generic[Array]):
         system: System,
         component: Component,
         weights: Weights[Array],
-        chart: Chart[Array],
+        chart: ValueChart[Array],
         scale: Scale[Array] | None = None,
     ) -> None:
         self.scale = scale
@@ -161,7 +161,7 @@ class _UnitProblem(Problem[Array]):
         system: System,
         component: Component,
         weights: Weights[Array],
-        chart: Chart[Array],
+        chart: ValueChart[Array],
         units: NDArray[np.float64],
         scale: Scale[Array] | None = None,
     ) -> None:

@@ -23,7 +23,7 @@ from fgg.runtime.interpret.semirings import Semiring
 from fgg.runtime.interpret.semirings.base import Array
 from fgg.runtime.interpret.semirings.boolean import Boolean
 from fgg.runtime.reference.blocks import support
-from fgg.runtime.reference.chart import Chart, Weights, diagonal
+from fgg.runtime.reference.chart import ValueChart, Weights, diagonal
 from fgg.runtime.reference.contract import contract
 from fgg.runtime.reference.evaluate import embed, operand_array, unique
 from fgg.runtime.reference.problem import AnyProblem
@@ -31,7 +31,7 @@ from fgg.runtime.reference.system import System
 
 
 @dataclass(frozen=True)
-class Method:
+class RecursionReport:
     """How a recursive component was solved, and how well."""
 
     nonterminals: tuple[str, ...]
@@ -52,9 +52,9 @@ class Solution(Generic[Array]):
     system: System
     semiring: Semiring[Array]
     weights: Weights[Array]
-    chart: Chart[Array]
+    chart: ValueChart[Array]
     infinite: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
-    methods: list[Method] = field(default_factory=list)
+    methods: list[RecursionReport] = field(default_factory=list)
     warnings: list[Diagnostic] = field(default_factory=list)
     rounds: dict[str, NDArray[np.int64]] = field(default_factory=dict)
 

@@ -32,7 +32,7 @@ from fgg.runtime.model.count_gradients import Handles
 from fgg.runtime.model.materialise import with_tensors
 from fgg.runtime.program.bind import Logs, bind_with_logs
 from fgg.runtime.reference.blocks import Structure, structure
-from fgg.runtime.reference.chart import Chart, Weights
+from fgg.runtime.reference.chart import ValueChart, Weights
 from fgg.runtime.reference.evaluate import evaluate_level
 from fgg.runtime.reference.finite import best_values, solve_exactly
 from fgg.runtime.reference.newton import (
@@ -49,12 +49,12 @@ from fgg.runtime.reference.problem import (
 )
 from fgg.runtime.reference.solution import (
     AnySolution,
-    Method,
+    RecursionReport,
     Solution,
     infinite_from_below,
     spread_infinity,
 )
-from fgg.runtime.reference.system import Component, Operand, Term, system_of
+from fgg.runtime.reference.system import Component, Term, TermOperand, system_of
 
 MAX_CELLS = 5000
 """The largest recursive component, in cells: its derivative is a square matrix of that size."""
@@ -130,7 +130,7 @@ class _Solver:
                 )
         system = system_of(grammar)
         self.solution: AnySolution = Solution(
-            grammar, system, semiring, Weights(grammar, semiring, real), Chart(semiring)
+            grammar, system, semiring, Weights(grammar, semiring, real), ValueChart(semiring)
         )
 
     @cached_property
@@ -205,7 +205,7 @@ class _Solver:
             result = solve_exactly(problem, shape)
             x, infinite = result.x, result.infinite
             name = ", ".join(sorted(result.methods)) or "contraction"
-            solution.methods.append(Method(component.nonterminals, name))
+            solution.methods.append(RecursionReport(component.nonterminals, name))
             if result.round is not None:
                 for nonterminal in component.nonterminals:
                     solution.rounds[nonterminal] = problem.slice(result.round, nonterminal)
@@ -243,7 +243,7 @@ class _Solver:
         """
         widths: dict[str, float] = {}
 
-        def width(operand: Operand) -> float:
+        def width(operand: TermOperand) -> float:
             label = operand.label
             if label not in widths:
                 if label in problem.offsets:
@@ -270,7 +270,7 @@ class _Solver:
             for o in term.operands
             if not o.nonterminal
         }
-        chart = Chart(best)
+        chart = ValueChart(best)
         for child in _outer(problem):
             chart.add([child], problem.chart.get(child).detach().numpy()[None])
         best_weights = Weights(self.grammar, best, weights)
@@ -285,7 +285,7 @@ class _Solver:
         real = Real(self.semiring.dtype, self.semiring.device)
         ring = real if units is None else self.semiring
         assert isinstance(ring, Real | Log)
-        chart = Chart[Tensor](ring)
+        chart = ValueChart[Tensor](ring)
         wanted = _outer(problem)
         for child in wanted:
             value = problem.chart.get(child)
@@ -306,7 +306,7 @@ class _Solver:
             return Problem(*parts, scale) if units is None else LogUnitProblem(*parts, units, scale)
 
         def precisely(semiring: Precise, less: float) -> Problem[Objects]:
-            precise_chart = Chart(semiring)
+            precise_chart = ValueChart(semiring)
             for child in wanted:
                 value = chart.get(child).detach().cpu().numpy()
                 convert = semiring.convert if ring is real else semiring.convert_logs
@@ -335,7 +335,9 @@ class _Solver:
     def note(self, problem: AnyProblem, outcome: Outcome) -> None:
         """Record how a component was solved; warn if it is critical."""
         name = ", ".join(sorted(outcome.methods)) or "contraction"
-        method = Method(problem.names, name, outcome.steps, outcome.error, outcome.critical)
+        method = RecursionReport(
+            problem.names, name, outcome.steps, outcome.error, outcome.critical
+        )
         self.solution.methods.append(method)
         if outcome.critical:
             names = ", ".join(f"`{n}`" for n in problem.names[:4])

@@ -21,7 +21,7 @@ BATCH = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class TermOperand:
     """An edge of a term: its label, the parts it touches, and its axes as letters."""
 
     label: str
@@ -35,7 +35,7 @@ class Term:
     """A rule as a contraction; letters number the nodes of its fragment."""
 
     rule: Rule
-    operands: tuple[Operand, ...]
+    operands: tuple[TermOperand, ...]
     out: Letters
     sizes: tuple[int, ...]
 
@@ -143,7 +143,7 @@ def _term(grammar: Grammar, rule: Rule, extents: Mapping[str, int]) -> Term:
     for edge in rule.rhs.edges:
         letters = tuple([numbers[a.node] for a in edge.attachments])
         paths = tuple([a.path for a in edge.attachments])
-        operands.append(Operand(edge.label, paths, letters, edge.label in nonterminals))
+        operands.append(TermOperand(edge.label, paths, letters, edge.label in nonterminals))
     out = tuple([numbers[name] for name in rule.rhs.externals])
     sizes = tuple([extents[node.domain] for node in rule.rhs.nodes])
     return Term(rule, tuple(operands), out, sizes)

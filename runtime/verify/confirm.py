@@ -18,7 +18,7 @@ from fgg.grammar import Attachment, Edge, Factor, Fragment, Grammar
 from fgg.grammar.names import fresh
 from fgg.runtime.interpret.semirings.exact import Precise
 from fgg.runtime.program.bind import Logs, bind_with_logs
-from fgg.runtime.reference.chart import Chart, Weights
+from fgg.runtime.reference.chart import ValueChart, Weights
 from fgg.runtime.reference.problem import AnyProblem, Problem
 from fgg.runtime.reference.system import system_of
 from fgg.runtime.verify.items import Item
@@ -41,7 +41,7 @@ def _log_z(flat: Grammar, weights: Mapping[str, Any]) -> Any:
     ring = Precise()
     system = system_of(flat)
     own = Weights(flat, ring, bind_with_logs(flat, weights))
-    chart = Chart(ring)
+    chart = ValueChart(ring)
     for component in system.components:
         problem = Problem(system, component, own, chart)
         x = problem.apply(ring.full((problem.size,), one=False))

@@ -18,7 +18,7 @@ from fgg.compiler.resolve.load import loads
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.grammar.domains import select
-from fgg.runtime.reference.posterior import Posterior, gradients, posterior
+from fgg.runtime.reference.posterior import GroundPosterior, gradients, posterior
 from fgg.runtime.reference.solve import solve
 from tests.helpers.engine_grammars import scalars, started_anywhere
 from tests.oracles.enumeration import Cell, Tree, trees
@@ -189,7 +189,7 @@ def expected_counts(grammar: Grammar, found: Weighted) -> dict[Any, float]:
     return counts
 
 
-def compare(grammar: Grammar, believed: Posterior, found: Weighted, tolerance: float) -> None:
+def compare(grammar: Grammar, believed: GroundPosterior, found: Weighted, tolerance: float) -> None:
     """Compare all that a posterior says with enumeration."""
     z = sum((tree.weight for _, tree in found), start=Fraction(0))
     counts = expected_counts(grammar, found)
