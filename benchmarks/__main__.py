@@ -59,20 +59,25 @@ def add_arguments(found: argparse.ArgumentParser) -> None:
     """Add the options of `fggc bench`."""
     default = Effort()
     found.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
-    found.add_argument("--against", nargs="+", metavar="PEER", default=[], help="these peers only")
     found.add_argument(
-        "--repeats", type=int, default=default.repeats, help="most rounds of calls (%(default)s)"
+        "--against", nargs="+", metavar="PEER", default=[], help="compare with these only"
+    )
+    found.add_argument(
+        "--repeats",
+        type=int,
+        default=default.repeats,
+        help="at most so many rounds of calls (default: %(default)s)",
     )
     found.add_argument(
         "--budget",
         type=float,
         default=default.budget,
         metavar="SECONDS",
-        help="for the times of a suite, and again for its memory: slow ones are called in fewer "
-        "rounds (%(default)s)",
+        help="time for a suite, and as much again for its memory; slow programs are called in "
+        "fewer rounds (default: %(default)s)",
     )
-    found.add_argument("--all", action="store_true", help="slow points, too")
-    found.add_argument("--no-memory", action="store_true", help="times only")
+    found.add_argument("--all", action="store_true", help="measure slow points, too")
+    found.add_argument("--no-memory", action="store_true", help="measure time only")
     found.add_argument("--json", type=Path, metavar="OUT", help="write all numbers to a file")
     found.add_argument("--plot", type=Path, metavar="OUT", help="draw the ratios (.svg)")
     found.add_argument("--page", type=Path, metavar="OUT", help="write a page with plots (.md)")
@@ -81,7 +86,7 @@ def add_arguments(found: argparse.ArgumentParser) -> None:
         type=Path,
         dest="source",
         metavar="IN",
-        help="measure nothing: take the numbers that --json wrote",
+        help="measure nothing; read the numbers that --json wrote",
     )
 
 

@@ -13,7 +13,7 @@ import torch
 import fgg
 from benchmarks.measure import JIT, OURS, Goal, quartiles, quiet
 from fgg.grammar.domains import domain_size, size_values, with_sizes
-from fgg.rewrite.conjoin import lengths as length_names
+from fgg.grammar.domains import lengths as length_names
 from fgg.runtime.native.build import CannotBuild, build
 from fgg.runtime.program.program import Program
 

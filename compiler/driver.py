@@ -16,13 +16,14 @@ from fgg.compiler.passes.tie import tie
 from fgg.compiler.plan.lower import plan
 from fgg.compiler.rank.rank_space import rank_space
 from fgg.grammar import Grammar
+from fgg.grammar.provenance import traced
 from fgg.inputs.readings import known_inputs
 from fgg.plan import Plan
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What the cost model expects of inputs; a program takes any."""
+    """The length and batch size that the cost model assumes; a program takes any others too."""
 
     length: int = 32
     batch: int = 16
@@ -30,14 +31,14 @@ class Expected:
 
 @dataclass(frozen=True)
 class Pass:
-    """A step of the pipeline: from a grammar to a grammar of the same value."""
+    """A step of the pipeline: a named function from a grammar to a grammar of the same value."""
 
     name: str
     run: Callable[[Grammar, Expected], Grammar]
 
 
 # log Z is a number for each item: a start symbol with nodes is summed over them.
-CLOSE = Pass("close", lambda grammar, _: close(grammar)[0])
+CLOSE = Pass("close", lambda grammar, _: close(grammar))
 # Before unions are split: the pieces of a factor are those of the whole, and then are sliced.
 CPD = Pass("cpd", lambda grammar, _: cpd(grammar))
 # Charts are dense tensors over atomic domains, so unions and products go first.
@@ -74,38 +75,63 @@ CONJOIN = "conjoin"
 
 
 def pass_names(space: str) -> tuple[str, ...]:
-    """The names of a pipeline's passes, in order, after that of joining a query."""
+    """The names of a pipeline's passes in order; the first is that of joining a query."""
     return (CONJOIN, *(item.name for item in PIPELINES[space]))
 
 
-def passed(grammar: Grammar, expected: Expected, space: str) -> Iterator[tuple[str, Grammar]]:
+Done = dict[tuple[Pass, ...], Grammar]
+"""One grammar as it is after the passes that several pipelines begin with."""
+
+
+def passed(
+    grammar: Grammar,
+    expected: Expected,
+    space: str,
+    *,
+    pinned: bool = True,
+    done: Done | None = None,
+) -> Iterator[tuple[str, Grammar]]:
     """A grammar without queries, then as it is after each pass, with the pass's name.
 
-    Raises SplitImpossible, and NotRankSpace where the space is `rank`.
+    Every rule and family carries its source (`fgg.grammar.provenance`). Without `pinned`, `tie`
+    takes the place of `pin`. What is in `done` is not done again, and what is done is added: pass
+    the same one for each space of the same grammar. Raises SplitImpossible, and NotRankSpace where
+    the space is `rank`.
     """
+    done = {} if done is None else done
+    grammar = done.setdefault((), traced(grammar))
     yield CONJOIN, grammar
-    for item in PIPELINES[space]:
-        grammar = item.run(grammar, expected)
+    passes = tuple(TIE if item is PIN and not pinned else item for item in PIPELINES[space])
+    for number, item in enumerate(passes, 1):
+        so_far = passes[:number]
+        if so_far not in done:
+            done[so_far] = item.run(grammar, expected)
+        grammar = done[so_far]
         yield item.name, grammar
 
 
 def after(grammar: Grammar, name: str, expected: Expected, space: str) -> Grammar:
     """A grammar without queries as it is after a pass. Raises SplitImpossible or NotRankSpace."""
-    return next(found for done, found in passed(grammar, expected, space) if done == name)
+    return next(result for done, result in passed(grammar, expected, space) if done == name)
 
 
-def plan_of(grammar: Grammar, expected: Expected, space: str, *, pinned: bool = True) -> Plan:
+def plan_of(
+    grammar: Grammar,
+    expected: Expected,
+    space: str,
+    *,
+    pinned: bool = True,
+    done: Done | None = None,
+) -> Plan:
     """The plan of a grammar without queries, after all passes.
 
-    If it is `pinned`, it is for batches without missing tokens of the inputs that it has as
-    `known`; else tokens may be missing everywhere. Raises CannotCompile, SplitImpossible or
-    NotRankSpace.
+    A `pinned` plan is for batches in which no token is missing of the inputs that it lists as
+    `known`; any other plan takes missing tokens everywhere. `done` is that of `passed`. Raises
+    CannotCompile, SplitImpossible or NotRankSpace.
     """
     known: tuple[str, ...] = ()
-    found = grammar
-    for item in PIPELINES[space]:
-        found = (item if pinned or item is not PIN else TIE).run(found, expected)
-        if pinned and item is PIN:
-            known = known_inputs(found)
-    made = plan(found, length=expected.length, batch=expected.batch, hoist=space == "rank")
+    for name, result in passed(grammar, expected, space, pinned=pinned, done=done):
+        if name == PIN.name:
+            known = known_inputs(result)
+    made = plan(result, length=expected.length, batch=expected.batch, hoist=space == "rank")
     return replace(made, known=known)

@@ -161,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
                 say("clusters", classes, f"{time.process_time() - before:.0f} s")
             weights = started(name, sizes, starts[classes])
         method = OnlineEM(model, dtype=torch.float32, pseudo=PSEUDO, weights=weights)
-        batches = bucketed(program, in_memory(program, train), given.batch)
+        batches = bucketed(in_memory(program, train), given.batch)
         ready = [method.ready(batch) for batch in batches]
         sample = valid[:: max(len(valid) // 300, 1)]
         curve: list[tuple[float, float]] = []

@@ -26,7 +26,7 @@ from fgg.runtime.learn import METHODS, Method, log_likelihood
 from fgg.runtime.learn.fitting import batched
 from fgg.runtime.model.model import Model
 from fgg.runtime.program.program import Program
-from fgg.runtime.train.feeding import part_ids, parts
+from fgg.runtime.train.feed import part_ids, parts
 from fgg.scores import perplexity, segment_score
 
 LEXICA = ("stem", "mood", "subject", "tense", "object")

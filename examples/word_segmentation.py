@@ -26,7 +26,7 @@ from fgg.draw.plot import Line, Plot
 from fgg.grammar.annotations import segments
 from fgg.runtime.learn import METHODS, Method
 from fgg.runtime.learn.fitting import batched
-from fgg.runtime.train.feeding import part_ids, parts
+from fgg.runtime.train.feed import part_ids, parts
 from fgg.scores import segment_score
 
 GRAMMAR = Path(__file__).parent / "words.fgg"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fgg.api.unmix import unmix
     from fgg.api.verify import verify
     from fgg.check.bfgg import b_status, is_bfgg
-    from fgg.check.equations import equations
+    from fgg.check.describe import equations
     from fgg.check.grammar import check_grammar
     from fgg.compiler.passes.merge import merge
     from fgg.compiler.resolve.builder import Builder, fix, symbols
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
     from fgg.diagnostics import Diagnostic, GrammarError
     from fgg.grammar import Grammar
     from fgg.grammar.printer import print_grammar
-    from fgg.json.document import from_json, to_json
+    from fgg.json import from_json, to_json
     from fgg.library import library_names
-    from fgg.rewrite.compose import rename, union
     from fgg.rewrite.conjoin import conjoin, conjunction
     from fgg.rewrite.factorise import factorise
     from fgg.rewrite.ground import ground
     from fgg.rewrite.plain import plain
+    from fgg.rewrite.rename import rename
     from fgg.rewrite.trim import trim
+    from fgg.rewrite.union import union
     from fgg.runtime.derive.decode_ground import k_best, sample, viterbi
     from fgg.runtime.learn import learn
     from fgg.runtime.reference.posterior import gradients, posterior
@@ -93,10 +94,10 @@ _HOMES = {
     "conjoin": "fgg.rewrite.conjoin",
     "conjunction": "fgg.rewrite.conjoin",
     "decompose": "fgg.api.decompose",
-    "equations": "fgg.check.equations",
+    "equations": "fgg.check.describe",
     "factorise": "fgg.rewrite.factorise",
     "fix": "fgg.compiler.resolve.builder",
-    "from_json": "fgg.json.document",
+    "from_json": "fgg.json",
     "gradients": "fgg.runtime.reference.posterior",
     "ground": "fgg.rewrite.ground",
     "identify": "fgg.api.identify",
@@ -112,13 +113,13 @@ _HOMES = {
     "plain": "fgg.rewrite.plain",
     "posterior": "fgg.runtime.reference.posterior",
     "print_grammar": "fgg.grammar.printer",
-    "rename": "fgg.rewrite.compose",
+    "rename": "fgg.rewrite.rename",
     "sample": "fgg.runtime.derive.decode_ground",
     "solve": "fgg.runtime.reference.solve",
     "symbols": "fgg.compiler.resolve.builder",
-    "to_json": "fgg.json.document",
+    "to_json": "fgg.json",
     "trim": "fgg.rewrite.trim",
-    "union": "fgg.rewrite.compose",
+    "union": "fgg.rewrite.union",
     "unmix": "fgg.api.unmix",
     "verify": "fgg.api.verify",
     "viterbi": "fgg.runtime.derive.decode_ground",

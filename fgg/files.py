@@ -1,4 +1,4 @@
-"""Reading files that may be endless, unreadable, or not what they seem; writing them whole."""
+"""Reading files within limits, and writing files atomically."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_BYTES = 1 << 30
-"""More than any vocabulary, map or table of results has."""
+"""The most bytes that are read from a vocabulary, map or table of results."""
 
 _KINDS = {
     stat.S_IFDIR: "it is a folder",
@@ -29,16 +29,16 @@ _KINDS = {
 def check_regular(path: str | os.PathLike[str]) -> None:
     """Raise OSError unless a path leads to a regular file.
 
-    Opening a pipe waits for somebody to write to it, and a device may have no end, so whatever
-    opens a file that a user named asks here first.
+    Whatever opens a file that a user named calls this first: opening a pipe blocks until somebody
+    writes to it, and reading a device may never end.
     """
     kind = stat.S_IFMT(os.stat(path).st_mode)
     if kind != stat.S_IFREG:
         raise OSError(0, _KINDS.get(kind, "it is no regular file"))
 
 
-def why_unreadable(error: Exception) -> str:
-    """The reason an error gives, as the end of a message."""
+def reason_of(error: Exception) -> str:
+    """The reason of an error, in lower case, to end a message with."""
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
@@ -48,7 +48,7 @@ def unreadable(path: str | os.PathLike[str], error: Exception) -> GrammarError:
     if isinstance(error, FileNotFoundError):
         message = f"there is no file `{name}`"
     else:
-        message = f"`{name}` cannot be read: {why_unreadable(error)}"
+        message = f"`{name}` cannot be read: {reason_of(error)}"
     return GrammarError([Diagnostic(code="F401", message=message)])
 
 
@@ -59,13 +59,14 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def read_limited(path: str | os.PathLike[str], limit: int = MAX_BYTES) -> bytes:
-    """The bytes of a regular file. Raises OSError, or ValueError if there are more than `limit`."""
+    """The content of a regular file. Raises OSError, or ValueError beyond `limit` bytes."""
     with open_regular(path) as file:
         return read_stream(file, limit)
 
 
 def map_array(path: str | os.PathLike[str]) -> NDArray[Any]:
-    """The array of a `.npy` file, mapped, not read. Raises OSError or ValueError."""
+    """The array of a `.npy` file, mapped into memory. Raises OSError or ValueError."""
+
     import numpy as np
 
     check_regular(path)
@@ -79,7 +80,7 @@ def map_array(path: str | os.PathLike[str]) -> NDArray[Any]:
 
 
 def read_stream(file: BinaryIO, limit: int) -> bytes:
-    """The bytes of a stream. Raises ValueError if there are more than `limit`."""
+    """The rest of a stream. Raises ValueError beyond `limit` bytes."""
     data = file.read(limit + 1)
     if len(data) > limit:
         raise ValueError(f"it has more than {limit:,} bytes")
@@ -93,7 +94,7 @@ def _default_mode() -> int:
 
 
 def check_writable(path: str | Path | None) -> None:
-    """Raise GrammarError (F413) if a file cannot be written, before the work that it is for."""
+    """Raise GrammarError (F413) if a file cannot be written: called before long work."""
     if path is None:
         return
     target = Path(path).resolve()
@@ -105,14 +106,13 @@ def check_writable(path: str | Path | None) -> None:
     elif (not target.exists() or target.is_file()) and not os.access(target.parent, os.W_OK):
         reason = "permission denied"
     if reason:
-        message = f"`{path}` cannot be written: {reason}"
-        refuse("F413", message)
+        refuse("F413", f"`{path}` cannot be written: {reason}")
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it appears whole or not at all. Raises GrammarError.
+    """Write a file atomically: it appears on disk whole or not at all. Raises GrammarError (F413).
 
-    Links are followed, modes kept, and what is no regular file (a pipe, a device) is written to.
+    Links are followed and modes are kept. A pipe or a device is simply written to.
     """
     try:
         target = path.resolve()
@@ -127,6 +127,8 @@ def write_whole(path: Path, data: bytes) -> None:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
             os.chmod(name, target.stat().st_mode & 0o7777 if target.exists() else _default_mode())
             os.replace(name, target)
         except BaseException:
@@ -134,5 +136,4 @@ def write_whole(path: Path, data: bytes) -> None:
                 os.unlink(name)
             raise
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        refuse("F413", f"`{path}` cannot be written: {reason}")
+        refuse("F413", f"`{path}` cannot be written: {reason_of(error)}")

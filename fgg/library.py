@@ -1,4 +1,4 @@
-"""The grammar library: `fgg/grammars/*.fgg`, by bare name."""
+"""The grammar library: the files `grammars/*.fgg`, by name without suffix."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def library_text(name: str) -> str:
 
 
 def library_title(name: str) -> str:
-    """What a library grammar is, in one line: the first line of its comment."""
+    """A library grammar in one line: the first line of its comment."""
     first = library_text(name).split("\n", 1)[0].lstrip("# ").strip()
     return first.removeprefix(f"{name}.fgg:").removeprefix(f"{name}:").strip()

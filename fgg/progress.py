@@ -1,7 +1,7 @@
-"""Progress of long work: engines say how far they are, and whoever listens may show it.
+"""Progress of long work: engines report how far they are, and a listener may show it.
 
 An engine wraps its loop, `for level in steps(levels, "level")`, or opens a `stage` and counts. It
-does not know who listens. Without a listener, `steps` returns its argument as it is.
+does not know the listener. Without a listener, `steps` returns its argument unchanged.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Stage:
-    """Work in hand: the name of one piece of it, how many are done, how many there are.
+    """A stage of work: what is counted, how many are done, and how many there are.
 
-    `total` is 0 where nobody knows.
+    `total` is 0 if it is unknown.
     """
 
     what: str
@@ -27,7 +27,7 @@ class Stage:
     done: int = 0
 
     def update(self, done: int, total: int = 0) -> None:
-        """Set how many pieces are done, of how many."""
+        """Set how many steps are done, and how many there are."""
         self.done, self.total = done, total
 
     def __str__(self) -> str:
@@ -37,17 +37,17 @@ class Stage:
 
 
 class Listener:
-    """Sees the stages of the work in hand, each inside the one before it."""
+    """Follows the open stages of work, outermost first."""
 
     def __init__(self) -> None:
         self.stages: list[Stage] = []
 
     def begin(self, begun: Stage) -> None:
-        """A stage begins."""
+        """Called when a stage begins."""
         self.stages.append(begun)
 
     def end(self, ended: Stage) -> None:
-        """A stage ends."""
+        """Called when a stage ends."""
         self.stages.remove(ended)
         if not self.stages:
             self.idle()
@@ -61,7 +61,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def heard_by(listener: Listener) -> Iterator[None]:
-    """In this context, stages are seen by a listener."""
+    """Within this context, a listener follows the stages."""
     token = _listener.set(listener)
     try:
         yield
@@ -71,7 +71,7 @@ def heard_by(listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def stage(what: str, total: int = 0) -> Iterator[Stage]:
-    """A stage of work, which ends with the context."""
+    """A stage of work that ends with the context."""
     begun = Stage(what, total)
     listener = _listener.get()
     if listener is None:
@@ -85,9 +85,9 @@ def stage(what: str, total: int = 0) -> Iterator[Stage]:
 
 
 def steps(items: Iterable[T], what: str, total: int = 0) -> Iterable[T]:
-    """The items, with a stage around their use that counts them.
+    """The items, with a stage around their iteration that counts them.
 
-    The total is their number, where they have one.
+    Without a `total` it is the number of items, if they are a collection.
     """
     if _listener.get() is None:
         return items
@@ -102,5 +102,5 @@ def _counted(items: Iterable[T], what: str, total: int) -> Iterator[T]:
 
 
 def levels(*bounds: int) -> Iterable[int]:
-    """The numbers of a range of levels, as `range` has them."""
+    """The levels `range(*bounds)`, with a stage that counts them."""
     return steps(range(*bounds), "level")

@@ -1,15 +1,15 @@
-"""How much may be allocated, and refusing what would not fit before anything is tried."""
+"""Free memory, and refusing work that would not fit before it starts."""
 
 from __future__ import annotations
 
 import torch
 
 from fgg.diagnostics import refuse
-from fgg.grammar.units import in_units
+from fgg.plan.sizes import in_units
 
 
 def available_bytes(device: torch.device) -> int | None:
-    """The bytes that are free on a device, or None where it does not say."""
+    """The free bytes of a device; None if they are unknown."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free)
@@ -26,11 +26,11 @@ def available_bytes(device: torch.device) -> int | None:
 
 
 SMALL = 2**22
-"""Bytes that are there anyway: for so few nobody is asked."""
+"""Needs below this many bytes are not checked."""
 
 
 def require(needed: int, device: torch.device, what: str) -> None:
-    """Raise GrammarError if a computation needs more memory than there is."""
+    """Raise GrammarError (F420) if `what` needs more bytes than are free on a device."""
     if needed < SMALL:
         return
     free = available_bytes(device)

@@ -1,4 +1,4 @@
-"""Which space a grammar is best compiled in: by the multiply-adds of its plan in each."""
+"""The space in which a grammar's plan has the fewest multiply-adds."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from fgg.compiler.cost.cost import Cost, cost
-from fgg.compiler.driver import SPACES, Expected, plan_of
+from fgg.compiler.driver import SPACES, Done, Expected, plan_of
 from fgg.compiler.passes.cpd import cpd
 from fgg.compiler.plan.lower import CannotCompile
-from fgg.compiler.rank.nodes import NotRankSpace
+from fgg.compiler.rank.uses import NotRankSpace
 from fgg.grammar import Grammar
-from fgg.grammar.domains import domain_size, size_values
+from fgg.grammar.domains import domain_size, lengths, size_values
 from fgg.plan import Plan
-from fgg.rewrite.conjoin import lengths
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The space with the least to do, its plan, and what every space would have to do.
+class SpaceChoice:
+    """The cheapest space and its plan, and the cost of every space that was tried.
 
-    `refused` has the reasons why a space is none for this grammar.
+    `refused` says, for each other space, why the grammar cannot or should not be compiled in it.
     """
 
     space: str
@@ -49,26 +48,27 @@ class Choice:
         )
 
 
-def choose(grammar: Grammar, expected: Expected, *, pinned: bool = True) -> Choice:
-    """The best space of a grammar without queries.
+def choose(grammar: Grammar, expected: Expected, *, pinned: bool = True) -> SpaceChoice:
+    """The cheapest space for a grammar without queries.
 
     Raises CannotCompile or SplitImpossible if the grammar cannot be compiled in any.
     """
     if cpd(grammar) is grammar and not any(domain.rank for domain in grammar.domains):
         # There are no rank nodes: all spaces are one.
-        found = plan_of(grammar, expected, "state", pinned=pinned)
-        return Choice("state", found, {}, {})
+        only = plan_of(grammar, expected, "state", pinned=pinned)
+        return SpaceChoice("state", only, {}, {})
     plans: dict[str, Plan] = {}
     costs: dict[str, Cost] = {}
     refused: dict[str, str] = {}
     failure: CannotCompile | None = None
     products = _products(grammar)
+    done: Done = {}
     for space in reversed(SPACES):
         if space == "dense" and costs and products > min(c.multiply_adds for c in costs.values()):
             refused[space] = f"to make the factors alone takes {products:.3g}"
             continue
         try:
-            plans[space] = plan_of(grammar, expected, space, pinned=pinned)
+            plans[space] = plan_of(grammar, expected, space, pinned=pinned, done=done)
         except NotRankSpace as error:
             refused[space] = str(error)
             continue
@@ -82,7 +82,7 @@ def choose(grammar: Grammar, expected: Expected, *, pinned: bool = True) -> Choi
         assert failure is not None
         raise failure
     any_ = next(iter(plans))
-    choice = Choice(any_, plans[any_], costs, refused, products)
+    choice = SpaceChoice(any_, plans[any_], costs, refused, products)
     best = min(costs, key=choice.work)
     choice = replace(choice, space=best)
     return replace(choice, plan=replace(plans[best], notes=(choice.reason,)))

@@ -7,25 +7,31 @@ their gradients, and of the largest intermediate result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
 
-from fgg.compiler.cost.point_counts import Boxes, Order, axis_extent
-from fgg.compiler.cost.polynomial import ZERO, Polynomial, product
-from fgg.compiler.cost.step_costs import StepWork, loop_names, step_work
+from fgg.compiler.cost.point_counts import ZERO, Boxes, CostPolynomial, Order, axis_extent, product
+from fgg.compiler.cost.step_costs import StepProducts, loop_names, step_products
 from fgg.grammar import Enumerated, Factor, FromFile, Grammar, InputFactor, Sized, Union
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.printer import print_rule
-from fgg.inputs.paths import path_end
+from fgg.inputs.clamps import path_end
 from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, PlanStage, Potential, Step
-from fgg.plan.sizes import adjoint_bytes, chart_bytes, environment, extents, table_bytes
+from fgg.plan.sizes import (
+    adjoint_bytes,
+    chart_bytes,
+    environment,
+    extents,
+    in_units,
+    short,
+    table_bytes,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Item:
+class CostItem:
     """The cost of one contraction: a step of a stage, or a preparation.
 
     `kind`: "weights" (once for a set of weights), "inputs" (once for a batch) or "step".
@@ -34,7 +40,7 @@ class Item:
     kind: str
     name: str
     text: str
-    order: Polynomial
+    order: CostPolynomial
     multiply_adds: int
     intermediate: int = 0
 
@@ -47,19 +53,19 @@ class Cost:
     lengths: Mapping[str, int]
     batch: int
     width: int
-    items: tuple[Item, ...]
+    items: tuple[CostItem, ...]
     parameter_bytes: int
     chart_bytes: int
     adjoint_bytes: int
     table_bytes: int
 
     @cached_property
-    def order(self) -> Polynomial:
+    def order(self) -> CostPolynomial:
         """The dominant terms of the whole."""
-        found = ZERO
+        total = ZERO
         for item in self.items:
-            found = found | item.order
-        return found.dominant()
+            total = total | item.order
+        return total.dominant()
 
     @property
     def multiply_adds(self) -> int:
@@ -81,15 +87,15 @@ class Cost:
         """Lengths, in the order of the inputs that have them, then sizes as they are declared."""
         grammar = self.plan.grammar
         shapes = [name for item in grammar.observed for e in item.shape for name in e.names()]
-        found = [name for name in shapes if name in self.plan.lengths]
-        found += [*self.plan.lengths, *(size.name for size in grammar.sizes)]
-        return tuple(dict.fromkeys(found))
+        names = [name for name in shapes if name in self.plan.lengths]
+        names += [*self.plan.lengths, *(size.name for size in grammar.sizes)]
+        return tuple(dict.fromkeys(names))
 
-    def text(self, order: Polynomial) -> str:
+    def text(self, order: CostPolynomial) -> str:
         """A polynomial with this grammar's names."""
         return order.text(self.names()) or "1"
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """The report as plain data."""
         used = {name for item in self.items for powers in item.order.terms for name, _ in powers}
         sizes = size_values(self.plan.grammar)
@@ -145,20 +151,20 @@ def cost(plan: Plan, lengths: Mapping[str, int], *, batch: int = 1, width: int =
     )
 
 
-def size_order(grammar: Grammar, name: str) -> Polynomial:
-    """The number of values of a domain, by the names of sizes where it has any."""
+def size_order(grammar: Grammar, name: str) -> CostPolynomial:
+    """The number of values of a domain, as a polynomial in named sizes where possible."""
     shape = grammar.domain[name].shape
     if isinstance(shape, Sized):
-        return Polynomial.of(shape.size)
+        return CostPolynomial.of(shape.size)
     if isinstance(shape, Enumerated | FromFile):
-        return Polynomial.number(max(len(shape.values), 1))
+        return CostPolynomial.number(max(len(shape.values), 1))
     parts = [size_order(grammar, part) for part in shape.parts]
     if not isinstance(shape, Union):
         return product(parts)
-    found = ZERO
+    total = ZERO
     for part in parts:
-        found = found | part
-    return found
+        total = total | part
+    return total
 
 
 class _Counter:
@@ -171,17 +177,17 @@ class _Counter:
         self.batch = batch
         self.width = width
         # The axes of every prepared tensor: how many values, and in which names.
-        self.sizes: dict[str, tuple[tuple[int, Polynomial], ...]] = {}
+        self.sizes: dict[str, tuple[tuple[int, CostPolynomial], ...]] = {}
         factors: tuple[Factor | InputFactor, ...] = plan.grammar.factors
         for factor in (*factors, *plan.grammar.input_factors):
             self.sizes[factor.name] = tuple(self.domain(d) for d in factor.domains)
 
-    def domain(self, name: str) -> tuple[int, Polynomial]:
+    def domain(self, name: str) -> tuple[int, CostPolynomial]:
         return domain_size(self.grammar, name), size_order(self.grammar, name)
 
     # preparations
 
-    def preparations(self) -> Iterator[Item]:
+    def preparations(self) -> Iterator[CostItem]:
         for step in self.plan.preparations:
             if isinstance(step, Contract):
                 yield self.contract(step)
@@ -198,20 +204,20 @@ class _Counter:
             else:
                 assert isinstance(step, Cut | Indicator)
 
-    def contract(self, step: Contract) -> Item:
-        axes: dict[str, tuple[int, Polynomial]] = {}
-        for name, own in step.operands:
-            marks = [axis for axis in own if axis.startswith("#")]
+    def contract(self, step: Contract) -> CostItem:
+        axes: dict[str, tuple[int, CostPolynomial]] = {}
+        for name, names in step.operands:
+            marks = [axis for axis in names if axis.startswith("#")]
             if name in self.plan.table:
                 table = self.plan.table[name]
                 lengths = extents(table, self.values)
                 for mark, length, loop in zip(marks, lengths, table.axes, strict=True):
                     axes[mark] = (length, axis_extent(self.plan, loop))
-            states = [axis for axis in own if not axis.startswith("#")]
+            states = [axis for axis in names if not axis.startswith("#")]
             axes.update(zip(states, self.sizes[name], strict=True))
         self.sizes[step.name] = tuple(axes[a] for a in step.axes if not a.startswith("#"))
         items = self.batch if step.tables else 1
-        return Item(
+        return CostItem(
             kind="inputs" if step.tables else "weights",
             name=step.name,
             text=" ".join(name for name, _ in step.operands),
@@ -222,13 +228,13 @@ class _Counter:
 
     # steps
 
-    def steps(self) -> Iterator[Item]:
+    def steps(self) -> Iterator[CostItem]:
         for stage in self.plan.stages:
             for step in stage.steps:
                 yield self.step(stage, step)
 
-    def step(self, stage: PlanStage, step: Step) -> Item:
-        work = step_work(self.plan, step)
+    def step(self, stage: PlanStage, step: Step) -> CostItem:
+        work = step_products(self.plan, step)
         domains = {node.name: self.domain(node.domain) for node in step.rule.rhs.nodes}
         boxes = Boxes(stage, step, self.values)
         count = sum(boxes.sum(w.loops) * prod(domains[a][0] for a in w.axes) for w in work.products)
@@ -236,7 +242,7 @@ class _Counter:
         terms = ZERO
         for w in work.products:
             terms = terms | order.points(w.loops) * product(domains[a][1] for a in w.axes)
-        return Item(
+        return CostItem(
             kind="step",
             name=step.rule.name,
             text=print_rule(self.grammar, step.rule),
@@ -248,15 +254,67 @@ class _Counter:
     def largest(
         self,
         step: Step,
-        work: StepWork,
+        work: StepProducts,
         boxes: Boxes,
-        domains: Mapping[str, tuple[int, Polynomial]],
+        domains: Mapping[str, tuple[int, CostPolynomial]],
     ) -> int:
-        """The numbers of the largest result or gathered operand of a step on one level."""
+        """How many numbers the largest result or gathered operand of a step has on one level."""
         sizes = [(w.kept_loops, w.kept_axes) for w in work.products] + list(work.weights)
-        found = [boxes.largest(x) * prod(domains[a][0] for a in axes) for x, axes in sizes]
+        numbers = [boxes.largest(x) * prod(domains[a][0] for a in axes) for x, axes in sizes]
         for operand in step.operands:
             if operand.kind != "parameter" and not operand.view:
                 loops = boxes.largest(loop_names(step, operand))
-                found.append(loops * prod(domains[a][0] for a in operand.axes))
-        return max(found)
+                numbers.append(loops * prod(domains[a][0] for a in operand.axes))
+        return max(numbers)
+
+
+KINDS = {
+    "weights": "once for a set of weights",
+    "inputs": "once for a batch",
+    "step": "inside",
+}
+
+
+def cost_lines(cost: Cost) -> list[str]:
+    """The report as lines: the order of the whole, a table of its items, and the memory."""
+    lines = [f"{cost.plan.grammar.name}: O({cost.text(cost.order)})", *_given(cost)]
+    for kind, title in KINDS.items():
+        items = [item for item in cost.items if item.kind == kind]
+        if items:
+            lines += ["", f"{title}:", *_table(cost, items)]
+    lines += [
+        "",
+        f"multiply-adds  {short(cost.multiply_adds)}  (the outside pass: at most twice as many)",
+        f"charts         {in_units(cost.chart_bytes)}",
+        f"adjoints       {in_units(cost.adjoint_bytes)}",
+        f"tables         {in_units(2 * cost.table_bytes)}  (with their gradients)",
+        f"intermediate   {in_units(cost.intermediate_bytes)}  (the largest of a level)",
+        f"peak memory    {in_units(cost.peak_bytes)}, and {in_units(cost.parameter_bytes)} "
+        "of parameters",
+    ]
+    return lines
+
+
+def _given(cost: Cost) -> Iterator[str]:
+    """The line that says for which lengths, sizes, batch and type the numbers hold."""
+    used = {name for item in cost.items for powers in item.order.terms for name, _ in powers}
+    sizes = size_values(cost.plan.grammar)
+    values = {**cost.lengths, **{name: sizes[name] for name in sizes if name in used}}
+    ordered = [f"{name} = {values[name]}" for name in cost.names() if name in values]
+    yield f"  at {', '.join([*ordered, f'batch {cost.batch}', f'float{8 * cost.width}'])}"
+
+
+def _table(cost: Cost, items: Sequence[CostItem]) -> list[str]:
+    rows = [
+        (item.name, cost.text(item.order), short(item.multiply_adds), _share(cost, item))
+        for item in items
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return [
+        f"  {name:{widths[0]}}  {order:{widths[1]}}  {count:>{widths[2]}}  {share:>{widths[3]}}"
+        for name, order, count, share in rows
+    ]
+
+
+def _share(cost: Cost, item: CostItem) -> str:
+    return f"{100 * item.multiply_adds / max(cost.multiply_adds, 1):.1f}%"

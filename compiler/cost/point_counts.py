@@ -1,20 +1,24 @@
-"""How many index points a step has: exactly for given lengths, and to leading order in names.
+"""How many index points a step has: exactly, for given lengths, or as a polynomial in names.
 
 Over all levels of a stage, a product over some loop variables runs once for every level and every
 value of these. To leading order the number of such points is the product of the ranges of as many
 independent index forms: `i` and `j` of a pair of strings give `n*m`, although the level alone
 runs from 0 to `n + m`.
+
+Such counts are polynomials in sizes and lengths, `n^3*nt^2 + n^2*nt^3`. A coefficient stands for
+sizes without a name, such as the number of values of an enumeration. Polynomials say which terms
+there are; they do not count how often a term is added.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgg.compiler.cost.polynomial import ONE, Polynomial
 from fgg.compiler.plan.affine import box_rows, coefficient_of, row_of, uniform
 from fgg.compiler.plan.contraction import rank_of
 from fgg.grammar import Grammar, Rule
@@ -26,6 +30,107 @@ from fgg.plan.sizes import evaluate, high_end, low_end
 
 Levels = NDArray[np.int64]
 _FORM = "\0form"
+Powers = tuple[tuple[str, int], ...]
+"""Names with their exponents, in order of the names."""
+
+
+@dataclass(frozen=True)
+class CostPolynomial:
+    """Products of powers of names, each with a coefficient."""
+
+    terms: Mapping[Powers, int]
+
+    @staticmethod
+    def number(value: int) -> CostPolynomial:
+        """A constant."""
+        return CostPolynomial({(): value})
+
+    @staticmethod
+    def name(name: str) -> CostPolynomial:
+        """A size or a length."""
+        return CostPolynomial({((name, 1),): 1})
+
+    @staticmethod
+    def of(expr: Expr) -> CostPolynomial:
+        """The leading order of a size expression: `2*m - 1` is of order `m`."""
+        terms: dict[Powers, int] = {}
+        for monomial, coefficient in expr.terms:
+            if monomial and coefficient > 0:
+                counts: dict[str, int] = {}
+                for atom in monomial:
+                    counts[str(atom)] = counts.get(str(atom), 0) + 1
+                terms[tuple(sorted(counts.items()))] = 1
+        constant = sum(c for monomial, c in expr.terms if not monomial)
+        return CostPolynomial(terms or {(): max(constant, 1)})
+
+    def __mul__(self, other: CostPolynomial) -> CostPolynomial:
+        terms: dict[Powers, int] = {}
+        for one, a in self.terms.items():
+            for two, b in other.terms.items():
+                powers = dict(one)
+                for name, exponent in two:
+                    powers[name] = powers.get(name, 0) + exponent
+                key = tuple(sorted(powers.items()))
+                terms[key] = max(terms.get(key, 0), a * b)
+        return CostPolynomial(terms)
+
+    def __or__(self, other: CostPolynomial) -> CostPolynomial:
+        """All terms of both."""
+        terms = dict(self.terms)
+        for powers, coefficient in other.terms.items():
+            terms[powers] = max(terms.get(powers, 0), coefficient)
+        return CostPolynomial(terms)
+
+    def dominant(self) -> CostPolynomial:
+        """The terms that no other one outgrows in every name."""
+        kept = {
+            powers: coefficient
+            for powers, coefficient in self.terms.items()
+            if not any(other != powers and _below(powers, other) for other in self.terms)
+        }
+        return CostPolynomial(kept)
+
+    @property
+    def degree(self) -> int:
+        """The greatest number of names in a term, counted with their exponents."""
+        return max((sum(e for _, e in powers) for powers in self.terms), default=0)
+
+    def text(self, order: Sequence[str]) -> str:
+        """The terms, those with most of the first names first; names in the given order."""
+        place = {name: i for i, name in enumerate(order)}
+
+        def key(item: tuple[Powers, int]) -> tuple[list[int], tuple[Powers, int]]:
+            powers = dict(item[0])
+            return [-powers.get(name, 0) for name in order], item
+
+        return " + ".join(
+            _term(sorted(powers, key=lambda p: place.get(p[0], len(place))), coefficient)
+            for powers, coefficient in sorted(self.terms.items(), key=key)
+        )
+
+
+ONE = CostPolynomial.number(1)
+ZERO = CostPolynomial({})
+
+
+def product(factors: Iterable[CostPolynomial]) -> CostPolynomial:
+    """The product of polynomials."""
+    result = ONE
+    for factor in factors:
+        result = result * factor
+    return result
+
+
+def _below(one: Powers, two: Powers) -> bool:
+    limits = dict(two)
+    return all(exponent <= limits.get(name, 0) for name, exponent in one)
+
+
+def _term(powers: Sequence[tuple[str, int]], coefficient: int) -> str:
+    factors = [name if exponent == 1 else f"{name}^{exponent}" for name, exponent in powers]
+    if coefficient != 1 or not factors:
+        factors.insert(0, str(coefficient))
+    return "*".join(factors)
 
 
 class Boxes:
@@ -62,10 +167,10 @@ class Boxes:
         return int(self._product(loops).max(initial=0))
 
     def _product(self, loops: Iterable[str]) -> Levels:
-        found = np.ones(self.count, dtype=np.int64)
+        points = np.ones(self.count, dtype=np.int64)
         for name in loops:
-            found = found * self.extents[name]
-        return found
+            points = points * self.extents[name]
+        return points
 
 
 def _at(expr: Expr, values: Mapping[str, int], levels: Levels) -> Levels:
@@ -90,7 +195,7 @@ class Order:
         self.system = uniform(rows, plan.lengths)
         self.system += [Row.make({length: 1}, 0) for length in plan.lengths]
 
-    def points(self, loops: Iterable[str]) -> Polynomial:
+    def points(self, loops: Iterable[str]) -> CostPolynomial:
         """The number of points of some loops, over all levels."""
         free = set(loops)
         forms = [Expr.of(name) for name in sorted(free)]
@@ -108,44 +213,44 @@ class Order:
         # The forms are a matroid: taking the shortest range first is best.
         ranges.sort(key=lambda item: (*_growth(self.plan, item[0]), str(item[1])))
         chosen: list[Expr] = []
-        found = ONE
+        count = ONE
         for extent, form in ranges:
             if len(chosen) < rank and rank_of([*chosen, form]) > len(chosen):
                 chosen.append(form)
-                found = found * extent
-        return found
+                count = count * extent
+        return count
 
 
-def extent_of(plan: Plan, rule: Rule | None, system: Sequence[Row], form: Expr) -> Polynomial:
+def extent_of(plan: Plan, rule: Rule | None, system: Sequence[Row], form: Expr) -> CostPolynomial:
     """The length of the range of a form, to leading order in the lengths."""
     target = Expr.of(_FORM) - form
     try:
-        found = project([*system, row_of(target), row_of(-target)], {_FORM, *plan.lengths})
+        rows = project([*system, row_of(target), row_of(-target)], {_FORM, *plan.lengths})
     except TooManyRows:
-        return Polynomial({((length, 1),): 1 for length in plan.lengths})
-    best: Polynomial | None = None
-    for low in (r for r in found if r.coefficient(_FORM) > 0):
-        for high in (r for r in found if r.coefficient(_FORM) < 0):
+        return CostPolynomial({((length, 1),): 1 for length in plan.lengths})
+    best: CostPolynomial | None = None
+    for low in (r for r in rows if r.coefficient(_FORM) > 0):
+        for high in (r for r in rows if r.coefficient(_FORM) < 0):
             extent = _difference(plan, rule, low, high)
             if best is None or _growth(plan, extent) < _growth(plan, best):
                 best = extent
-    return best or Polynomial({((length, 1),): 1 for length in plan.lengths})
+    return best or CostPolynomial({((length, 1),): 1 for length in plan.lengths})
 
 
-def _growth(plan: Plan, extent: Polynomial) -> tuple[int, int, int]:
-    """What makes a range long: lengths above all, then sizes."""
+def _growth(plan: Plan, extent: CostPolynomial) -> tuple[int, int, int]:
+    """A key that orders ranges from short to long: by lengths, then by sizes."""
     names = [name for powers in extent.terms for name, _ in powers]
     return sum(name in plan.lengths for name in names), extent.degree, len(names)
 
 
-def axis_extent(plan: Plan, axis: Loop) -> Polynomial:
+def axis_extent(plan: Plan, axis: Loop) -> CostPolynomial:
     """The number of cells along an axis, to leading order."""
     system = uniform(box_rows(axis), plan.lengths)
     return extent_of(plan, None, system, Expr.of(axis.name))
 
 
-def _difference(plan: Plan, rule: Rule | None, low: Row, high: Row) -> Polynomial:
-    """The upper bound minus the lower one, and one."""
+def _difference(plan: Plan, rule: Rule | None, low: Row, high: Row) -> CostPolynomial:
+    """The number of whole numbers between two bounds, to leading order."""
     down, up = low.coefficient(_FORM), -high.coefficient(_FORM)
     lengths = [
         name
@@ -153,10 +258,10 @@ def _difference(plan: Plan, rule: Rule | None, low: Row, high: Row) -> Polynomia
         if high.coefficient(name) * down + low.coefficient(name) * up > 0
     ]
     if lengths:
-        return Polynomial({((name, 1),): 1 for name in lengths})
+        return CostPolynomial({((name, 1),): 1 for name in lengths})
     count = max((high.constant * down + low.constant * up) // (down * up) + 1, 1)
     name = _size_name(plan.grammar, rule, count) if rule is not None and count > 1 else None
-    return Polynomial.number(count) if name is None else Polynomial.name(name)
+    return CostPolynomial.number(count) if name is None else CostPolynomial.name(name)
 
 
 def _size_name(grammar: Grammar, rule: Rule, count: int) -> str | None:
@@ -174,7 +279,7 @@ def _size_name(grammar: Grammar, rule: Rule, count: int) -> str | None:
 
 
 def _outermost(stage: PlanStage) -> list[Row]:
-    """Bounds of the level where families differ in theirs: those that all of them have."""
+    """The bounds of the level that all families of a stage have in common."""
 
     def common(bounds: Sequence[Bound]) -> Bound:
         terms = [term for term in bounds[0].terms if all(term in b.terms for b in bounds)]

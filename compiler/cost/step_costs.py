@@ -1,4 +1,4 @@
-"""The products that a step carries out: over which loop variables, over which axes.
+"""The products that a step carries out, each over some loop variables and axes.
 
 They are what the emitted program multiplies. Scales, one number a cell, are not counted, except
 that a step with nothing but scales counts one for each point.
@@ -14,7 +14,7 @@ from fgg.plan import Operand, Plan, Step
 
 @dataclass(frozen=True)
 class Work:
-    """Two values multiplied at each point of some loops and axes, and what is kept of it."""
+    """A product of two values at each point of some loops and axes, and the loops and axes kept."""
 
     loops: tuple[str, ...]
     axes: tuple[str, ...]
@@ -23,7 +23,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class StepWork:
+class StepProducts:
     """The products of a step in order, and what else it writes: (loops, axes) of weights."""
 
     products: tuple[Work, ...]
@@ -39,7 +39,7 @@ class _Value:
         return _Value(self.loops | other.loops, self.axes | other.axes)
 
 
-def step_work(plan: Plan, step: Step) -> StepWork:
+def step_products(plan: Plan, step: Step) -> StepProducts:
     """The products of a step, in order, and its weights."""
     return _Contraction(plan, step).run()
 
@@ -59,7 +59,7 @@ class _Contraction:
         self.done: list[Work] = []
         self.weights: list[_Value] = []
 
-    def run(self) -> StepWork:
+    def run(self) -> StepProducts:
         step = self.step
         values: list[_Value | None] = [
             None if self.plan.is_scale(o) else _Value(loop_names(step, o), frozenset(o.axes))
@@ -75,27 +75,27 @@ class _Contraction:
             last = live[0] if live else _Value(frozenset(self.order), frozenset())
             self.add(last, _Value(last.loops - self.splits, last.axes & set(step.head_axes)))
         weights = tuple((self.ordered(v.loops), tuple(sorted(v.axes))) for v in self.weights)
-        return StepWork(tuple(self.done), weights)
+        return StepProducts(tuple(self.done), weights)
 
     def ordered(self, loops: frozenset[str]) -> tuple[str, ...]:
         """Loop variables in the order of the box."""
         return tuple(name for name in self.order if name in loops)
 
     def follow(self, values: Sequence[_Value | None], weight: _Value | None) -> list[_Value]:
-        """Carry out the path; the values that it leaves."""
-        found = {**dict(enumerate(values)), -1: weight}
+        """Multiply along the step's path. Returns the values that are left."""
+        live = {**dict(enumerate(values)), -1: weight}
         alias: dict[int, int] = {}
         width = len(self.step.operands)
         for number, pair in enumerate(self.step.path, width):
             left, right = alias.get(pair.left, pair.left), alias.get(pair.right, pair.right)
-            one, two = found[left], found[right]
+            one, two = live[left], live[right]
             if one is None or two is None:
                 alias[number] = right if one is None else left
                 continue
-            del found[left], found[right]
-            rest = frozenset().union(*(v.loops for v in found.values() if v is not None))
-            found[number] = self.multiply(one, two, (one | two).axes & set(pair.keep), rest)
-        return [v for v in found.values() if v is not None]
+            del live[left], live[right]
+            rest = frozenset().union(*(v.loops for v in live.values() if v is not None))
+            live[number] = self.multiply(one, two, (one | two).axes & set(pair.keep), rest)
+        return [v for v in live.values() if v is not None]
 
     def multiply(
         self, one: _Value, two: _Value, axes: frozenset[str], rest: frozenset[str]

@@ -17,8 +17,8 @@ from fgg.grammar import (
 from fgg.grammar.names import fresh
 
 
-def close(grammar: Grammar) -> tuple[Grammar, str | None]:
-    """The grammar with a start symbol that has no external nodes, and the rule that is new.
+def close(grammar: Grammar) -> Grammar:
+    """The grammar with a start symbol that has no external nodes.
 
     Z is the sum over the values of the start symbol's external nodes: with a new start symbol
     `S -> X[...](u, ...)` they are internal nodes, which are summed. A grammar whose start symbol
@@ -26,7 +26,7 @@ def close(grammar: Grammar) -> tuple[Grammar, str | None]:
     """
     start = grammar.nonterminal[grammar.start.label]
     if not start.domains:
-        return grammar, None
+        return grammar
     labels = {*grammar.nonterminal, *grammar.factor, *grammar.input_factor}
     name = fresh(f"{start.name}_all", labels)
     nodes = tuple(Node(name=f"u{i}", domain=d) for i, d in enumerate(start.domains))
@@ -41,10 +41,9 @@ def close(grammar: Grammar) -> tuple[Grammar, str | None]:
         rhs=Fragment.make(nodes, (edge,), (), ()),
         span=start.span,
     )
-    closed = replace(
+    return replace(
         grammar,
         start=Reference(label=name),
         nonterminals=(*grammar.nonterminals, Nonterminal(name=name)),
         rules=(*grammar.rules, rule),
     )
-    return closed, rule.name

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from fgg.diagnostics import did_you_mean
-from fgg.factors.pieces import Piece, piece_names, signatures
+from fgg.factors.pieces import piece_names, signatures
 from fgg.grammar import (
     Attachment,
     Domain,
@@ -15,10 +15,10 @@ from fgg.grammar import (
     Fragment,
     Grammar,
     Node,
-    Origin,
     Rule,
     Sized,
 )
+from fgg.grammar.definitions import Piece, ProductOf
 from fgg.grammar.index import Expr
 from fgg.grammar.names import fresh
 
@@ -65,17 +65,17 @@ def cpd(
     assert not names & asked, "conjoin the grammar with a query first"
     if not wanted:
         return grammar
-    found = _Decomposer(grammar, wanted)
+    decomposer = _Decomposer(grammar, wanted)
     return replace(
         grammar,
-        domains=(*grammar.domains, *found.domains),
-        factors=tuple(g for f in grammar.factors for g in (f, *found.pieces.get(f.name, ()))),
-        rules=tuple(map(found.rule, grammar.rules)),
+        domains=(*grammar.domains, *decomposer.domains),
+        factors=tuple(g for f in grammar.factors for g in (f, *decomposer.pieces.get(f.name, ()))),
+        rules=tuple(map(decomposer.rule, grammar.rules)),
     )
 
 
 def declared(grammar: Grammar, ranks: Mapping[str, int]) -> Grammar:
-    """The grammar with these ranks of factors declared, in place of others they may have.
+    """The grammar with these ranks declared, in place of any that the factors have.
 
     A joint factor does not follow from its parts any more: it is a parameter, of low rank. Raises
     CpdImpossible for what cannot have a rank. A grammar that has these ranks is returned as it is.
@@ -109,15 +109,15 @@ def _declared(grammar: Grammar, factor: Factor, ranks: Mapping[str, int]) -> Fac
 
 
 def unjoined(factor: Factor) -> Factor:
-    """A factor that does not follow from parts any more."""
-    own = tuple(a for a in factor.attributes if a.key != "product")
-    return replace(factor, attributes=own)
+    """The factor as a parameter of its own, which no longer follows from parts."""
+    if not isinstance(factor.definition, ProductOf):
+        return factor
+    return replace(factor, definition=None)
 
 
 def is_free(factor: Factor) -> bool:
     """Whether nothing else says what a factor's weights are, or which of them are zero."""
-    fixed = ("tied", "slice", "piece", "product", "observed", "blocks")
-    return factor.value is None and not any(a.key in fixed for a in factor.attributes)
+    return factor.value is None and factor.definition is None and factor.blocks is None
 
 
 class _Decomposer:
@@ -138,18 +138,19 @@ class _Decomposer:
                 Domain(name=name, shape=Sized(factor.rank), rank=True, span=factor.span)
             )
             carried = tuple(a for a in factor.attributes if a.key in CARRIED)
-            found = []
+            pieces = []
             for number, signature in enumerate(signatures(factor, name)):
-                found.append(
+                pieces.append(
                     Factor(
                         name=names[factor.name][number],
                         domains=signature.domains,
                         given=signature.given,
-                        attributes=(*carried, Piece(factor.name, number).attribute()),
+                        definition=Piece(factor.name, number),
+                        attributes=carried,
                         span=factor.span,
                     )
                 )
-            self.pieces[factor.name] = tuple(found)
+            self.pieces[factor.name] = tuple(pieces)
         self.given = {factor.name: factor.given or 0 for factor in wanted}
 
     def rule(self, rule: Rule) -> Rule:
@@ -176,14 +177,14 @@ class _Decomposer:
             rhs=Fragment.make(
                 (*rule.rhs.nodes, *nodes), tuple(edges), rule.rhs.clamps, rule.rhs.externals
             ),
-            origin=rule.origin or Origin(rule=rule.name),
+            origin=rule.origin_or_self,
         )
 
     def edges(self, edge: Edge, rank: Attachment) -> list[Edge]:
         """The edges of the pieces of an edge."""
         first, *rest = self.pieces[edge.label]
         given = self.given[edge.label]
-        found = [replace(edge, label=first.name, attachments=(*edge.attachments[:given], rank))]
+        edges = [replace(edge, label=first.name, attachments=(*edge.attachments[:given], rank))]
         for piece, attachment in zip(rest, edge.attachments[given:], strict=True):
-            found.append(replace(edge, label=piece.name, attachments=(rank, attachment)))
-        return found
+            edges.append(replace(edge, label=piece.name, attachments=(rank, attachment)))
+        return edges

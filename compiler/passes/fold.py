@@ -1,4 +1,4 @@
-"""Fold: what a rule needs of one nonterminal and parameters becomes a *message*.
+"""Fold: a product of one nonterminal and parameters in a rule becomes a *message*.
 
 Where the cheapest order of contraction multiplies a nonterminal with parameters first, the product
 depends on that nonterminal's cell alone. It becomes a nonterminal of its own, computed once a cell
@@ -14,14 +14,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fgg.compiler.passes.merge_messages import join
-from fgg.compiler.passes.messages import Product, new_rule, with_product
-from fgg.compiler.passes.sharing import share
+from fgg.compiler.passes.messages import MessageBody, new_rule, share, with_product
 from fgg.compiler.plan.contraction import Tree, rank_of
-from fgg.compiler.plan.eliminate import within, without
-from fgg.compiler.plan.rule_operands import RuleParts, rule_parts
-from fgg.compiler.rank.cut import Cut, single, wiring, without_all
+from fgg.compiler.plan.eliminate import eliminated, mentioning, within, without, without_all
+from fgg.compiler.plan.rule_operands import RuleOperands, rule_operands
+from fgg.compiler.rank.cut import RuleCut, wiring
 from fgg.grammar import Attachment, Clamp, Edge, Grammar, Nonterminal, Rule
-from fgg.grammar.index import Condition, Expr
+from fgg.grammar.index import Expr
 from fgg.grammar.names import fresh
 
 
@@ -57,28 +56,28 @@ class _Folder:
         )
 
     def fold_rule(self, rule: Rule) -> Rule:
-        parts = rule_parts(self.grammar, rule)
+        parts = rule_operands(self.grammar, rule)
         if sum(part.kind == "chart" for part in parts.parts) == 0 or len(parts.parts) < 3:
             return rule
-        cut = Cut(self.grammar, rule)
+        cut = RuleCut(self.grammar, rule)
         for product in _products(parts.tree(self.length, self.batch, hoist=self.hoist), parts, cut):
             rule = self.replace(rule, product, cut)
         return rule
 
-    def replace(self, rule: Rule, product: Product, cut: Cut) -> Rule:
+    def replace(self, rule: Rule, product: MessageBody, cut: RuleCut) -> Rule:
         """The rule with a message in place of the product."""
         chart = _chart(self.grammar, product)
         if chart is None:
             free = sorted(_variables(cut, product) - set(product.summed))
             family = Nonterminal(name="", indices=tuple(free))
             use = tuple(map(Expr.of, free))
-            own: dict[str, int | Expr] = {}
+            values: dict[str, int | Expr] = {}
         else:
             family = self.grammar.nonterminal[chart.label]
             use = chart.indices
-            own = dict[str, int | Expr](cut.at(chart))
+            values = dict[str, int | Expr](cut.at(chart))
         places = [i for i, index in enumerate(use) if index in map(Expr.of, product.summed)]
-        placed = _in_names_of(self.grammar, product, chart, family, own)
+        placed = _in_names_of(self.grammar, product, chart, family, values)
         key, order = _canonical(placed, family, places)
         if key not in self.known:
             # Where not every cell is used, the range follows from the uses.
@@ -97,7 +96,7 @@ class _Folder:
     def message(
         self,
         rule: Rule,
-        product: Product,
+        product: MessageBody,
         chart: Edge | None,
         family: Nonterminal,
         places: list[int],
@@ -110,10 +109,7 @@ class _Folder:
         name = fresh("_".join(words), self.taken)
         self.taken.add(name)
         nodes = rule.rhs.by_name
-        conditions = family.conditions
-        for gone in (family.indices[i] for i in places):
-            about = [c for c in single(conditions) if gone in _names(c)]
-            conditions = without_all(conditions, about) + (without(about, gone) or ())
+        conditions = eliminated(family.conditions, (family.indices[i] for i in places))
         if inferred:
             said = tuple(dict.fromkeys((*product.conditions, *conditions)))
             product, conditions = replace(product, conditions=said), ()
@@ -130,56 +126,52 @@ class _Folder:
         return message
 
 
-def _free(index: Expr, cut: Cut) -> Expr:
-    """An index without what is the same for all cells of an item."""
+def _free(index: Expr, cut: RuleCut) -> Expr:
+    """An index without lengths and sizes, which are the same for all cells of an item."""
     return index.substitute(dict.fromkeys(cut.known, 0))
 
 
-def _chart(grammar: Grammar, product: Product) -> Edge | None:
+def _chart(grammar: Grammar, product: MessageBody) -> Edge | None:
     return next((e for e in product.edges if e.label in grammar.nonterminal), None)
 
 
-def _names(condition: Condition) -> set[str]:
-    return {name for term in condition.terms for name in term.names()}
-
-
-def _variables(cut: Cut, product: Product) -> set[str]:
-    found = [i for edge in product.edges for i in edge.indices]
-    return cut.names(found + [i for clamp in product.clamps for i in clamp.indices])
+def _variables(cut: RuleCut, product: MessageBody) -> set[str]:
+    indices = [i for edge in product.edges for i in edge.indices]
+    return cut.names(indices + [i for clamp in product.clamps for i in clamp.indices])
 
 
 def _in_names_of(
     grammar: Grammar,
-    product: Product,
+    product: MessageBody,
     chart: Edge | None,
     family: Nonterminal,
-    own: dict[str, int | Expr],
-) -> Product:
+    values: dict[str, int | Expr],
+) -> MessageBody:
     """A product in the names of a family's indices, its nonterminal edge at these."""
     edges = []
     for edge in product.edges:
-        indices = tuple(i.substitute(own) for i in edge.indices)
+        indices = tuple(i.substitute(values) for i in edge.indices)
         if edge is chart:
             indices = tuple(map(Expr.of, family.indices))
         edges.append(replace(edge, indices=indices))
     clamps = tuple(
-        replace(c, indices=tuple(i.substitute(own) for i in c.indices)) for c in product.clamps
+        replace(c, indices=tuple(i.substitute(values) for i in c.indices)) for c in product.clamps
     )
-    said = [c.substitute(own) for c in product.conditions]
+    said = [c.substitute(values) for c in product.conditions]
     if chart is not None:
-        summed = {n for x in product.summed for n in Expr.of(own[x]).names()}
-        said += [c for c in single(family.conditions) if _names(c) & summed]
+        summed = {n for x in product.summed for n in Expr.of(values[x]).names()}
+        said += mentioning(family.conditions, summed)
     conditions = tuple(dict.fromkeys([*said, *within(grammar, edges)]))
     return replace(product, edges=tuple(edges), clamps=clamps, conditions=conditions)
 
 
 def _canonical(
-    product: Product, family: Nonterminal, places: list[int]
+    product: MessageBody, family: Nonterminal, places: list[int]
 ) -> tuple[object, tuple[str, ...]]:
-    """What tells messages apart, and the order of their external nodes."""
-    own = [e for e in product.edges if e.label == family.name]
+    """A key that is equal for equal messages, and the order of their external nodes."""
+    charts = [e for e in product.edges if e.label == family.name]
     rest = [e for e in product.edges if e.label != family.name]
-    fixed = [a.node for e in own for a in e.attachments]
+    fixed = [a.node for e in charts for a in e.attachments]
     wires, numbers = wiring(rest, product.clamps, fixed, {})
     order = tuple(sorted(product.free, key=numbers.__getitem__))
     used = tuple(numbers[node] for node in fixed)
@@ -188,30 +180,30 @@ def _canonical(
     return key, order
 
 
-def _products(tree: Tree, parts: RuleParts, cut: Cut) -> Iterator[Product]:
+def _products(tree: Tree, parts: RuleOperands, cut: RuleCut) -> Iterator[MessageBody]:
     """The largest products below the root of a tree that are worth a message."""
     for child in tree.children:
-        found = _product(child, parts, cut)
-        if found is not None:
-            yield found
+        product = _product(child, parts, cut)
+        if product is not None:
+            yield product
         else:
             yield from _products(child, parts, cut)
 
 
-def _product(tree: Tree, parts: RuleParts, cut: Cut) -> Product | None:
+def _product(tree: Tree, parts: RuleOperands, cut: RuleCut) -> MessageBody | None:
     """A subtree as a product, if it is worth a message.
 
-    It is one of a nonterminal and parameters; or it sums over an index; or, without nonterminals,
-    it multiplies parameters with each other at fewer indices than the rule has.
+    It is if it multiplies a nonterminal with parameters, or sums over an index, or multiplies
+    parameters and inputs with each other at fewer indices than the rule has.
     """
     kinds = [parts.parts[i].kind for i in tree.parts]
     charts, parameters = kinds.count("chart"), kinds.count("parameter")
     if len(kinds) < 2 or charts > 1 or parameters == len(kinds):
         return None
-    found = [parts.sources[i] for i in sorted(tree.parts)]
-    edges = tuple(edge for edge in found if isinstance(edge, Edge))
-    clamps = tuple(clamp for clamp in found if isinstance(clamp, Clamp))
-    product = _summed(Product(edges, tree.keep, clamps), cut)
+    sources = [parts.sources[i] for i in sorted(tree.parts)]
+    edges = tuple(edge for edge in sources if isinstance(edge, Edge))
+    clamps = tuple(clamp for clamp in sources if isinstance(clamp, Clamp))
+    product = _summed(MessageBody(edges, tree.keep, clamps), cut)
     if charts and parameters == len(kinds) - 1:
         return product
     if product.summed:
@@ -222,7 +214,7 @@ def _product(tree: Tree, parts: RuleParts, cut: Cut) -> Product | None:
     return None
 
 
-def _summed(product: Product, cut: Cut) -> Product:
+def _summed(product: MessageBody, cut: RuleCut) -> MessageBody:
     """The product with a sum over each index that it alone depends on, where that is possible."""
     chart = _chart(cut.grammar, product)
     inside = _variables(cut, product)

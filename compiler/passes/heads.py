@@ -1,16 +1,16 @@
-"""Heads: what several rules of a family do last becomes a rule of its own, done once a cell."""
+"""Heads: a product that several rules of a family end with is done once for each cell."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fgg.grammar import Attachment, Edge, Fragment, Grammar, Nonterminal, Origin, Rule
+from fgg.grammar import Attachment, Edge, Fragment, Grammar, Nonterminal, Rule
 from fgg.grammar.index import Expr
 from fgg.grammar.names import fresh
 
 
 @dataclass(frozen=True)
-class Head:
+class RuleHead:
     """The parameters of a rule that lead from some of its external nodes to one rank node.
 
     `gone` are the numbers of those external nodes.
@@ -37,11 +37,11 @@ def heads(grammar: Grammar) -> Grammar:
     """
     labels = {*grammar.nonterminal, *grammar.factor, *grammar.input_factor}
     names = {rule.name for rule in grammar.rules}
-    moved: dict[str, tuple[Head, str]] = {}  # a rule's name: its head, and its new family
+    moved: dict[str, tuple[RuleHead, str]] = {}  # a rule's name: its head, and its new family
     new: dict[str, list[Nonterminal]] = {}
     rules: list[Rule] = []
     for item in grammar.nonterminals:
-        groups: dict[object, list[tuple[Rule, Head]]] = {}
+        groups: dict[object, list[tuple[Rule, RuleHead]]] = {}
         for rule in grammar.rules_of.get(item.name, ()):
             head = head_of(grammar, rule)
             if head is not None:
@@ -54,12 +54,12 @@ def heads(grammar: Grammar) -> Grammar:
             labels.add(name)
             inner = _externals(first, head)
             domains = tuple(first.rhs.by_name[node].domain for node in inner)
-            family = replace(item, name=name, domains=domains, origin=None)
+            family = replace(item, name=name, domains=domains, origin=None, source=None)
             new.setdefault(item.name, []).append(family)
             title = fresh(item.name, names)
             names.add(title)
             rules.append(_whole(item, name, first, head, title))
-            moved.update({rule.name: (own, name) for rule, own in members})
+            moved.update({rule.name: (its_head, name) for rule, its_head in members})
     if not moved:
         return grammar
     return replace(
@@ -75,8 +75,8 @@ def heads(grammar: Grammar) -> Grammar:
     )
 
 
-def head_of(grammar: Grammar, rule: Rule) -> Head | None:
-    """The head of a rule, if it has one and something is left of the rule besides."""
+def head_of(grammar: Grammar, rule: Rule) -> RuleHead | None:
+    """The head of a rule, or None if it has none or consists of nothing else."""
     fragment = rule.rhs
     clamped = {clamp.attachment.node for clamp in fragment.clamps}
     touching: dict[str, list[Edge]] = {}
@@ -99,10 +99,10 @@ def head_of(grammar: Grammar, rule: Rule) -> Head | None:
     if len(touching[rank]) == sum(rank in [a.node for a in e.attachments] for e in edges):
         return None  # nothing else touches it: the sum over it can be hoisted
     gone = tuple(i for i, node in enumerate(fragment.externals) if node in ends)
-    return Head(edges, rank, gone)
+    return RuleHead(edges, rank, gone)
 
 
-def _key(rule: Rule, head: Head) -> object:
+def _key(rule: Rule, head: RuleHead) -> object:
     """What rules have in common that share a head."""
     places = {node: i for i, node in enumerate(rule.rhs.externals)}
     places[head.rank] = -1
@@ -110,27 +110,27 @@ def _key(rule: Rule, head: Head) -> object:
     return tuple(wiring), head.gone, rule.rhs.by_name[head.rank].domain
 
 
-def _externals(rule: Rule, head: Head) -> tuple[str, ...]:
+def _externals(rule: Rule, head: RuleHead) -> tuple[str, ...]:
     """The external nodes of what is left of a rule: the rank node, and those that stay."""
     left = (n for i, n in enumerate(rule.rhs.externals) if i not in head.gone)
     return (head.rank, *left)
 
 
-def _inner(rule: Rule, head: Head, family: str) -> Rule:
+def _inner(rule: Rule, head: RuleHead, family: str) -> Rule:
     """What is left of a rule."""
     gone = {rule.rhs.externals[i] for i in head.gone}
-    own = set(map(id, head.edges))
+    head_edges = set(map(id, head.edges))
     rhs = Fragment.make(
         tuple(node for node in rule.rhs.nodes if node.name not in gone),
-        tuple(edge for edge in rule.rhs.edges if id(edge) not in own),
+        tuple(edge for edge in rule.rhs.edges if id(edge) not in head_edges),
         rule.rhs.clamps,
         _externals(rule, head),
     )
-    origin = rule.origin or Origin(rule=rule.name)
-    return replace(rule, lhs=family, rhs=rhs, origin=origin)
+    origin = rule.origin_or_self
+    return replace(rule, lhs=family, rhs=rhs, origin=origin, source=None)
 
 
-def _whole(item: Nonterminal, family: str, rule: Rule, head: Head, name: str) -> Rule:
+def _whole(item: Nonterminal, family: str, rule: Rule, head: RuleHead, name: str) -> Rule:
     """The rule of a family that applies the head to the new family's cell."""
     indices = tuple(Expr.of(index) for index in item.indices)
     inner = _externals(rule, head)
@@ -151,6 +151,6 @@ def _whole(item: Nonterminal, family: str, rule: Rule, head: Head, name: str) ->
             (),
             rule.rhs.externals,
         ),
-        origin=rule.origin or Origin(rule=rule.name),
+        origin=rule.origin_or_self,
         span=rule.span,
     )

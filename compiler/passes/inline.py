@@ -1,4 +1,4 @@
-"""Writing out a use of a nonterminal: one of the fragments that it can be, in place of its edge."""
+"""Inlining: a fragment that a nonterminal can be takes the place of an edge of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fgg.grammar.ranges import condition_rows, input_rows, length_rows
 class Option:
     """One fragment that a nonterminal with external nodes `states` can be.
 
-    It holds at `indices` where the conditions do; `rule` is the rule that it comes from.
+    It applies at `indices` where the conditions hold. `rule` is the rule that it comes from.
     """
 
     name: str
@@ -145,12 +145,12 @@ def _placed_option(
     And the values of the rule's own variables that are free.
     """
     taken = _index_names(rule.indices, rule.conditions, rule.rhs.edges, rule.rhs.clamps)
-    own = _index_names(option.indices, option.conditions, option.edges, option.clamps)
+    variables = _index_names(option.indices, option.conditions, option.edges, option.clamps)
     apart: dict[str, int | Expr] = {}
     new_names: set[str] = set()
-    for name in sorted(own):
+    for name in sorted(variables):
         if name not in known:
-            new = fresh(name, taken | own | new_names | known)
+            new = fresh(name, taken | variables | new_names | known)
             apart[name] = Expr.of(new)
             new_names.add(new)
     wanted = [index.substitute(apart) for index in option.indices]
@@ -160,7 +160,7 @@ def _placed_option(
     fixed, equalities = matched
     values = {name: Expr.of(value).substitute(fixed) for name, value in apart.items()}
     # A variable that the use does not fix gets its old name back if the rule has none like it.
-    left = {n for n in own if n in values and values[n] == apart[n] and n not in taken}
+    left = {n for n in variables if n in values and values[n] == apart[n] and n not in taken}
     back: dict[str, int | Expr] = {str(next(values[n].names())): Expr.of(n) for n in left}
     final: dict[str, int | Expr] = {n: v.substitute(back) for n, v in values.items()}
     conditions = [c.substitute(final) for c in option.conditions]
@@ -236,7 +236,7 @@ def _index_names(
     edges: Iterable[Edge],
     clamps: Iterable[Clamp],
 ) -> set[str]:
-    found = [*indices, *(t for c in conditions for t in c.terms)]
-    found += [index for edge in edges for index in edge.indices]
-    found += [index for clamp in clamps for index in clamp.indices]
-    return {name for expr in found for name in expr.names()}
+    exprs = [*indices, *(t for c in conditions for t in c.terms)]
+    exprs += [index for edge in edges for index in edge.indices]
+    exprs += [index for clamp in clamps for index in clamp.indices]
+    return {name for expr in exprs for name in expr.names()}

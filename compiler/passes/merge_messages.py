@@ -1,4 +1,4 @@
-"""Joining: messages that stand for each other everywhere are one message.
+"""Joining: messages that are interchangeable wherever they are used become one message.
 
 Splitting a union takes a rule apart. Where messages hide what the parts were,
 
@@ -43,9 +43,9 @@ def join(grammar: Grammar, messages: Iterable[str]) -> Grammar:
     while done:
         done = False
         for one, two in _candidates(joined, left):
-            found = _joined(joined, one, two)
-            if found is not None:
-                joined, name = found
+            sum_of_two = _joined(joined, one, two)
+            if sum_of_two is not None:
+                joined, name = sum_of_two
                 left = [*(n for n in left if n not in (one, two)), name]
                 done = True
                 break
@@ -119,14 +119,14 @@ def _twins(
     places = [i for i, edge in enumerate(rule.rhs.edges) if edge.label in pair]
     if 2 ** len(places) > MAX_VARIANTS:
         return None
-    found = []
+    keys = []
     for labels in product(pair, repeat=len(places)):
         twin = _relabelled(rule, dict(zip(places, labels, strict=True)))
         if known[_key(twin)]:
-            found.append(_key(twin))
+            keys.append(_key(twin))
         elif _applies(grammar, twin):
-            found.append(_key(narrowed(grammar, twin)))
-    return found
+            keys.append(_key(narrowed(grammar, twin)))
+    return keys
 
 
 def _applies(grammar: Grammar, rule: Rule) -> bool:
@@ -152,7 +152,7 @@ def _relabelled(rule: Rule, labels: dict[int, str]) -> Rule:
 
 
 def _key(rule: Rule) -> object:
-    """What tells rules apart whose nodes have any names."""
+    """A key that is equal for rules that differ in the names of their nodes only."""
     wires, numbers = wiring(rule.rhs.edges, rule.rhs.clamps, rule.rhs.externals, {})
     named = [n for n in rule.rhs.nodes if n.name in numbers]
     domains = tuple(n.domain for n in sorted(named, key=lambda n: numbers[n.name]))
@@ -175,12 +175,14 @@ def _with_sum(
     renamed = _names(second, first)
     theirs = [c.substitute(renamed) for c in second.conditions]
     shared = tuple(c for c in first.conditions if c in theirs)
-    family = replace(first, name=name, conditions=shared, origin=None)
+    family = replace(first, name=name, conditions=shared, origin=None, source=None)
     pair = (first.name, second.name)
     lost = {
         first.name: tuple(c for c in first.conditions if c not in shared),
         second.name: tuple(
-            c for c, own in zip(second.conditions, theirs, strict=True) if own not in shared
+            c
+            for c, renamed_condition in zip(second.conditions, theirs, strict=True)
+            if renamed_condition not in shared
         ),
     }
     beyond = {
@@ -204,21 +206,22 @@ def _with_sum(
             rules.append(replace(rule, lhs=name, conditions=conditions))
         elif rule.name in general:
             places = {i: name for i, e in enumerate(rule.rhs.edges) if e.label in pair}
-            source = rule.origin.rule if rule.origin else rule.name
+            source = rule.origin_or_self.rule
             title = rule.name if source in titles else source
             titles.add(title)
-            rules.append(replace(_relabelled(rule, places), name=title))
+            # It stands for several variants of the user's rule now, and so for none of them.
+            rules.append(replace(_relabelled(rule, places), name=title, source=None))
         elif rule not in using:
             rules.append(rule)
     nonterminals = (family if n is first else n for n in grammar.nonterminals if n is not second)
-    found = replace(grammar, nonterminals=tuple(nonterminals), rules=tuple(rules))
+    result = replace(grammar, nonterminals=tuple(nonterminals), rules=tuple(rules))
     for where in (regions, support):
-        remember(where, found, _with_hull(where(grammar), pair, name))
-    return found, name
+        remember(where, result, _with_hull(where(grammar), pair, name))
+    return result, name
 
 
 def _beyond(grammar: Grammar, family: Nonterminal, other: Nonterminal) -> Iterator[Expr]:
-    """What is at least 0 in the inferred range of a message, but not in that of another one.
+    """The bounds of a message's inferred range that the other message's range does not imply.
 
     Where only the other one is used, a rule of the message adds nothing to their sum.
     """
@@ -233,11 +236,11 @@ def _beyond(grammar: Grammar, family: Nonterminal, other: Nonterminal) -> Iterat
 
 
 def _with_hull(known: Mapping[str, Region], pair: tuple[str, str], name: str) -> dict[str, Region]:
-    """Regions with that of a sum: what holds of both of its parts."""
-    found = {n: region for n, region in known.items() if n not in pair}
+    """The regions with that of a sum of two messages: the conditions that hold for both."""
+    left = {n: region for n, region in known.items() if n not in pair}
     parts = [known[n] for n in pair if n in known]
     if len(parts) < 2:
-        return found | ({name: parts[0]} if parts else {})
+        return left | ({name: parts[0]} if parts else {})
     one, two = parts
     renamed = {a: Expr.of(b) for a, b in zip(two.indices, one.indices, strict=True)}
     others = dict(_split(c.substitute(renamed)) for c in two.conditions)
@@ -246,11 +249,11 @@ def _with_hull(known: Mapping[str, Region], pair: tuple[str, str], name: str) ->
         form, constant = _split(condition)
         if form in others:
             both.append(condition + max(others[form] - constant, 0))
-    return found | {name: Region(one.indices, tuple(both), declared=False)}
+    return left | {name: Region(one.indices, tuple(both), declared=False)}
 
 
 def _split(expr: Expr) -> tuple[Expr, int]:
-    """An expression without its constant, and that."""
+    """An expression without its constant, and the constant."""
     constant = sum(times for monomial, times in expr.terms if not monomial)
     return expr - constant, constant
 
@@ -261,7 +264,7 @@ def _new(conditions: tuple[Condition, ...], more: Iterable[Condition]) -> Iterat
 
 def _names(family: Nonterminal, other: Nonterminal) -> dict[str, int | Expr]:
     pairs = zip(family.indices, other.indices, strict=True)
-    return {own: Expr.of(theirs) for own, theirs in pairs}
+    return {index: Expr.of(theirs) for index, theirs in pairs}
 
 
 def _common(one: str, two: str) -> str:

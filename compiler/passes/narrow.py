@@ -1,7 +1,7 @@
-"""Narrow: a variable that the supports of a rule's parts fix is replaced by its value.
+"""Narrow: a variable that the other indices determine is replaced by its value.
 
 Where a preterminal spans one word, `X[i,j] -> P[i,k] Y[k,j]` holds for k = i + 1 only. Written so,
-the part `P[i,i+1]` has one free index and not two, which is what the search for messages counts.
+the edge `P[i,i+1]` has one free index and not two, which is what the search for messages counts.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import replace
 from fgg.compiler.plan.affine import expr_of, implicit_equalities, irredundant, solve_equalities
 from fgg.compiler.plan.support import support, supported_rows
 from fgg.grammar import Fragment, Grammar, Rule
+from fgg.grammar.domains import lengths
 from fgg.grammar.index import Expr
 from fgg.grammar.linear import Row, TooManyRows, implies
-from fgg.rewrite.conjoin import lengths
 
 
 def narrow(grammar: Grammar) -> Grammar:
@@ -31,16 +31,16 @@ def narrowed(grammar: Grammar, rule: Rule) -> Rule:
 
 def fixed(grammar: Grammar, rule: Rule) -> dict[str, Expr]:
     """The body's variables that follow from others, and what they are in terms of them."""
-    found = support(grammar)
-    own = {name for index in rule.indices for name in index.names()}
+    regions = support(grammar)
+    head = {name for index in rule.indices for name in index.names()}
     free = [
         name
         for name in body_variables(rule)
-        if name not in own and name not in lengths(grammar) and name not in grammar.size
+        if name not in head and name not in lengths(grammar) and name not in grammar.size
     ]
-    if not free or rule.lhs not in found:
+    if not free or rule.lhs not in regions:
         return {}
-    rows = supported_rows(grammar, rule, found, found)
+    rows = supported_rows(grammar, rule, regions, regions)
     if rows is None:
         return {}
     try:
@@ -48,7 +48,7 @@ def fixed(grammar: Grammar, rule: Rule) -> dict[str, Expr]:
     except TooManyRows:
         return {}
     # A row speaks of a look-up as of a variable; nothing is solved for one.
-    known = {*own, *free, *lengths(grammar)}
+    known = {*head, *free, *lengths(grammar)}
     looked_up = {n for e in equalities for n in e.names() if n not in known}
     values, _ = solve_equalities(equalities, free, looked_up)
     return {n: e for n, e in values.items() if not set(e.names()) & set(free)}
@@ -56,13 +56,13 @@ def fixed(grammar: Grammar, rule: Rule) -> dict[str, Expr]:
 
 def implied(rows: Sequence[Row], names: Sequence[str]) -> list[Expr]:
     """Rows that can only hold with equality."""
-    found = []
+    equalities = []
     for r in dict.fromkeys(rows):
         if any(r.coefficient(name) for name in names):
             negated = Row(tuple((n, -c) for n, c in r.coefficients), -r.constant)
             if implies(rows, negated):
-                found.append(expr_of(r))
-    return found
+                equalities.append(expr_of(r))
+    return equalities
 
 
 def body_variables(rule: Rule) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fgg.grammar import Edge, Fragment, Grammar, Rule
+from fgg.grammar import Edge, Fragment, Grammar, Nonterminal, Rule
 
 
 def outline(grammar: Grammar) -> Grammar:
@@ -19,9 +19,13 @@ def outline(grammar: Grammar) -> Grammar:
     assert not grammar.queries, "conjoin the grammar with a query first"
     return replace(
         grammar,
-        nonterminals=tuple(replace(item, domains=()) for item in grammar.nonterminals),
+        nonterminals=tuple(map(_without_nodes, grammar.nonterminals)),
         rules=tuple(_without_states(grammar, rule) for rule in grammar.rules),
     )
+
+
+def _without_nodes(item: Nonterminal) -> Nonterminal:
+    return replace(item, domains=(), source=item.source and replace(item.source, variants=()))
 
 
 def _without_states(grammar: Grammar, rule: Rule) -> Rule:
@@ -34,4 +38,5 @@ def _without_states(grammar: Grammar, rule: Rule) -> Rule:
     touched = {a.node for edge in edges for a in edge.attachments}
     touched |= {clamp.attachment.node for clamp in rule.rhs.clamps}
     nodes = tuple(node for node in rule.rhs.nodes if node.name in touched)
-    return replace(rule, rhs=Fragment.make(nodes, tuple(edges), rule.rhs.clamps, ()))
+    rhs = Fragment.make(nodes, tuple(edges), rule.rhs.clamps, ())
+    return replace(rule, rhs=rhs, source=rule.source and rule.source.only(rhs.by_name))

@@ -9,9 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
-from typing import Any
 
-from fgg.compiler.passes.whole_unions import whole_unions
 from fgg.grammar import (
     Attachment,
     Edge,
@@ -21,18 +19,24 @@ from fgg.grammar import (
     InputFactor,
     Node,
     Nonterminal,
-    Origin,
     Product,
     Rule,
     Union,
 )
+from fgg.grammar.definitions import Path, Slice, Variant
+from fgg.grammar.domains import domain_size
 from fgg.grammar.names import fresh
-from fgg.grammar.slices import Path, Slice, SplitNode, SplitRule, Variant, extent, variants
+from fgg.grammar.provenance import NodeSource
+from fgg.grammar.slices import extent, variants
 from fgg.grammar.values import Map
 from fgg.rewrite.trim import trim
 
 MAX_VARIANTS = 256
 """How many rules one rule may become, and how many nodes one node."""
+MAX_WHOLE = 8
+"""The most values that a union left whole may have."""
+MANY_RULES = 4
+"""Small unions are left whole if splitting them would make more rules than this of each."""
 
 
 class SplitImpossible(Exception):
@@ -63,11 +67,6 @@ def split(grammar: Grammar) -> Grammar:
     all atomic is returned as it is. Raises SplitImpossible if the start symbol has an external node
     that would become several, or a rule would become more than `MAX_VARIANTS`.
     """
-    return split_with_origin(grammar)[0]
-
-
-def split_with_origin(grammar: Grammar) -> tuple[Grammar, Mapping[str, SplitRule]]:
-    """The split grammar, and where each of its rules comes from, by name."""
     assert not grammar.queries, "conjoin the grammar with a query first"
     for domain in grammar.nonterminal[grammar.start.label].domains:
         if extent(grammar, domain) != (1, 1):
@@ -77,8 +76,48 @@ def split_with_origin(grammar: Grammar) -> tuple[Grammar, Mapping[str, SplitRule
             )
     whole = whole_unions(grammar)
     if not any(_divided(grammar, rule, whole) for rule in grammar.rules):
-        return grammar, {rule.name: _whole(rule) for rule in grammar.rules}
+        return grammar
     return _Splitter(grammar, whole).run()
+
+
+def whole_unions(grammar: Grammar) -> frozenset[str]:
+    """The unions that are left whole.
+
+    They are small, without products in them; there are no rank nodes, which want their neighbours
+    apart; and to split them would make many rules of one: a step for each takes its time, however
+    little there is to multiply.
+    """
+    if any(domain.rank for domain in grammar.domains) or any(
+        factor.rank is not None for factor in grammar.factors
+    ):
+        return frozenset()
+    small = frozenset(
+        name
+        for name, domain in grammar.domain.items()
+        if isinstance(domain.shape, Union)
+        and domain_size(grammar, name) <= MAX_WHOLE
+        and extent(grammar, name)[1] == 1
+        and _distinct(grammar, name)
+    )
+    apart, together = (_rules(grammar, whole) for whole in (frozenset[str](), small))
+    return small if apart > MANY_RULES * together else frozenset()
+
+
+def _rules(grammar: Grammar, whole: frozenset[str]) -> int:
+    """How many rules splitting makes if some unions are left whole."""
+    return sum(
+        prod(extent(grammar, node.domain, whole)[0] for node in rule.rhs.nodes)
+        for rule in grammar.rules
+    )
+
+
+def _distinct(grammar: Grammar, union: str) -> bool:
+    """Whether a union has no part twice, so that a part says where it is."""
+    inner = [union]
+    for name in inner:
+        shape = grammar.domain[name].shape
+        inner += shape.parts if isinstance(shape, Union) else ()
+    return len(set(inner)) == len(inner)
 
 
 def _divided(grammar: Grammar, rule: Rule, whole: frozenset[str]) -> bool:
@@ -90,13 +129,8 @@ def _divided(grammar: Grammar, rule: Rule, whole: frozenset[str]) -> bool:
 
 def _touched(rule: Rule) -> list[Attachment]:
     """Where edges and clamps of a rule touch nodes."""
-    found = [a for edge in rule.rhs.edges for a in edge.attachments]
-    return found + [clamp.attachment for clamp in rule.rhs.clamps]
-
-
-def _whole(rule: Rule) -> SplitRule:
-    nodes = {n.name: SplitNode(Variant(n.domain), (n.name,)) for n in rule.rhs.nodes}
-    return SplitRule(rule.name, rule.lhs, nodes)
+    attachments = [a for edge in rule.rhs.edges for a in edge.attachments]
+    return attachments + [clamp.attachment for clamp in rule.rhs.clamps]
 
 
 class _Splitter:
@@ -113,9 +147,8 @@ class _Splitter:
         self.factors: list[Factor] = []
         self.input_factors: list[InputFactor] = []
         self.rules: list[Rule] = []
-        self.origins: dict[str, SplitRule] = {}
 
-    def run(self) -> tuple[Grammar, Mapping[str, SplitRule]]:
+    def run(self) -> Grammar:
         grammar = self.grammar
         start = grammar.nonterminal[grammar.start.label]
         self.label(start.name, [variants(grammar, domain)[0] for domain in start.domains])
@@ -131,13 +164,12 @@ class _Splitter:
             )
         )
         used = {edge.label for rule in result.rules for edge in rule.rhs.edges}
-        result = replace(
+        return replace(
             result,
             factors=grammar.factors + tuple(f for f in self.factors if f.name in used),
             input_factors=grammar.input_factors
             + tuple(f for f in self.input_factors if f.name in used),
         )
-        return result, {rule.name: self.origins[rule.name] for rule in result.rules}
 
     def split_rule(self, rule: Rule) -> None:
         """Add the variants of a rule."""
@@ -176,11 +208,11 @@ class _Splitter:
         None where another part is chosen.
         """
         for place in range(len(path) + 1):
-            found = variant.at(path[:place])
-            if found is None:
+            reached = variant.at(path[:place])
+            if reached is None:
                 return None
-            if found.domain in self.whole or place == len(path):
-                return found, path[place:]
+            if reached.domain in self.whole or place == len(path):
+                return reached, path[place:]
         raise AssertionError("a path ends")
 
     def variant(self, rule: Rule, name: str, decided: Mapping[str, Variant]) -> None:
@@ -207,8 +239,8 @@ class _Splitter:
             )
         )
         externals = rule.rhs.externals
-        own = {
-            x: tuple(nodes[x, path].name for path, _ in variant.leaves())
+        parts = {
+            x: NodeSource(variant, tuple(nodes[x, path].name for path, _ in variant.leaves()))
             for x, variant in decided.items()
         }
         family = self.label(rule.lhs, [decided[x] for x in externals])
@@ -221,17 +253,18 @@ class _Splitter:
                     tuple(nodes.values()),
                     tuple(edges),
                     clamps,
-                    tuple(new for x in externals for new in own[x]),
+                    tuple(new for x in externals for new in parts[x].nodes),
                 ),
-                origin=rule.origin or Origin(rule=rule.name),
+                origin=rule.origin_or_self,
+                source=rule.source and rule.source.refined(parts),
             )
-        )
-        self.origins[name] = SplitRule(
-            rule.name, family, {x: SplitNode(decided[x], own[x]) for x in decided}
         )
 
     def into_wholes(
-        self, fragment: Fragment, decided: Mapping[str, Variant], nodes: Mapping[Any, Node]
+        self,
+        fragment: Fragment,
+        decided: Mapping[str, Variant],
+        nodes: Mapping[tuple[str, Path], Node],
     ) -> tuple[Fragment, dict[str, Node]]:
         """The fragment with a node for each part of a whole union that it touches, and these."""
         taken = {node.name for node in (*fragment.nodes, *nodes.values())}
@@ -239,9 +272,9 @@ class _Splitter:
         maps: list[Edge] = []
 
         def led(attachment: Attachment) -> Attachment:
-            found = self.at(decided[attachment.node], attachment.path)
-            assert found is not None, "variants without the part are left out"
-            union, rest = found
+            reached = self.at(decided[attachment.node], attachment.path)
+            assert reached is not None, "variants without the part are left out"
+            union, rest = reached
             if not rest:
                 return attachment
             key = attachment.node, attachment.path
@@ -258,9 +291,9 @@ class _Splitter:
             replace(edge, attachments=tuple(map(led, edge.attachments))) for edge in fragment.edges
         ]
         clamps = [replace(clamp, attachment=led(clamp.attachment)) for clamp in fragment.clamps]
-        found = replace(fragment, nodes=(*fragment.nodes, *inner.values()))
-        found = replace(found, edges=(*edges, *maps), clamps=tuple(clamps))
-        return found, {node.name: node for node in inner.values()}
+        result = replace(fragment, nodes=(*fragment.nodes, *inner.values()))
+        result = replace(result, edges=(*edges, *maps), clamps=tuple(clamps))
+        return result, {node.name: node for node in inner.values()}
 
     def part(self, union: str, path: Path) -> str:
         """The map from the values of a part to those of a whole union."""
@@ -279,7 +312,7 @@ class _Splitter:
     ) -> dict[tuple[str, Path], Node]:
         """The nodes of a variant, by source node and path; a node that stays one keeps its name."""
         taken = {node.name for node in fragment.nodes}
-        found: dict[tuple[str, Path], Node] = {}
+        nodes: dict[tuple[str, Path], Node] = {}
         for node in fragment.nodes:
             leaves = decided[node.name].leaves()
             for path, domain in leaves:
@@ -287,25 +320,25 @@ class _Splitter:
                 if len(leaves) > 1:
                     name = fresh("_".join((name, *self.components(node.domain, path))), taken)
                     taken.add(name)
-                found[node.name, path] = replace(node, name=name, domain=domain)
-        return found
+                nodes[node.name, path] = replace(node, name=name, domain=domain)
+        return nodes
 
     def components(self, domain: str, path: Path) -> list[str]:
         """The components of products that a path leads to, without the parts of unions."""
-        found = []
+        components = []
         for name in path:
             if isinstance(self.grammar.domain[domain].shape, Product):
-                found.append(name)
+                components.append(name)
             domain = name
-        return found
+        return components
 
     def chosen(self, variant: Variant) -> list[str]:
         """The innermost parts that a variant chooses where it has a choice."""
-        found = [part for item in variant.inner for part in self.chosen(item)]
+        parts = [part for item in variant.inner for part in self.chosen(item)]
         shape = self.grammar.domain[variant.domain].shape
-        if variant.inner and not found and isinstance(shape, Union) and len(shape.parts) > 1:
+        if variant.inner and not parts and isinstance(shape, Union) and len(shape.parts) > 1:
             return [variant.inner[0].domain]
-        return found
+        return parts
 
     def label(self, source: str, axes: Sequence[Variant]) -> str:
         """The label of an edge whose nodes have the given variants."""
@@ -324,7 +357,9 @@ class _Splitter:
         parts = [part for axis in axes for part in self.chosen(axis)]
         name = self.fresh_label(source, parts) if parts else source
         domains = tuple(domain for axis in axes for _, domain in axis.leaves())
-        item = replace(self.grammar.nonterminal[source], name=name, domains=domains)
+        family = self.grammar.nonterminal[source]
+        part = family.source and family.source.refined(axes)
+        item = replace(family, name=name, domains=domains, source=part)
         self.nonterminals.setdefault(source, []).append(item)
         return name
 
@@ -332,12 +367,11 @@ class _Splitter:
         """Declare a factor, or an input factor, that is a slice."""
         parts = [part for axis in axes for part in self.chosen(axis) or [axis.domain]]
         name = self.fresh_label(source, parts)
-        found = Slice(source, axes)
-        attributes = (found.attribute(),)
+        cut = Slice(source, axes)
         if source in self.grammar.input_factor:
             family = self.grammar.input_factor[source]
             self.input_factors.append(
-                replace(family, name=name, domains=found.domains, attributes=attributes)
+                replace(family, name=name, domains=cut.domains, definition=cut)
             )
             return name
         factor = self.grammar.factor[source]
@@ -349,9 +383,9 @@ class _Splitter:
         self.factors.append(
             Factor(
                 name=name,
-                domains=found.domains,
+                domains=cut.domains,
                 given=given,
-                attributes=attributes,
+                definition=cut,
                 span=factor.span,
             )
         )

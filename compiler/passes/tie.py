@@ -1,4 +1,4 @@
-"""Tie: what a rule reads of a position is one variable, also where the token is missing."""
+"""Tie: all that a rule reads at one position is one variable, even if the token is missing."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import replace
 from itertools import islice
 
 from fgg.compiler.passes.split import MAX_VARIANTS, SplitImpossible
-from fgg.grammar import Clamp, Grammar, Origin, Rule
+from fgg.grammar import Clamp, Grammar, Rule
 from fgg.grammar.index import Condition, Expr
 from fgg.grammar.linear import is_feasible
 from fgg.grammar.names import fresh
-from fgg.grammar.slices import SplitNode, SplitRule
 from fgg.inputs.readings import Ties, clamp_pairs, meet, rows_of
 from fgg.rewrite.trim import trim
 
@@ -31,17 +30,9 @@ def tie(grammar: Grammar) -> Grammar:
     ground grammar has, also where tokens are missing. A grammar that reads every position once is
     returned as it is. Raises SplitImpossible if a rule would become more than `MAX_VARIANTS`.
     """
-    return tie_with_origin(grammar, {})[0]
-
-
-def tie_with_origin(
-    grammar: Grammar, origins: Mapping[str, SplitRule]
-) -> tuple[Grammar, Mapping[str, SplitRule]]:
-    """The same, and where each of its rules comes from; `origins` are those of the grammar's."""
     ties = Ties(grammar)
     names = {rule.name for rule in grammar.rules}
     rules: list[Rule] = []
-    found: dict[str, SplitRule] = {}
     for rule in grammar.rules:
         cases = list(islice(_cases(grammar, rule, {}), MAX_VARIANTS + 1))
         if len(cases) > MAX_VARIANTS:
@@ -51,49 +42,46 @@ def tie_with_origin(
             fragment, renamed = ties.tied(case.rhs, groups)
             if fragment is None:
                 continue
-            origin = origins.get(rule.name)
             if fragment is case.rhs and case is rule:
-                tied = rule
-            else:
-                name = fresh(f"{rule.name}_tied", names)
-                names.add(name)
-                source = rule.origin or Origin(rule=rule.name)
-                tied = replace(case, name=name, rhs=fragment, origin=source)
-            rules.append(tied)
-            if origin is not None:
-                found[tied.name] = _renamed(origin, renamed)
+                rules.append(rule)
+                continue
+            name = fresh(f"{rule.name}_tied", names)
+            names.add(name)
+            origin = rule.origin_or_self
+            source = rule.source and rule.source.renamed(renamed)
+            rules.append(replace(case, name=name, rhs=fragment, origin=origin, source=source))
     if tuple(rules) == grammar.rules:
-        return grammar, origins
+        return grammar
     result = replace(
         grammar,
         domains=(*grammar.domains, *ties.domains),
         factors=(*grammar.factors, *ties.factors),
         rules=tuple(rules),
     )
-    return trim(result), found
+    return trim(result)
 
 
 def _cases(
     grammar: Grammar, rule: Rule, decided: Mapping[tuple[int, int], bool]
 ) -> Iterator[tuple[Rule, list[list[Clamp]]]]:
-    """The cases of a rule in which it is known which of its clamps read the same position.
+    """The cases of a rule, in each of which it is known which clamps read the same position.
 
-    With each come the clamps of each position; `decided` says it of pairs of clamps, by their
-    places, where conditions of the rule do.
+    Each case comes with its clamps grouped by position. `decided` says of pairs of clamps, by
+    number, whether the conditions added so far make their positions equal.
     """
     clamps = rule.rhs.clamps
     rows = rows_of(grammar, rule) if len(clamps) > 1 else []
     same: list[tuple[Clamp, Clamp]] = []
     for one, two in clamp_pairs(grammar, rule):
         pair = (clamps.index(one), clamps.index(two))
-        found = decided[pair] if pair in decided else meet(grammar, one, two, rows)
-        if found is None:
+        equal_here = decided[pair] if pair in decided else meet(grammar, one, two, rows)
+        if equal_here is None:
             for conditions, equal in _orders(one, two):
                 case = replace(rule, conditions=(*rule.conditions, *conditions))
                 if is_feasible(rows_of(grammar, case)):
                     yield from _cases(grammar, case, {**decided, pair: equal})
             return
-        if found:
+        if equal_here:
             same.append((one, two))
     # One of the clamps goes, and with it that its position lies inside the input: so the rule says
     # that it is the other's.
@@ -126,25 +114,10 @@ def _orders(one: Clamp, two: Clamp) -> Iterator[tuple[list[Condition], bool]]:
 
 
 def _groups(clamps: Sequence[Clamp], same: Sequence[tuple[Clamp, Clamp]]) -> list[list[Clamp]]:
-    """The clamps, those together that read the same position."""
-    found = [[clamp] for clamp in clamps]
+    """The clamps grouped by the position that they read."""
+    groups = [[clamp] for clamp in clamps]
     for one, two in same:
-        joined = [group for group in found if one in group or two in group]
-        rest = [group for group in found if group not in joined]
-        found = [*rest, [clamp for group in joined for clamp in group]]
-    return found
-
-
-def _renamed(origin: SplitRule, renamed: Mapping[str, str]) -> SplitRule:
-    """Where a rule comes from whose nodes have other names."""
-
-    def name(node: str) -> str:
-        while node in renamed:
-            node = renamed[node]
-        return node
-
-    nodes = {
-        source: SplitNode(node.variant, tuple(map(name, node.nodes)))
-        for source, node in origin.nodes.items()
-    }
-    return replace(origin, nodes=nodes)
+        joined = [group for group in groups if one in group or two in group]
+        rest = [group for group in groups if group not in joined]
+        groups = [*rest, [clamp for group in joined for clamp in group]]
+    return groups

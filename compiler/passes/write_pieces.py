@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fgg.compiler.passes.cpd import CpdImpossible, cpd
-from fgg.factors.definitions import asked_factors, sources
 from fgg.factors.pieces import given_pieces
 from fgg.grammar import Factor, Grammar
-from fgg.grammar.values import Table
+from fgg.grammar.values import Nested, Table
+from fgg.rewrite.trim import query_factors
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+NestedLists = list["NestedLists"] | float
 
 MAX_TABLE = 20_000
 """More entries than a grammar should have as text."""
 
 
-def write_pieces(grammar: Grammar, weights: Mapping[str, Any], names: Collection[str]) -> Grammar:
+def write_pieces(grammar: Grammar, weights: Mapping[str, Array], names: Collection[str]) -> Grammar:
     """The grammar with pieces of these factors that have tables as values, around rank nodes.
 
     Requires factors of declared rank, and arrays of their pieces by name. Guarantees the value Z of
@@ -33,24 +41,24 @@ def write_pieces(grammar: Grammar, weights: Mapping[str, Any], names: Collection
     if any(bool((array < 0).any()) for array in arrays.values()):
         message = "the pieces have signs, and the weights of a grammar are not negative"
         raise CpdImpossible(message, help)
-    followed = {source for factor in grammar.factors for source in sources(factor)}
+    followed = {source for factor in grammar.factors for source in factor.sources}
     for name in names:
-        if name in followed | asked_factors(grammar):
+        if name in followed | query_factors(grammar):
             message = f"factor `{name}` is needed whole: a query uses it, or a factor follows"
             raise CpdImpossible(message, help)
-    found = cpd(grammar, only=names)
-    factors = [f for f in found.factors if f.name not in names]
+    decomposed = cpd(grammar, only=names)
+    factors = [f for f in decomposed.factors if f.name not in names]
     return replace(
-        found,
+        decomposed,
         factors=tuple(_with_table(f, arrays[f.name]) if f.name in arrays else f for f in factors),
     )
 
 
-def _with_table(factor: Factor, array: Any) -> Factor:
-    learned = ("piece", "prior", "net", "init")
-    own = tuple(a for a in factor.attributes if a.key not in learned)
-    return replace(factor, value=Table(_tuples(array.tolist())), attributes=own)
+def _with_table(factor: Factor, array: Array) -> Factor:
+    kept = tuple(a for a in factor.attributes if a.key not in ("prior", "net", "init"))
+    table = Table(_tuples(array.tolist()))
+    return replace(factor, value=table, definition=None, attributes=kept)
 
 
-def _tuples(value: Any) -> Any:
+def _tuples(value: NestedLists) -> Nested:
     return tuple(map(_tuples, value)) if isinstance(value, list) else float(value)

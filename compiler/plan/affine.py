@@ -1,4 +1,4 @@
-"""Affine forms and the inequalities they make: rows as expressions, bounds, equalities."""
+"""Affine forms of indices, and what follows from systems of inequalities between them."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ def row_of(expr: Expr) -> Row:
 
 def _coefficients(expr: Expr) -> tuple[dict[str, int], int]:
     """The coefficients of an affine form's variables, and its constant."""
-    found: dict[str, int] = {}
+    coefficients: dict[str, int] = {}
     constant = 0
     for monomial, coefficient in expr.terms:
         if not monomial:
             constant += coefficient
         else:
             (atom,) = monomial
-            found[str(atom)] = found.get(str(atom), 0) + coefficient
-    return found, constant
+            coefficients[str(atom)] = coefficients.get(str(atom), 0) + coefficient
+    return coefficients, constant
 
 
 def moved(rows: Iterable[Row], values: Mapping[str, Expr]) -> list[Row]:
     """Rows with variables replaced by affine forms."""
     forms = {name: _coefficients(expr) for name, expr in values.items()}
-    found = []
+    result = []
     for r in rows:
         if not any(name in forms for name, _ in r.coefficients):
-            found.append(r)
+            result.append(r)
             continue
         total: dict[str, int] = {}
         constant = r.constant
@@ -51,8 +51,8 @@ def moved(rows: Iterable[Row], values: Mapping[str, Expr]) -> list[Row]:
             constant += c * more
             for other, inner in form.items():
                 total[other] = total.get(other, 0) + c * inner
-        found.append(Row.make(total, constant))
-    return found
+        result.append(Row.make(total, constant))
+    return result
 
 
 def coefficient_of(expr: Expr, name: str) -> int:
@@ -75,9 +75,9 @@ def bounds(rows: Sequence[Row], name: str, lengths: Sequence[str]) -> tuple[Boun
     system = project(rows, {name, LEVEL, *lengths})
     low: list[tuple[Expr, int]] = []
     high: list[tuple[Expr, int]] = []
-    for found in system:
-        c = found.coefficient(name)
-        rest = expr_of(Row(tuple(p for p in found.coefficients if p[0] != name), found.constant))
+    for row in system:
+        c = row.coefficient(name)
+        rest = expr_of(Row(tuple(p for p in row.coefficients if p[0] != name), row.constant))
         if c > 0:
             low.append((loosen(-rest, lengths, up=False), c))
         elif c < 0:
@@ -88,21 +88,21 @@ def bounds(rows: Sequence[Row], name: str, lengths: Sequence[str]) -> tuple[Boun
 def box_rows(loop: Loop) -> list[Row]:
     """The inequalities that a loop's range stands for."""
     variable = Expr.of(loop.name)
-    found = [row_of(variable * d - e) for e, d in loop.low.terms]
-    return found + [row_of(e - variable * d) for e, d in loop.high.terms]
+    rows = [row_of(variable * d - e) for e, d in loop.low.terms]
+    return rows + [row_of(e - variable * d) for e, d in loop.high.terms]
 
 
 def batch_rows(lengths: Iterable[str]) -> list[Row]:
-    """An item's lengths lie between the least and the greatest of the batch."""
-    found: list[Row] = []
+    """Inequalities: each length of an item lies between the least and the greatest of its batch."""
+    rows: list[Row] = []
     for name in lengths:
-        low, own, high = Expr.of(name + LOW), Expr.of(name), Expr.of(name + HIGH)
-        found += [row_of(low), row_of(own - low), row_of(high - own)]
-    return found
+        low, length, high = Expr.of(name + LOW), Expr.of(name), Expr.of(name + HIGH)
+        rows += [row_of(low), row_of(length - low), row_of(high - length)]
+    return rows
 
 
 def uniform(rows: Iterable[Row], lengths: Iterable[str]) -> list[Row]:
-    """A system for a batch whose items all have the same lengths."""
+    """The inequalities of a batch whose items all have the same lengths."""
     same = {name + end: Expr.of(name) for name in lengths for end in (LOW, HIGH)}
     return moved(rows, same)
 
@@ -120,9 +120,10 @@ def irredundant(rows: Iterable[Row]) -> list[Row]:
 def solve_equalities(
     equalities: Sequence[Expr], preferred: Sequence[str], without: Iterable[str] = ()
 ) -> tuple[dict[str, Expr], list[Expr]]:
-    """Values of as many preferred variables as possible, in order; and equalities left over.
+    """Solve equalities for as many of the preferred variables as possible, in their order.
 
-    Values do not speak of the names `without`.
+    Returns the value of each solved variable, and the equalities that are left. No value contains
+    a name in `without`.
     """
     excluded = set(without)
     values: dict[str, Expr] = {}
@@ -144,13 +145,13 @@ def solve_equalities(
 
 
 def implicit_equalities(rows: Sequence[Row]) -> list[Expr]:
-    """Forms that are zero because a system has both a row and its negation."""
+    """The forms that must be zero: the system has both `form >= 0` and `-form >= 0`."""
     known = set(rows)
-    found = []
+    both_ways = []
     for r in rows:
         if not r.coefficients:
             continue
         negated = Row(tuple((n, -c) for n, c in r.coefficients), -r.constant)
-        if negated in known and negated not in found:
-            found.append(r)
-    return [expr_of(r) for r in found]
+        if negated in known and negated not in both_ways:
+            both_ways.append(r)
+    return [expr_of(r) for r in both_ways]

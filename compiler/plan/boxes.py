@@ -2,8 +2,8 @@
 
 The head's indices are fixed by the level up to *positions*; what is left of the body's variables
 are *splits*. Each gets a range that depends on the level and the lengths only, if need be after a
-shift (`k = i + 1 + s`), so that body references are strided views. What a box does not say
-becomes a mask, unless a part of the rule is zero there anyway.
+shift (`k = i + 1 + s`), so that body references are strided views. A condition that ranges cannot
+express becomes a mask, unless an operand of the rule is zero wherever it fails.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PRIME = "'"
 
 
 @dataclass(frozen=True)
-class Box:
+class LoopBox:
     """Loops over the index points of a rule, and what its variables are in terms of them."""
 
     positions: tuple[Loop, ...]
@@ -58,8 +58,8 @@ class Unbounded(Exception):
 
 
 @dataclass(frozen=True)
-class Shape:
-    """A rule's variables solved as far as equalities go: what is left to loop over.
+class BoxShape:
+    """The variables of a rule that are left to loop over after all equalities are solved.
 
     Positions are indices of the head, or *steps*: a variable of the rule which the head has with a
     coefficient, as `X[2*i]` does, runs over the cells that the rule fills and no others.
@@ -83,7 +83,7 @@ def shape_of(
     lengths: Sequence[str],
     *,
     stepped: bool,
-) -> Shape:
+) -> BoxShape:
     """Solve for the body's variables in terms of the head's, and for one of those by the level.
 
     `head` gives for each index of the family its expression in the rule, `region` what holds of
@@ -128,14 +128,14 @@ def shape_of(
         solve(implicit_equalities(system), backwards, without)
     for _ in range(2):
         solve(implicit_equalities(system), backwards, {*lengths, *summed})
-    found, _ = solve_equalities(implicit_equalities(system), lengths, looked_up)
+    equal, _ = solve_equalities(implicit_equalities(system), lengths, looked_up)
     positions = (*(name for name in head if name not in values), *steps)
-    return Shape(
+    return BoxShape(
         positions=positions,
         steps=tuple(steps),
         splits=tuple(name for name in summed if name not in positions),
         values={**values, **{name: Expr.of(name) for name in positions}},
-        lengths={n: e for n, e in found.items() if not set(e.names()) & set(lengths)},
+        lengths={n: e for n, e in equal.items() if not set(e.names()) & set(lengths)},
         rows=tuple(system),
         core=tuple(irredundant(system)),
     )
@@ -146,30 +146,30 @@ def steps_in(
 ) -> list[str]:
     """The variables that an index of the head is a multiple of, up to the other indices.
 
-    Each is the only one of the summed variables in an equality, which has nothing that differs
-    from item to item (`without`) and says what an index of the head is.
+    For each of them there is an equality that determines an index of the head, contains no other
+    summed variable, and contains nothing that differs between items (`without`).
     """
     excluded = set(without)
-    found: dict[str, None] = {}
+    steps: dict[str, None] = {}
     for equality in equalities:
         names = set(equality.names())
-        own = [name for name in summed if name in names]
-        if len(own) == 1 and not names & excluded:
+        inside = [name for name in summed if name in names]
+        if len(inside) == 1 and not names & excluded:
             if any(abs(coefficient_of(equality, index)) == 1 for index in head):
-                found[own[0]] = None
-    return list(found)
+                steps[inside[0]] = None
+    return list(steps)
 
 
-def shifts(shape: Shape) -> Iterable[dict[str, Expr]]:
-    """Ways to write the loop variables as new ones plus a bound, the plain one first.
+def shifts(shape: BoxShape) -> Iterable[dict[str, Expr]]:
+    """Ways to write loop variables as new ones plus a bound; the first way shifts nothing.
 
     Positions are shifted by positions only: the head's cells do not depend on what is summed.
     """
     names = [*shape.positions, *shape.splits]
     choices: list[list[Expr]] = []
     for name in names:
-        own = Expr.of(name)
-        found = [own, -own] if name in shape.steps else [own]
+        variable = Expr.of(name)
+        ways = [variable, -variable] if name in shape.steps else [variable]
         for r in shape.core:
             c = r.coefficient(name)
             if any("[" in n for n, _ in r.coefficients):
@@ -177,12 +177,12 @@ def shifts(shape: Shape) -> Iterable[dict[str, Expr]]:
             others = {n for n, _ in r.coefficients if n != name and n in names}
             if name in shape.positions and others & set(shape.splits):
                 continue
-            rest = expr_of(r) - own * c
+            rest = expr_of(r) - variable * c
             if c == 1 and others:
-                found.append(own - rest)
+                ways.append(variable - rest)
             elif c == -1 and (others or name in shape.splits):
-                found.append(rest - own)
-        choices.append(list(dict.fromkeys(found)))
+                ways.append(rest - variable)
+        choices.append(list(dict.fromkeys(ways)))
     for chosen in islice(product(*choices), MAX_SHIFTS):
         change = dict(zip(names, chosen, strict=True))
         if _is_triangular(change, names):
@@ -190,7 +190,7 @@ def shifts(shape: Shape) -> Iterable[dict[str, Expr]]:
 
 
 def _is_triangular(change: Mapping[str, Expr], names: Sequence[str]) -> bool:
-    """Whether each variable is shifted by ones that are not shifted by it in turn."""
+    """Whether no variable is shifted, directly or through others, by itself."""
     order: list[str] = []
     pending = list(names)
     while pending:
@@ -218,12 +218,12 @@ def resolve_shift(change: Mapping[str, Expr]) -> dict[str, Expr]:
 
 
 def boxed(
-    shape: Shape,
+    shape: BoxShape,
     change: Mapping[str, Expr],
     lengths: Sequence[str],
     zeros: Sequence[Row],
-) -> Box:
-    """The box of a rule after a shift. `zeros` hold wherever no part of the rule is zero."""
+) -> LoopBox:
+    """The box of a rule after a shift. `zeros` hold wherever no operand of the rule is zero."""
     full = resolve_shift(change)
     rows = moved(shape.rows, full)
     loops: dict[str, Loop] = {}
@@ -252,7 +252,7 @@ def boxed(
             masks.append(Mask(expr_of(r), mixed=False))
         elif not implies([*system, *nothing], r):
             masks.append(Mask(expr_of(r), mixed=True))
-    return Box(
+    return LoopBox(
         positions=tuple(loops[name] for name in shape.positions),
         splits=tuple(loops[name] for name in shape.splits),
         values={name: expr.substitute(full) for name, expr in shape.values.items()}
@@ -265,7 +265,7 @@ def boxed(
 
 
 def pruned(loop: Loop, system: Sequence[Row]) -> Loop:
-    """The loop without bounds that never decide."""
+    """The loop without the bounds that another of its bounds implies."""
 
     def least(terms: Sequence[tuple[Expr, int]], sign: int) -> tuple[tuple[Expr, int], ...]:
         kept = list(terms)
@@ -311,7 +311,7 @@ def is_view(
 
 
 def goes_on(index: Sequence[Expr], loops: Sequence[Loop]) -> bool:
-    """Whether no loop goes backwards through the cells of a chart whose axes `index` are."""
+    """Whether no loop goes backwards along any axis of a chart that is read at `index`."""
     for column in _columns(index, loops):
         nonzero = [c for c in column if c]
         # Axes are stored in order, so the first coefficient decides, unless later ones could
@@ -322,7 +322,7 @@ def goes_on(index: Sequence[Expr], loops: Sequence[Loop]) -> bool:
 
 
 def is_distinct(index: Sequence[Expr], loops: Sequence[Loop]) -> bool:
-    """Whether points that differ in a variable that occurs in the index are different cells."""
+    """Whether an index maps points that differ in one of its variables to different cells."""
     columns = _columns(index, loops)
     forms = [
         sum((Expr.of(f"x{i}") * c for i, c in enumerate(column)), Expr()) for column in columns
@@ -332,5 +332,5 @@ def is_distinct(index: Sequence[Expr], loops: Sequence[Loop]) -> bool:
 
 def _columns(index: Sequence[Expr], loops: Sequence[Loop]) -> list[list[int]]:
     """The coefficients of each loop variable that occurs in an index."""
-    found = [[coefficient_of(expr, loop.name) for expr in index] for loop in loops]
-    return [column for column in found if any(column)]
+    columns = [[coefficient_of(expr, loop.name) for expr in index] for loop in loops]
+    return [column for column in columns if any(column)]

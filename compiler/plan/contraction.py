@@ -1,6 +1,6 @@
-"""The order in which a rule's parts are multiplied and summed.
+"""The order in which a rule's operands are multiplied and summed.
 
-A part has axes (nodes) and index forms. A split variable is an index like any other: a product
+An operand has axes (nodes) and index forms. A split variable is an index like any other: a product
 costs as many multiplications as there are points of the index forms that occur in it, times the
 values of its axes, times the batch if anything in it depends on the input. So one search pulls
 parameters out of sums over splits, finds messages, and finds what can be computed before any
@@ -23,7 +23,7 @@ MEMORY = 4.0
 
 
 @dataclass(frozen=True)
-class Part:
+class RuleOperand:
     """An operand of a rule: its axes, the index forms of its cell, and what it depends on.
 
     `kind`: "parameter", "clamp" (the value of a node is a token), "table" or "chart".
@@ -37,7 +37,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Tree:
-    """A leaf (a part's number) or the product of two trees, summed to the axes kept."""
+    """A leaf (the number of an operand), or the product of two trees summed to the axes `keep`."""
 
     parts: frozenset[int]
     keep: tuple[str, ...]
@@ -46,7 +46,7 @@ class Tree:
 
     @property
     def leaf(self) -> int:
-        """The number of the part that a leaf is."""
+        """The number of the operand that a leaf is."""
         (number,) = self.parts
         return number
 
@@ -84,10 +84,14 @@ class Facts:
 
 
 class Optimiser:
-    """Finds the cheapest tree for the parts of one rule."""
+    """Finds the cheapest tree for the operands of one rule."""
 
     def __init__(
-        self, parts: Sequence[Part], output: Sequence[str], head: Sequence[Expr], costs: Costs
+        self,
+        parts: Sequence[RuleOperand],
+        output: Sequence[str],
+        head: Sequence[Expr],
+        costs: Costs,
     ) -> None:
         self.parts = parts
         self.head = head
@@ -104,17 +108,17 @@ class Optimiser:
         self._ranks: dict[frozenset[int], int] = {}
 
     def run(self) -> Tree:
-        """The cheapest tree: by exhaustive search, over what is left of many parts."""
+        """The cheapest tree. The search is exhaustive, after `fewer` if there are many operands."""
         trees = [Tree(frozenset([i]), self.keep(frozenset([i]))) for i in range(len(self.parts))]
         return self.exact(trees if len(trees) <= MAX_EXACT else self.fewer(trees))
 
     def exact(self, leaves: Sequence[Tree]) -> Tree:
-        """The cheapest tree over some trees, by exhaustive search over sets of them, as bits."""
+        """The cheapest product of all trees given, by a search over all subsets, as bits."""
         best = {1 << i: (0.0, leaf) for i, leaf in enumerate(leaves)}
         for whole in sorted(range(1, 1 << len(leaves)), key=int.bit_count):
             if whole in best:
                 continue
-            found: tuple[float, Tree] | None = None
+            cheapest: tuple[float, Tree] | None = None
             first = whole & -whole
             others = whole ^ first
             members = [leaf.parts for i, leaf in enumerate(leaves) if whole >> i & 1]
@@ -126,17 +130,17 @@ class Optimiser:
                 if one is None or two is None:
                     continue
                 least = one[0] + two[0]
-                if found is None or least + written < found[0]:
+                if cheapest is None or least + written < cheapest[0]:
                     cost = least + self.cost(one[1].parts, two[1].parts)
-                    if cost < FORBIDDEN and (found is None or cost < found[0]):
+                    if cost < FORBIDDEN and (cheapest is None or cost < cheapest[0]):
                         parts = one[1].parts | two[1].parts
-                        found = (cost, Tree(parts, self.keep(parts), one[1], two[1]))
-            if found is not None:
-                best[whole] = found
+                        cheapest = (cost, Tree(parts, self.keep(parts), one[1], two[1]))
+            if cheapest is not None:
+                best[whole] = cheapest
         return best[(1 << len(leaves)) - 1][1]
 
     def fewer(self, trees: Sequence[Tree]) -> list[Tree]:
-        """No more trees than can be searched, made from many: the cheapest pair first."""
+        """At most `MAX_EXACT` trees: the cheapest pair is multiplied until so few are left."""
         trees = list(trees)
         for clamp in [t for t in trees if self.parts[t.leaf].kind == "clamp"]:
             # Tokens select entries of a parameter before anything else is done with it.
@@ -158,16 +162,16 @@ class Optimiser:
         return trees
 
     def keep(self, parts: frozenset[int]) -> tuple[str, ...]:
-        """The axes that something outside these parts, or the head, still needs."""
+        """The axes of these operands that another operand or the head still needs."""
         if parts not in self._keeps:
             outside = {a for i in self.everything - parts for a in self.parts[i].axes}
             outside.update(self.output)
-            own = dict.fromkeys(a for i in sorted(parts) for a in self.parts[i].axes)
-            self._keeps[parts] = tuple(axis for axis in own if axis in outside)
+            touched = dict.fromkeys(a for i in sorted(parts) for a in self.parts[i].axes)
+            self._keeps[parts] = tuple(axis for axis in touched if axis in outside)
         return self._keeps[parts]
 
     def facts(self, parts: frozenset[int]) -> Facts:
-        """What is known of a product of some parts."""
+        """What is known of a product of some operands."""
         if parts not in self._facts:
             axes, forms = frozenset(self.keep(parts)), self.kept_forms(parts)
             depends = not parts <= self.parameters
@@ -177,11 +181,11 @@ class Optimiser:
         return self._facts[parts]
 
     def has_chart(self, parts: frozenset[int]) -> bool:
-        """Whether a product has a nonterminal in it."""
+        """Whether a product contains a nonterminal."""
         return any(self.parts[i].kind == "chart" for i in parts)
 
     def cost(self, left: frozenset[int], right: frozenset[int]) -> float:
-        """The multiplications of a product, and what it writes."""
+        """The cost of a product: its multiplications, and moving its result to memory."""
         one, two, both = self.facts(left), self.facts(right), self.facts(left | right)
         axes = one.axes | two.axes
         for half, other in ((left, right), (right, left)):
@@ -200,8 +204,8 @@ class Optimiser:
     def points(self, forms: frozenset[int], depends: bool) -> float:
         """The number of index points, times the batch if anything depends on the input."""
         if forms not in self._ranks:
-            found = list(self._numbers)
-            self._ranks[forms] = rank_of([found[i] for i in sorted(forms)])
+            known = list(self._numbers)
+            self._ranks[forms] = rank_of([known[i] for i in sorted(forms)])
         points = float(self.costs.length ** self._ranks[forms])
         return points * self.costs.batch if depends else points
 
@@ -216,7 +220,7 @@ class Optimiser:
         return frozenset(numbers.setdefault(f, len(numbers)) for f in forms)
 
     def gathers(self, clamp: frozenset[int], other: frozenset[int]) -> str | None:
-        """The axis that a clamp takes out of a parameter; empty if none; None if it cannot."""
+        """The axis of a parameter that a clamp selects from; empty: no clamp; None: it cannot."""
         if len(clamp) != 1 or self.parts[min(clamp)].kind != "clamp":
             return ""
         axis = self.parts[min(clamp)].tokens

@@ -1,4 +1,4 @@
-"""Plans that derivations are read from: without messages, but with as few splits as can be."""
+"""Plans that derivations are read from: they have no messages, and as few splits as possible."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fgg.plan import Plan, Step
 def plan_of_trees(grammar: Grammar, *, length: int = 32, batch: int = 16) -> Plan:
     """The plan of a grammar whose nodes are atomic; its steps have all variables of the rules.
 
-    Variables that the parts of a rule fix are not looped over (`narrow`): they are said in terms
-    of the others. Raises CannotCompile.
+    A variable that the others determine (`narrow`) is not looped over; the step says what it is in
+    terms of them. Raises CannotCompile.
     """
     narrowed = narrow(grammar)
-    found = plan(narrowed, length=length, batch=batch)
+    result = plan(narrowed, length=length, batch=batch)
     if narrowed is grammar:
-        return found
+        return result
     rules = {rule.name: rule for rule in grammar.rules}
     values = {name: fixed(grammar, rule) for name, rule in rules.items()}
     stages = tuple(
@@ -32,13 +32,13 @@ def plan_of_trees(grammar: Grammar, *, length: int = 32, batch: int = 16) -> Pla
                 for step in stage.steps
             ),
         )
-        for stage in found.stages
+        for stage in result.stages
     )
-    return replace(found, stages=stages)
+    return replace(result, stages=stages)
 
 
 def with_variables(step: Step, rule: Rule, values: Mapping[str, Expr]) -> Step:
-    """A step that knows the variables of a rule that were replaced by values, too, in order."""
+    """The step with all variables of a rule in order, also those that `narrow` replaced."""
     known = {**step.variables, **{n: e.substitute(step.variables) for n, e in values.items()}}
     order = [name for name in rule_variables(rule) if name in known]
     return replace(step, variables={name: known[name] for name in order})

@@ -1,4 +1,4 @@
-"""What is computed before the charts: products of parameters, entries at tokens, potentials.
+"""Tensors that are prepared before the charts: products, entries at tokens, potentials.
 
 A product of parameters alone is done once for a batch (*hoisted*). Evidence becomes tables over
 positions: where a token selects entries of a parameter, by a gather; else as a weight for every
@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fgg.compiler.plan.affine import bounds
 from fgg.compiler.plan.contraction import Tree
-from fgg.compiler.plan.rule_operands import RuleParts
+from fgg.compiler.plan.rule_operands import RuleOperands
 from fgg.factors.maps import is_map
-from fgg.factors.product_factors import Joint, joint_of
 from fgg.grammar import Clamp, Edge, Grammar, Rule
+from fgg.grammar.definitions import ProductOf, Slice
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.index import Expr
 from fgg.grammar.names import fresh
 from fgg.grammar.ranges import condition_rows, length_rows
-from fgg.grammar.slices import slice_of, steps
-from fgg.inputs.paths import clamp_domain
+from fgg.grammar.slices import steps
+from fgg.inputs.clamps import clamp_domain
 from fgg.plan import (
     Bound,
     Chart,
@@ -32,9 +32,9 @@ from fgg.plan import (
     OneHot,
     Operand,
     Pair,
+    PositionTable,
     Potential,
     Preparation,
-    Table,
     Token,
 )
 
@@ -42,7 +42,7 @@ Place = Callable[[Expr], Expr]
 
 
 class Preparer:
-    """Collects preparations, the same one once."""
+    """Collects the preparations of a plan; equal ones are made once."""
 
     def __init__(self, grammar: Grammar, lengths: Sequence[str]) -> None:
         self.grammar = grammar
@@ -50,7 +50,7 @@ class Preparer:
         self.sizes = size_values(grammar)
         self.taken: set[str] = {*grammar.factor, *grammar.nonterminal, *grammar.input_factor}
         self.done: dict[object, Preparation] = {}
-        self.tables: dict[str, Table] = {}
+        self.tables: dict[str, PositionTable] = {}
         self.used: dict[str, None] = {}
 
     def parameters(self) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ class Preparer:
     def operands(
         self,
         rule: Rule,
-        parts: RuleParts,
+        parts: RuleOperands,
         tree: Tree | None,
         place: Place,
         charts: Mapping[str, Chart],
@@ -98,7 +98,7 @@ class Preparer:
     def operand(
         self,
         rule: Rule,
-        parts: RuleParts,
+        parts: RuleOperands,
         tree: Tree,
         place: Place,
         charts: Mapping[str, Chart],
@@ -126,7 +126,7 @@ class Preparer:
         index = tuple(place(source.indices[i]) for i in stored)
         return Operand(kind="chart", name=source.label, index=index, axes=axes)
 
-    def parameter(self, parts: RuleParts, tree: Tree) -> tuple[str, tuple[str, ...]]:
+    def parameter(self, parts: RuleOperands, tree: Tree) -> tuple[str, tuple[str, ...]]:
         """A factor, or a product of factors that is computed once for a batch."""
         if not tree.children:
             edge = parts.sources[tree.leaf]
@@ -144,23 +144,23 @@ class Preparer:
         return self.done[key].name, tree.keep
 
     def factor(self, label: str) -> None:
-        """Note that a factor is used; one that follows from others is made of them."""
+        """Record a factor that is used; if it follows from others, also how it is made of them."""
         if label in self.done:
             return
-        cut, joint = slice_of(self.grammar.factor[label]), joint_of(self.grammar.factor[label])
-        if cut is not None:
-            self.factor(cut.source)
-            found = steps(self.grammar, cut.axes)
-            self.done[label] = Cut(name=label, source=cut.source, steps=found)
-        elif joint is not None:
-            self.joined(label, joint)
+        definition = self.grammar.factor[label].definition
+        if isinstance(definition, Slice):
+            self.factor(definition.source)
+            slicing = steps(self.grammar, definition.axes)
+            self.done[label] = Cut(name=label, source=definition.source, steps=slicing)
+        elif isinstance(definition, ProductOf):
+            self.joined(label, definition)
         elif is_map(self.grammar.factor[label]):
             blocks = domain_size(self.grammar, self.grammar.factor[label].domains[1])
             self.done[label] = Indicator(name=label, blocks=blocks)
         else:
             self.used[label] = None
 
-    def joined(self, label: str, joint: Joint) -> None:
+    def joined(self, label: str, joint: ProductOf) -> None:
         """The product of the parts of a joint factor, one part after the other."""
         operands = []
         pairs: list[Pair] = []
@@ -179,7 +179,7 @@ class Preparer:
             name=label, operands=tuple(operands), axes=whole, path=tuple(pairs)
         )
 
-    def evidence(self, parts: RuleParts, tree: Tree, place: Place) -> Operand | None:
+    def evidence(self, parts: RuleOperands, tree: Tree, place: Place) -> Operand | None:
         """Parameters at tokens, as a table over positions."""
         clamps = [i for i in tree.parts if parts.parts[i].kind == "clamp"]
         if not tree.children:
@@ -211,7 +211,7 @@ class Preparer:
                 path=(Pair(0, 1, kept),),
                 tables=frozenset([inner.name]),
             )
-            self.tables[new] = Table(
+            self.tables[new] = PositionTable(
                 name=new,
                 axes=self.tables[inner.name].axes,
                 states=tuple(parts.sizes[a] for a in tree.keep),
@@ -219,7 +219,7 @@ class Preparer:
         return Operand(kind="table", name=self.done[key].name, index=inner.index, axes=tree.keep)
 
     def gather(
-        self, parts: RuleParts, tree: Tree, child: Tree, leaf: Tree, place: Place
+        self, parts: RuleOperands, tree: Tree, child: Tree, leaf: Tree, place: Place
     ) -> Operand | None:
         """The entries of a parameter at the tokens of one or more clamps."""
         clamps = [leaf.leaf]
@@ -261,7 +261,7 @@ class Preparer:
         if key not in self.done:
             name = self.name("_".join([source, *(t.input for t in tokens)]))
             self.done[key] = Gather(name=name, source=source, tokens=tuple(tokens))
-            self.tables[name] = Table(
+            self.tables[name] = PositionTable(
                 name=name,
                 axes=tuple(table_axes),
                 states=tuple(parts.sizes[a] for a in rest),
@@ -269,9 +269,9 @@ class Preparer:
         return Operand(kind="table", name=self.done[key].name, index=tuple(index), axes=rest)
 
     def group(self, firsts: Sequence[Clamp], clamp: Clamp) -> tuple[int, tuple[int, ...]]:
-        """The earlier clamp that another one has its index in common with, and the distance.
+        """The number of an earlier clamp at a fixed distance in the input, and the distance.
 
-        The number of clamps if there is none, and no distance.
+        If there is none, the number of clamps and no distance.
         """
         shapes = {name: item.shape for name, item in self.grammar.input.items()}
         for number, first in enumerate(firsts):
@@ -291,7 +291,7 @@ class Preparer:
             size = domain_size(self.grammar, clamp_domain(self.grammar, clamp))
             name = self.name(f"{clamp.input}_is")
             self.done[key] = OneHot(name=name, input=clamp.input, size=size, path=path)
-            self.tables[name] = Table(
+            self.tables[name] = PositionTable(
                 name=name, axes=tuple(self.input_axes(clamp.input)), states=(size,)
             )
         return self.done[key].name
@@ -308,14 +308,14 @@ class Preparer:
                 _, high = bounds(rows, index, self.lengths)
                 axes.append(Loop(index, Bound(((Expr(), 1),)), high))
             name = self.name(f"{label}_weights")
-            cut = slice_of(factor)
+            cut = factor.definition
             self.done[key] = Potential(
                 name=name,
                 factor=label,
                 source=cut.source if cut else label,
                 steps=steps(self.grammar, cut.axes) if cut else (),
             )
-            self.tables[name] = Table(
+            self.tables[name] = PositionTable(
                 name=name,
                 axes=tuple(axes),
                 states=tuple(domain_size(self.grammar, d) for d in factor.domains),
@@ -335,15 +335,15 @@ class Preparer:
 
     def name(self, wanted: str) -> str:
         """A new name for a tensor."""
-        found = fresh(wanted, self.taken)
-        self.taken.add(found)
-        return found
+        name = fresh(wanted, self.taken)
+        self.taken.add(name)
+        return name
 
 
 def _renumbered(
     operands: Sequence[tuple[str, tuple[str, ...]]], keep: tuple[str, ...]
 ) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], tuple[str, ...]]:
-    """Axes by number, so that the same product in two rules is the same."""
+    """Axes as numbers, so that a product has one key whatever its nodes are called in a rule."""
     numbers: dict[str, str] = {}
     for _, axes in operands:
         for axis in axes:

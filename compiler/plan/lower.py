@@ -17,14 +17,22 @@ from fgg.compiler.plan.affine import (
     solve_equalities,
     uniform,
 )
-from fgg.compiler.plan.boxes import Box, Unbounded, boxed, is_distinct, is_view, shape_of, shifts
+from fgg.compiler.plan.boxes import (
+    LoopBox,
+    Unbounded,
+    boxed,
+    is_distinct,
+    is_view,
+    shape_of,
+    shifts,
+)
 from fgg.compiler.plan.hoist import Preparer
-from fgg.compiler.plan.rule_operands import rule_parts
+from fgg.compiler.plan.rule_operands import rule_operands
 from fgg.compiler.plan.schedule import Schedule, Stage, schedule
 from fgg.compiler.plan.support import support, supported_rows
 from fgg.compiler.plan.triangular import halves, partly_filled
 from fgg.grammar import Edge, Grammar, Rule
-from fgg.grammar.domains import domain_size, size_values
+from fgg.grammar.domains import domain_size, lengths, size_values
 from fgg.grammar.index import Expr, Lookup
 from fgg.grammar.linear import Row, TooManyRows, implies, is_feasible
 from fgg.grammar.ranges import condition_rows, input_rows, length_rows, row
@@ -40,7 +48,6 @@ from fgg.plan import (
     PlanStage,
     Step,
 )
-from fgg.rewrite.conjoin import lengths
 
 
 class CannotCompile(Exception):
@@ -56,24 +63,24 @@ def plan(grammar: Grammar, *, length: int = 32, batch: int = 16, hoist: bool = F
 
     With `hoist`, products of parameters between rank nodes are made before anything else.
     """
-    found = schedule(grammar)
-    if found.conflicts:
-        conflict = found.conflicts[0]
+    order = schedule(grammar)
+    if order.conflicts:
+        conflict = order.conflicts[0]
         rules = ", ".join(f"`{name}`" for name in conflict.rules)
         first = next((rule for rule in grammar.rules if rule.name in conflict.rules), None)
         raise CannotCompile(f"{conflict.reason} ({rules})", first)
     try:
-        return _Lowering(grammar, found, length, batch, hoist).run()
+        return _Lowering(grammar, order, length, batch, hoist).run()
     except (TooManyRows, Unbounded) as error:
         raise CannotCompile(f"the ranges of its indices are too involved ({error})") from None
 
 
 class _Lowering:
     def __init__(
-        self, grammar: Grammar, found: Schedule, length: int, batch: int, hoist: bool
+        self, grammar: Grammar, order: Schedule, length: int, batch: int, hoist: bool
     ) -> None:
         self.grammar = grammar
-        self.schedule = found
+        self.schedule = order
         self.sizes = size_values(grammar)
         self.lengths = tuple(sorted(lengths(grammar)))
         self.support = support(grammar)
@@ -82,7 +89,7 @@ class _Lowering:
         self.hoist = hoist
         self.prepare = Preparer(grammar, self.lengths)
         self.charts: dict[str, Chart] = {}
-        self.boxes: dict[str, list[tuple[Step, Box]]] = {}
+        self.boxes: dict[str, list[tuple[Step, LoopBox]]] = {}
 
     def run(self) -> Plan:
         grammar = self.grammar
@@ -159,8 +166,8 @@ class _Lowering:
             return None
         steps: list[Step] = []
         for name in families:
-            found = [self.step(rule, stage) for rule in self.grammar.rules_of.get(name, ())]
-            steps += grouped(self.with_linear([step for step in found if step is not None]))
+            made = [self.step(rule, stage) for rule in self.grammar.rules_of.get(name, ())]
+            steps += grouped(self.with_linear([step for step in made if step is not None]))
         first: list[Bound] = []
         last: list[Bound] = []
         level = {name: stage.level[name] for name in families} if stage.recursive else {}
@@ -224,7 +231,7 @@ class _Lowering:
         return step
 
     def with_linear(self, steps: list[Step]) -> list[Step]:
-        """A family's steps; they are linear only where no other one fills the same cells."""
+        """A family's steps; one stays linear only if no other step fills the same cells."""
         apart = all(step.mode == "write" for step in steps)
         groups = Counter(step.group for step in steps)
         return [
@@ -234,7 +241,7 @@ class _Lowering:
 
     def best_box(
         self, rule: Rule, rows: list[Row], stage: Stage
-    ) -> tuple[Box, list[Operand], tuple[Pair, ...], dict[str, Expr]]:
+    ) -> tuple[LoopBox, list[Operand], tuple[Pair, ...], dict[str, Expr]]:
         family = self.grammar.nonterminal[rule.lhs]
         head = {
             name: with_numbers(expr, self.sizes)
@@ -246,11 +253,11 @@ class _Lowering:
         region = [row(c, self.sizes) for c in self.support[rule.lhs].conditions]
         shape_for = partial(shape_of, rows, region, head, level, variables, self.lengths)
         zeros = moved(self.zero_rows(rule), {name: Expr.of(name + "'") for name in variables})
-        parts = rule_parts(self.grammar, rule)
+        parts = rule_operands(self.grammar, rule)
         tree = parts.tree(self.length, self.batch, hoist=self.hoist) if parts.parts else None
         looked_up = {str(x): x for x in rule_lookups(rule)}
         best: (
-            tuple[tuple[int, ...], Box, list[Operand], tuple[Pair, ...], dict[str, Expr]] | None
+            tuple[tuple[int, ...], LoopBox, list[Operand], tuple[Pair, ...], dict[str, Expr]] | None
         ) = None
         shapes = [shape_for(stepped=True)]
         if shapes[0].steps:
@@ -296,7 +303,7 @@ class _Lowering:
             raise Unbounded(f"`{rule.name}`")
         return best[1:]
 
-    def writes_in_place(self, name: str, box: Box) -> bool:
+    def writes_in_place(self, name: str, box: LoopBox) -> bool:
         """Whether all points of a box, masked ones too, are cells of the head's chart."""
         chart = self.charts[name]
         indices = self.grammar.nonterminal[name].indices
@@ -307,7 +314,7 @@ class _Lowering:
         used = {name for expr in head for name in expr.names()}
         return used >= {p.name for p in box.positions} and is_distinct(head, box.positions)
 
-    def with_access(self, operand: Operand, box: Box) -> Operand:
+    def with_access(self, operand: Operand, box: LoopBox) -> Operand:
         if operand.kind == "parameter":
             return operand
         if operand.kind == "chart":
@@ -321,17 +328,17 @@ class _Lowering:
         )
 
     def zero_rows(self, rule: Rule) -> list[Row]:
-        """What holds wherever no chart and no table of a rule is zero."""
-        found = input_rows(self.grammar, rule)
+        """Inequalities that hold wherever no chart and no table of a rule is zero."""
+        rows = input_rows(self.grammar, rule)
         for edge in rule.rhs.edges:
             if edge.label in self.grammar.nonterminal:
-                found += self.stored_rows(edge)
+                rows += self.stored_rows(edge)
             elif edge.label in self.grammar.input_factor:
-                found += self.factor_rows(edge)
-        return found
+                rows += self.factor_rows(edge)
+        return rows
 
     def stored_rows(self, edge: Edge) -> list[Row]:
-        """What holds of a reference to a cell that is stored and not zero.
+        """Inequalities that hold where a reference meets a stored cell other than zero.
 
         An index that follows from others is not stored: a chart cannot tell when it is wrong.
         """
@@ -348,7 +355,7 @@ class _Lowering:
         return condition_rows([c.substitute(values) for c in factor.conditions], self.sizes)
 
     def is_linear(
-        self, rule: Rule, box: Box, operands: Sequence[Operand], head: Sequence[Expr]
+        self, rule: Rule, box: LoopBox, operands: Sequence[Operand], head: Sequence[Expr]
     ) -> bool:
         """Whether a rule maps one chart, cell by cell."""
         charts = [o for o in operands if o.kind == "chart"]
@@ -367,7 +374,7 @@ class _Lowering:
         )
 
     def free_values(self, rule: Rule) -> int:
-        """How many values the nodes that nothing touches have together."""
+        """The number of joint values of the nodes that no edge or clamp touches."""
         touched = {a.node for edge in rule.rhs.edges for a in edge.attachments}
         touched |= {clamp.attachment.node for clamp in rule.rhs.clamps}
         touched |= set(rule.rhs.externals)
@@ -376,30 +383,30 @@ class _Lowering:
         )
 
     def meeting(
-        self, name: str, head_index: tuple[Expr, ...], box: Box, level: Expr | None
+        self, name: str, head_index: tuple[Expr, ...], box: LoopBox, level: Expr | None
     ) -> tuple[int, str]:
         """The group that a step joins, and how its result meets what earlier groups wrote."""
         others = self.boxes.get(name, [])
-        found, group = "write", len({step.group for step, _ in others})
+        mode, group = "write", len({step.group for step, _ in others})
         if level is not None and not self.keeps_to_level(name, box, level):
-            found = "add"
+            mode = "add"
         # Only the latest group is still open: what came between would be overwritten. Its last
         # step puts the sum of all, which meets what any of them meets.
         for step, _ in others[-1:]:
             if (step.head_index, step.positions) == (head_index, box.positions):
-                found, group = step.mode, step.group
+                mode, group = step.mode, step.group
         for step, other in others:
             if step.group == group:
                 continue
             rows = common_rows(head_index, box, step.head_index, other)
             if is_feasible(uniform(rows, self.lengths)):
-                found = "add"
-            elif found == "write" and is_feasible(rows):
-                found = "mixed"
-        return group, found
+                mode = "add"
+            elif mode == "write" and is_feasible(rows):
+                mode = "mixed"
+        return group, mode
 
     def overlaps(
-        self, name: str, head: Sequence[Expr], operands: Sequence[Operand], box: Box
+        self, name: str, head: Sequence[Expr], operands: Sequence[Operand], box: LoopBox
     ) -> bool:
         """Whether some point of a box reads a cell that another point writes.
 
@@ -408,7 +415,7 @@ class _Lowering:
         indices = [o.index for o in operands if o.kind == "chart" and o.name == name]
         return any(is_feasible(common_rows(head, box, index, box)) for index in indices)
 
-    def keeps_to_level(self, name: str, box: Box, level: Expr) -> bool:
+    def keeps_to_level(self, name: str, box: LoopBox, level: Expr) -> bool:
         """Whether all points of a box, masked ones too, are cells of the level and of no other.
 
         A level such as `2*i + 3*j` has no form in which one index follows from the other.
@@ -419,8 +426,10 @@ class _Lowering:
         return not gap.terms or all(implies(box.system, row_of(g)) for g in (gap, -gap))
 
 
-def common_rows(one: Sequence[Expr], box: Box, two: Sequence[Expr], other: Box) -> list[Row]:
-    """What holds of two points of a level, one in each box, whose indices are the same cell."""
+def common_rows(
+    one: Sequence[Expr], box: LoopBox, two: Sequence[Expr], other: LoopBox
+) -> list[Row]:
+    """Inequalities for a point of each box, on one level, whose indices are the same cell."""
     renamed = {loop.name: Expr.of(loop.name + "*") for loop in other.loops}
     rows = [*box.system, *moved(other.system, renamed)]
     for left, right in zip(one, two, strict=True):
@@ -437,19 +446,19 @@ def grouped(steps: Sequence[Step]) -> list[Step]:
 
 def rule_variables(rule: Rule) -> list[str]:
     """The names in a rule's indices and conditions."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for index in rule.indices:
-        found.update(dict.fromkeys(index.names()))
+        names.update(dict.fromkeys(index.names()))
     for edge in rule.rhs.edges:
         for index in edge.indices:
-            found.update(dict.fromkeys(index.names()))
+            names.update(dict.fromkeys(index.names()))
     for clamp in rule.rhs.clamps:
         for index in clamp.indices:
-            found.update(dict.fromkeys(index.names()))
+            names.update(dict.fromkeys(index.names()))
     for condition in rule.conditions:
         for term in condition.terms:
-            found.update(dict.fromkeys(term.names()))
-    return list(found)
+            names.update(dict.fromkeys(term.names()))
+    return list(names)
 
 
 def rule_lookups(rule: Rule) -> list[Lookup]:

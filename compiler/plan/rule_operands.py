@@ -1,22 +1,21 @@
-"""A rule as the parts of a contraction: parameters, evidence, tables, charts."""
+"""A rule as the operands of a contraction: parameters, evidence, tables, charts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fgg.compiler.plan.contraction import Costs, Optimiser, Part, Tree
+from fgg.compiler.plan.contraction import Costs, Optimiser, RuleOperand, Tree
 from fgg.grammar import Clamp, Edge, Grammar, Rule
-from fgg.grammar.domains import domain_size
+from fgg.grammar.domains import domain_size, lengths
 from fgg.grammar.index import Expr
-from fgg.rewrite.conjoin import lengths
 
 
 @dataclass(frozen=True)
-class RuleParts:
-    """The parts of a rule, and the edge or clamp that each one is."""
+class RuleOperands:
+    """The operands of a rule (`parts`), and the edge or clamp that each one is."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[RuleOperand, ...]
     sources: tuple[Edge | Clamp, ...]
     sizes: Mapping[str, int]
     output: tuple[str, ...]
@@ -34,21 +33,21 @@ class RuleParts:
         return Optimiser(self.parts, self.output, self.head, costs).run()
 
     def between_ranks(self) -> frozenset[str]:
-        """The nodes that parameters alone touch, and lead from to rank nodes only."""
-        found = set()
+        """The nodes that only parameters touch and whose neighbours are rank nodes or tokens."""
+        nodes = set()
         for node in self.sizes.keys() - self.ranks - set(self.output):
             touching = [part for part in self.parts if node in part.axes]
             near = {axis for part in touching for axis in part.axes} - {node}
             tokens = {part.tokens for part in self.parts}
             if {part.kind for part in touching} == {"parameter"} and near <= self.ranks | tokens:
-                found.add(node)
-        return frozenset(found)
+                nodes.add(node)
+        return frozenset(nodes)
 
 
-def rule_parts(grammar: Grammar, rule: Rule) -> RuleParts:
-    """The parts of a rule whose nodes are all atomic."""
+def rule_operands(grammar: Grammar, rule: Rule) -> RuleOperands:
+    """The operands of a rule whose nodes are all atomic."""
     known = dict.fromkeys([*lengths(grammar), *grammar.size], 0)
-    parts: list[Part] = []
+    parts: list[RuleOperand] = []
     sources: list[Edge | Clamp] = []
     for edge in rule.rhs.edges:
         axes = tuple(dict.fromkeys(a.node for a in edge.attachments))
@@ -58,20 +57,20 @@ def rule_parts(grammar: Grammar, rule: Rule) -> RuleParts:
             kind = "chart"
         elif edge.label in grammar.input_factor:
             kind = "table"
-        parts.append(Part(kind, axes, forms))
+        parts.append(RuleOperand(kind, axes, forms))
         sources.append(edge)
     for clamp in rule.rhs.clamps:
         node = clamp.attachment.node
         forms = tuple(variable_part(i, known) for i in clamp.indices)
         if is_gathered(grammar, rule, clamp):
-            parts.append(Part("clamp", (node,), forms, node))
+            parts.append(RuleOperand("clamp", (node,), forms, node))
         else:
-            parts.append(Part("table", (node,), forms))
+            parts.append(RuleOperand("table", (node,), forms))
         sources.append(clamp)
     sizes = {n.name: domain_size(grammar, n.domain) for n in rule.rhs.nodes}
     head = tuple(variable_part(i, known) for i in rule.indices)
     ranks = frozenset(n.name for n in rule.rhs.nodes if grammar.domain[n.domain].rank)
-    return RuleParts(tuple(parts), tuple(sources), sizes, rule.rhs.externals, head, ranks)
+    return RuleOperands(tuple(parts), tuple(sources), sizes, rule.rhs.externals, head, ranks)
 
 
 def is_gathered(grammar: Grammar, rule: Rule, clamp: Clamp) -> bool:

@@ -16,15 +16,17 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise, product
 from math import lcm
-from typing import Any
+from typing import TYPE_CHECKING
 
+from fgg.compiler.plan.components import components
 from fgg.grammar import Edge, Grammar, Rule
-from fgg.grammar.components import components
-from fgg.grammar.domains import size_values
+from fgg.grammar.domains import lengths, size_values
 from fgg.grammar.index import Expr
 from fgg.grammar.linear import Row, TooManyRows, implies, is_feasible, project
 from fgg.grammar.ranges import Region, affine, least_value, regions, row, rule_rows
-from fgg.rewrite.conjoin import lengths
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _LEVEL = "\0level"
 _MOST_SIMPLE = 4
@@ -91,12 +93,12 @@ def schedule(grammar: Grammar) -> Schedule:
         if not calls:
             stages.append(Stage(families=families, recursive=False, level={}))
             continue
-        found = _Levels(grammar, families, calls).find()
-        if isinstance(found, Conflict):
-            conflicts.append(found)
+        stage = _Levels(grammar, families, calls).find()
+        if isinstance(stage, Conflict):
+            conflicts.append(stage)
             stages.append(Stage(families=families, recursive=True, level={}))
         else:
-            stages.append(found)
+            stages.append(stage)
     return Schedule(stages=tuple(stages), conflicts=tuple(conflicts))
 
 
@@ -111,12 +113,12 @@ def _components(grammar: Grammar) -> list[tuple[str, ...]]:
 
 
 def _calls(grammar: Grammar, families: Sequence[str]) -> list[_Call]:
-    found = regions(grammar)
+    ranges = regions(grammar)
     calls = []
     for rule in grammar.rules:
-        if rule.lhs not in families or rule.lhs not in found:
+        if rule.lhs not in families or rule.lhs not in ranges:
             continue
-        rows = rule_rows(grammar, rule, found)
+        rows = rule_rows(grammar, rule, ranges)
         if not is_feasible(rows):
             continue
         for edge in rule.rhs.edges:
@@ -146,13 +148,13 @@ class _Levels:
         # The simplest forms first: they make the most even levels.
         for largest, constants in ((1, False), (1, True), (8, True)):
             forms = self.solve(largest, constants)
-            found = self.prove(forms) if forms is not None else None
-            if isinstance(found, Stage):
-                return found
-        if found is None:
+            proved = self.prove(forms) if forms is not None else None
+            if isinstance(proved, Stage):
+                return proved
+        if proved is None:
             names = [call.rule.name for call in self.calls]
             return self.conflict(names, "no affine form of the indices goes down in these rules")
-        return found
+        return proved
 
     def simple(self) -> Stage | None:
         """The stage with the simple form that goes down in the most calls, if any holds.
@@ -169,9 +171,9 @@ class _Levels:
                 best = (score, forms)
         if best is None:
             return None
-        found = self.prove(best[1])
-        assert isinstance(found, Stage)
-        return found
+        stage = self.prove(best[1])
+        assert isinstance(stage, Stage)
+        return stage
 
     def score(self, forms: Mapping[str, Expr]) -> tuple[float, ...]:
         """How good forms are that hold, the least first: what the linear program minimises.
@@ -196,8 +198,11 @@ class _Levels:
         signs = sorted(product((-1, 1, 0), repeat=rank), key=lambda s: sum(map(abs, s)))
         for coefficients in signs[1:]:
             yield {
-                name: sum((Expr.of(i) * c for i, c in zip(own, coefficients, strict=False)), Expr())
-                for name, own in indices.items()
+                name: sum(
+                    (Expr.of(i) * c for i, c in zip(its_indices, coefficients, strict=False)),
+                    Expr(),
+                )
+                for name, its_indices in indices.items()
             }
 
     def prove(self, forms: Mapping[str, Expr], *, bounds: bool = True) -> Stage | Conflict:
@@ -251,7 +256,7 @@ class _Levels:
         place = {column: i for i, column in enumerate(columns)}
         free = len(columns)
         total = 2 * free + sum(2 + len(call.rows) for call in self.calls)
-        equalities: list[Any] = []
+        equalities: list[NDArray[np.float64]] = []
         cost = np.zeros(total)
         cost[: 2 * free] = 1e-3  # small coefficients, where there is a choice
         bounds: list[tuple[int, int | None]] = []
@@ -293,14 +298,14 @@ class _Levels:
         Sizes have been put in; a row's inequality is not meant, only its affine form, so it must
         not be divided or rounded.
         """
-        found: list[tuple[tuple[str, str], Row]] = []
+        rows: list[tuple[tuple[str, str], Row]] = []
         ends = ((call.rule.lhs, call.rule.indices, 1), (call.edge.label, call.edge.indices, -1))
         for name, indices, sign in ends:
             for index, expr in zip(self.grammar.nonterminal[name].indices, indices, strict=True):
                 coefficients, constant = affine(expr * sign, self.sizes)
-                found.append(((name, index), Row(tuple(sorted(coefficients.items())), constant)))
-            found.append(((name, ""), Row((), sign)))
-        return found
+                rows.append(((name, index), Row(tuple(sorted(coefficients.items())), constant)))
+            rows.append(((name, ""), Row((), sign)))
+        return rows
 
     def forms(self, values: Mapping[tuple[str, str], float]) -> dict[str, Expr]:
         """The forms with whole coefficients: the values times their common denominator."""
@@ -343,24 +348,24 @@ class _Levels:
         return None if first == unknown else first, None if last == unknown else last
 
 
-def _bound(found: Row, sign: int) -> Expr:
+def _bound(row: Row, sign: int) -> Expr:
     """The bound that a row sets to the level."""
-    total = Expr.of(found.constant * sign)
-    for name, coefficient in found.coefficients:
+    total = Expr.of(row.constant * sign)
+    for name, coefficient in row.coefficients:
         if name != _LEVEL:
             total = total + Expr.of(name) * (coefficient * sign)
     return total
 
 
-def schedule_lines(grammar: Grammar, found: Schedule) -> list[str]:
+def schedule_lines(grammar: Grammar, result: Schedule) -> list[str]:
     """A schedule as text, a line a stage."""
     lines = []
-    for stage in found.stages:
+    for stage in result.stages:
         if not stage.recursive:
             lines.append(f"{_family(grammar, stage.families[0])}: all at once")
             continue
         conflict = next(
-            (c for c in found.conflicts if set(c.families) == set(stage.families)), None
+            (c for c in result.conflicts if set(c.families) == set(stage.families)), None
         )
         if conflict is not None:
             names = ", ".join(conflict.families)

@@ -3,7 +3,7 @@
 A range says which indices a derivation may reach from above; the support says for which of them
 there is a derivation at all: a preterminal spans one word, whatever the range of spans is. It is
 the least fixed point of the rules from below, in the same shape of region and with the same
-widening. Charts are no larger than this, and rules are not tried where a part of theirs is zero.
+widening. Charts store no more than the support, and a rule runs only where no operand is zero.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ def support(grammar: Grammar) -> Mapping[str, Region]:
     that is not in it has no such index.
     """
     ranges = regions(grammar)
-    found: dict[str, dict[Expr, int]] = {}
+    bounds: dict[str, dict[Expr, int]] = {}
     for number in range(ROUNDS):
         changed = False
         for rule in grammar.rules:
             if rule.lhs not in ranges:
                 continue
-            rows = supported_rows(grammar, rule, ranges, _regions(grammar, ranges, found))
+            rows = supported_rows(grammar, rule, ranges, _regions(grammar, ranges, bounds))
             if rows is not None and is_feasible(rows):
-                changed |= _join(grammar, rule.lhs, rule.indices, rows, found, number)
+                changed |= _join(grammar, rule.lhs, rule.indices, rows, bounds, number)
         if not changed:
             break
-    return _regions(grammar, ranges, found)
+    return _regions(grammar, ranges, bounds)
 
 
 def supported_rows(
@@ -55,7 +55,7 @@ def supported_rows(
     ranges: Mapping[str, Region],
     supports: Mapping[str, Region],
 ) -> list[Row] | None:
-    """What holds where a rule's value is not zero; None if one of its parts is zero everywhere."""
+    """Inequalities where a rule is not zero; None if a nonterminal of it is zero everywhere."""
     sizes = size_values(grammar)
     rows = rule_rows(grammar, rule, ranges)
     for edge in rule.rhs.edges:
@@ -67,7 +67,7 @@ def supported_rows(
 
 
 def _regions(
-    grammar: Grammar, ranges: Mapping[str, Region], found: Mapping[str, Mapping[Expr, int]]
+    grammar: Grammar, ranges: Mapping[str, Region], supports: Mapping[str, Mapping[Expr, int]]
 ) -> dict[str, Region]:
     return {
         name: Region(
@@ -79,7 +79,7 @@ def _regions(
             ),
             declared=False,
         )
-        for name, bounds in found.items()
+        for name, bounds in supports.items()
     }
 
 
@@ -88,14 +88,14 @@ def _join(
     name: str,
     indices: tuple[Expr, ...],
     rows: list[Row],
-    found: dict[str, dict[Expr, int]],
+    supports: dict[str, dict[Expr, int]],
     number: int,
 ) -> bool:
     """Enlarge a family's support by the indices at which a rule gives it a value."""
     sizes = size_values(grammar)
     values = dict(zip(grammar.nonterminal[name].indices, indices, strict=True))
-    first = name not in found
-    bounds = found.setdefault(name, {})
+    first = name not in supports
+    bounds = supports.setdefault(name, {})
     changed = first
     for form in templates(grammar, name):
         if not first and form not in bounds:

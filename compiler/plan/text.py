@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from fgg.grammar.domains import domain_size
 from fgg.grammar.index import Expr, quote_name
@@ -48,8 +47,8 @@ def plan_lines(plan: Plan) -> list[str]:
     return lines
 
 
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """The same as plain data."""
+def plan_json(plan: Plan) -> dict[str, object]:
+    """The listing as plain data, for JSON."""
     return {
         "parameters": list(plan.parameters),
         "prepared": [
@@ -169,12 +168,12 @@ def operand_text(operand: Operand) -> str:
 def path_texts(step: Step) -> list[str]:
     """The products of a step, in order: `#4(b, c) = sum of #2 #3`."""
     names = [_value(i) for i in range(len(step.operands))]
-    found = []
+    texts = []
     for pair in step.path:
         name = _value(len(names))
-        found.append(_product(names, pair, name))
+        texts.append(_product(names, pair, name))
         names.append(name)
-    return found
+    return texts
 
 
 def _product(names: Sequence[str], pair: Pair, name: str) -> str:
@@ -182,7 +181,7 @@ def _product(names: Sequence[str], pair: Pair, name: str) -> str:
     return f"{name}({kept}) = sum of {names[pair.left]} {names[pair.right]}"
 
 
-def _step_json(plan: Plan, step: Step) -> dict[str, Any]:
+def _step_json(plan: Plan, step: Step) -> dict[str, object]:
     return {
         "rule": step.rule.name,
         "text": print_rule(plan.grammar, step.rule),
@@ -209,8 +208,8 @@ def _step_json(plan: Plan, step: Step) -> dict[str, Any]:
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:
-    found = [f"  {line}" for line in lines]
-    return ["", title, *found] if found else []
+    indented = [f"  {line}" for line in lines]
+    return ["", title, *indented] if indented else []
 
 
 def _parameter(plan: Plan, name: str) -> str:

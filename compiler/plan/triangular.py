@@ -1,11 +1,11 @@
-"""Charts of which some cells stay empty: half of a square, or cells that no step fills."""
+"""Charts with cells that stay empty: half of a square, or cells that no step fills."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from fgg.compiler.plan.affine import box_rows, coefficient_of, moved, row_of
-from fgg.compiler.plan.boxes import Box, goes_on
+from fgg.compiler.plan.boxes import LoopBox, goes_on
 from fgg.grammar.index import Expr
 from fgg.grammar.linear import Row, implies, variables
 from fgg.plan import LEVEL, Bound, Chart, Loop, Step
@@ -13,14 +13,14 @@ from fgg.plan import LEVEL, Bound, Chart, Loop, Step
 _CELL = "@cell"
 
 
-def halves(charts: Mapping[str, Chart], work: Sequence[tuple[Step, Box]]) -> frozenset[str]:
+def halves(charts: Mapping[str, Chart], work: Sequence[tuple[Step, LoopBox]]) -> frozenset[str]:
     """The charts over two axes of which no step reads or writes a cell below the diagonal.
 
     A chart of spans, i <= j, leaves half of its square empty. Cells are counted as they are stored,
     from the least index of each axis on. The adjoint has its axes the other way round, so views
     must not go backwards there either: along i + j = level one of the two would.
     """
-    found = {
+    diagonals = {
         name: diagonal
         for name, chart in charts.items()
         if chart.states and (diagonal := _diagonal(chart)) is not None
@@ -29,16 +29,16 @@ def halves(charts: Mapping[str, Chart], work: Sequence[tuple[Step, Box]]) -> fro
         uses = [(step.head, step.head_index, True)]
         uses += [(o.name, o.index, o.view) for o in step.operands if o.kind == "chart"]
         for name, index, view in uses:
-            if name not in found:
+            if name not in diagonals:
                 continue
-            above = _above(charts[name], found[name], index, box, view=view)
+            above = _above(charts[name], diagonals[name], index, box, view=view)
             if not above or (view and not goes_on(index[::-1], box.loops)):
-                del found[name]
-    return frozenset(found)
+                del diagonals[name]
+    return frozenset(diagonals)
 
 
 def _diagonal(chart: Chart) -> Expr | None:
-    """By how much the second index of the first cell is greater than the first; None: no square."""
+    """Second index minus first of the chart's first cell; None if the chart is no square."""
     if len(chart.axes) != 2:
         return None
     lows = [_single(axis.low) for axis in chart.axes]
@@ -46,16 +46,18 @@ def _diagonal(chart: Chart) -> Expr | None:
 
 
 def _single(bound: Bound) -> Expr | None:
-    """The expression that a bound is, if it is one."""
+    """The expression of a bound that consists of one only, else None."""
     if len(bound.terms) != 1 or bound.terms[0][1] != 1:
         return None
     return bound.terms[0][0]
 
 
-def _above(chart: Chart, diagonal: Expr, index: Sequence[Expr], box: Box, *, view: bool) -> bool:
+def _above(
+    chart: Chart, diagonal: Expr, index: Sequence[Expr], box: LoopBox, *, view: bool
+) -> bool:
     """Whether all cells that a box uses lie on the diagonal or above it.
 
-    What is gathered is held inside the chart, and is zero where it would lie outside.
+    A gather clips its indices to the chart, and is zero where they lie outside.
     """
     system = list(box.system)
     if not view:
@@ -65,13 +67,15 @@ def _above(chart: Chart, diagonal: Expr, index: Sequence[Expr], box: Box, *, vie
     return implies(system, row_of(index[1] - index[0] - diagonal))
 
 
-def partly_filled(charts: Mapping[str, Chart], work: Sequence[tuple[Step, Box]]) -> frozenset[str]:
-    """The charts with another's scales of which a cell may be read that their step does not fill.
+def partly_filled(
+    charts: Mapping[str, Chart], work: Sequence[tuple[Step, LoopBox]]
+) -> frozenset[str]:
+    """The charts, of those that share another's scales, with cells that are read but never filled.
 
     The gradient of such a step's parameters is a product over whole charts, which is right only
     where an empty cell has the adjoint zero. (With several axes it is not done at once.)
     """
-    found = set()
+    heads = set()
     for step, box in work:
         chart = charts[step.head]
         if chart.scale_of == step.head or len(chart.axes) > 1:
@@ -93,11 +97,11 @@ def partly_filled(charts: Mapping[str, Chart], work: Sequence[tuple[Step, Box]])
                 ]
             at = dict(zip([_CELL], index, strict=False))
             if filled is None or not all(implies(known, r) for r in moved(filled, at)):
-                found.add(step.head)
-    return frozenset(found)
+                heads.add(step.head)
+    return frozenset(heads)
 
 
-def _filled(step: Step, box: Box) -> list[Row] | None:
+def _filled(step: Step, box: LoopBox) -> list[Row] | None:
     """What holds of a cell, along the one axis if there is one, exactly where a step fills it.
 
     None if that cannot be said.

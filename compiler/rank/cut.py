@@ -1,4 +1,4 @@
-"""Cutting a rule at its rank nodes: what hangs together by state nodes are its components.
+"""Cutting a rule at its rank nodes into components, which are connected by state nodes.
 
 Rank nodes are where a rule can be taken apart: what lies beyond them depends on nothing but their
 values. A component that holds the external nodes is one side of such a cut, a nonterminal with
@@ -11,14 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
+from fgg.compiler.plan.eliminate import single
 from fgg.grammar import Clamp, Edge, Grammar, Rule
+from fgg.grammar.domains import lengths
 from fgg.grammar.index import Condition, Expr
-from fgg.rewrite.conjoin import lengths
 
 
 @dataclass(frozen=True)
-class Component:
-    """State nodes of a rule and what touches them; edges and clamps by their numbers.
+class RuleComponent:
+    """Connected state nodes of a rule, with the edges and clamps that touch them, by number.
 
     `ranks` are the rank nodes that it is cut off at, in the order in which they are touched.
     """
@@ -34,7 +35,7 @@ def is_rank(grammar: Grammar, rule: Rule, node: str) -> bool:
     return grammar.domain[rule.rhs.by_name[node].domain].rank
 
 
-class Cut:
+class RuleCut:
     """The components of a rule, and what they depend on."""
 
     def __init__(self, grammar: Grammar, rule: Rule) -> None:
@@ -45,8 +46,8 @@ class Cut:
         self.conditions = tuple(single(rule.conditions))
 
     @cached_property
-    def components(self) -> tuple[Component, ...]:
-        """All components, edges that touch rank nodes only among them."""
+    def components(self) -> tuple[RuleComponent, ...]:
+        """All components; an edge that touches rank nodes only is a component of its own."""
         rhs = self.rule.rhs
         above = {n.name: n.name for n in rhs.nodes if not is_rank(self.grammar, self.rule, n.name)}
 
@@ -70,37 +71,41 @@ class Cut:
             node = clamp.attachment.node
             key = root(node) if node in above else ("clamp", number)
             members.setdefault(key, ([], []))[1].append(number)
-        return tuple(self.component(*found, key) for key, found in members.items())
+        return tuple(self.component(*touching, key) for key, touching in members.items())
 
-    def component(self, edges: Iterable[int], clamps: Iterable[int], alone: object) -> Component:
+    def component(
+        self, edges: Iterable[int], clamps: Iterable[int], alone: object
+    ) -> RuleComponent:
         """A component with the given edges and clamps; `alone` is a node that may have neither."""
         numbers, fixed = tuple(edges), tuple(clamps)
         nodes = [a.node for i in numbers for a in self.rule.rhs.edges[i].attachments]
         nodes += [self.rule.rhs.clamps[i].attachment.node for i in fixed]
         nodes += [alone] if isinstance(alone, str) else []
-        found = dict.fromkeys(nodes)
-        ranks = [node for node in found if is_rank(self.grammar, self.rule, node)]
-        return Component(tuple(n for n in found if n not in ranks), numbers, fixed, tuple(ranks))
-
-    def merged(self, parts: Iterable[Component]) -> Component:
-        """Several components as one."""
-        found = list(parts)
-        return Component(
-            tuple(dict.fromkeys(n for c in found for n in c.nodes)),
-            tuple(sorted(i for c in found for i in c.edges)),
-            tuple(sorted(i for c in found for i in c.clamps)),
-            tuple(dict.fromkeys(n for c in found for n in c.ranks)),
+        touched = dict.fromkeys(nodes)
+        ranks = [node for node in touched if is_rank(self.grammar, self.rule, node)]
+        return RuleComponent(
+            tuple(n for n in touched if n not in ranks), numbers, fixed, tuple(ranks)
         )
 
-    def edges(self, part: Component) -> list[Edge]:
+    def merged(self, parts: Iterable[RuleComponent]) -> RuleComponent:
+        """Several components as one."""
+        components = list(parts)
+        return RuleComponent(
+            tuple(dict.fromkeys(n for c in components for n in c.nodes)),
+            tuple(sorted(i for c in components for i in c.edges)),
+            tuple(sorted(i for c in components for i in c.clamps)),
+            tuple(dict.fromkeys(n for c in components for n in c.ranks)),
+        )
+
+    def edges(self, part: RuleComponent) -> list[Edge]:
         """The edges of a component."""
         return [self.rule.rhs.edges[i] for i in part.edges]
 
-    def clamps(self, part: Component) -> list[Clamp]:
+    def clamps(self, part: RuleComponent) -> list[Clamp]:
         """The clamps of a component."""
         return [self.rule.rhs.clamps[i] for i in part.clamps]
 
-    def nonterminals(self, part: Component) -> list[int]:
+    def nonterminals(self, part: RuleComponent) -> list[int]:
         """The numbers of a component's nonterminal edges."""
         return [i for i in part.edges if self.rule.rhs.edges[i].label in self.grammar.nonterminal]
 
@@ -108,27 +113,27 @@ class Cut:
         """The index variables in expressions."""
         return {name for expr in exprs for name in expr.names()} - self.known
 
-    def inputs(self, part: Component) -> set[str]:
+    def inputs(self, part: RuleComponent) -> set[str]:
         """The index variables that a component's input depends on."""
-        found = [i for c in self.clamps(part) for i in c.indices]
+        indices = [i for c in self.clamps(part) for i in c.indices]
         for edge in self.edges(part):
             if edge.label in self.grammar.input_factor:
-                found += edge.indices
-        return self.names(found)
+                indices += edge.indices
+        return self.names(indices)
 
-    def has_input(self, part: Component) -> bool:
+    def has_input(self, part: RuleComponent) -> bool:
         """Whether a component depends on the input other than through nonterminals."""
         labels = (edge.label for edge in self.edges(part))
         return bool(part.clamps) or any(label in self.grammar.input_factor for label in labels)
 
-    def variables(self, part: Component) -> set[str]:
+    def variables(self, part: RuleComponent) -> set[str]:
         """The index variables in a component."""
-        found = [i for edge in self.edges(part) for i in edge.indices]
-        found += [i for clamp in self.clamps(part) for i in clamp.indices]
-        return self.names(found)
+        indices = [i for edge in self.edges(part) for i in edge.indices]
+        indices += [i for clamp in self.clamps(part) for i in clamp.indices]
+        return self.names(indices)
 
     @cached_property
-    def own(self) -> dict[str, Expr]:
+    def head_values(self) -> dict[str, Expr]:
         """The variables of the rule's head in terms of its family's index names."""
         family = self.grammar.nonterminal[self.rule.lhs]
         return solved(self.rule.indices, family.indices, self.known)
@@ -139,7 +144,7 @@ class Cut:
         return solved(edge.indices, family.indices, self.known)
 
     def about(self, name: str) -> list[Condition]:
-        """The conditions of the rule that speak of a variable."""
+        """The conditions of the rule in which a variable occurs."""
         return [c for c in self.conditions if name in self.names(c.terms)]
 
 
@@ -148,37 +153,17 @@ def solved(indices: Sequence[Expr], names: Sequence[str], known: Set[str]) -> di
 
     At `X[i, h+1]` of a family `X[i, j]`, i is i and h is j - 1.
     """
-    found: dict[str, Expr] = {}
+    values: dict[str, Expr] = {}
     for plain in (True, False):
         for index, name in zip(indices, names, strict=True):
             variables = [n for n in index.names() if n not in known]
-            if len(variables) != 1 or variables[0] in found:
+            if len(variables) != 1 or variables[0] in values:
                 continue
-            (own,) = variables
-            rest = index - Expr.of(own)
-            if own not in rest.names() and (not rest.terms or not plain):
-                found[own] = Expr.of(name) - rest
-    return found
-
-
-def without_all(
-    conditions: tuple[Condition, ...], gone: Iterable[Condition]
-) -> tuple[Condition, ...]:
-    """Conditions without some of their comparisons; the others as they are."""
-    lost = set(gone)
-    found: list[Condition] = []
-    for condition in conditions:
-        parts = list(single([condition]))
-        left = [c for c in parts if c not in lost]
-        found += [condition] if len(left) == len(parts) else left
-    return tuple(found)
-
-
-def single(conditions: Iterable[Condition]) -> Iterable[Condition]:
-    """Conditions with one comparison each."""
-    for condition in conditions:
-        for left, operator, right in condition.pairs():
-            yield Condition((left, right), (operator,), condition.span)
+            (variable,) = variables
+            rest = index - Expr.of(variable)
+            if variable not in rest.names() and (not rest.terms or not plain):
+                values[variable] = Expr.of(name) - rest
+    return values
 
 
 def wiring(
@@ -187,7 +172,7 @@ def wiring(
     fixed: Iterable[str],
     indices: Mapping[str, int | Expr],
 ) -> tuple[object, dict[str, int]]:
-    """What tells connections between the same nodes apart, and numbers for all the nodes.
+    """A key of how edges and clamps connect nodes, whatever their names, and the nodes' numbers.
 
     Nodes in `fixed` come first, in their order; `indices` are names to use for index variables.
     """
@@ -195,10 +180,10 @@ def wiring(
     ordered = sorted(
         edges, key=lambda e: (e.label, [numbers.get(a.node, -1) for a in e.attachments])
     )
-    found: list[object] = []
+    wires: list[object] = []
     for edge in ordered:
         nodes = tuple(numbers.setdefault(a.node, len(numbers)) for a in edge.attachments)
-        found.append((edge.label, nodes, tuple(i.substitute(indices) for i in edge.indices)))
+        wires.append((edge.label, nodes, tuple(i.substitute(indices) for i in edge.indices)))
     evidence = frozenset(
         (
             numbers.setdefault(c.attachment.node, len(numbers)),
@@ -208,4 +193,4 @@ def wiring(
         )
         for c in clamps
     )
-    return (tuple(found), evidence), numbers
+    return (tuple(wires), evidence), numbers

@@ -1,4 +1,4 @@
-"""The families of rank space: those over rank nodes, and the messages that their uses become."""
+"""The new families of rank space: those over rank nodes, and messages in place of their uses."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import replace
 from typing import TypeVar
 
 from fgg.compiler.passes.inline import Option, leaf_option, renamed_rule, with_indices, written_out
-from fgg.compiler.plan.eliminate import within, without
-from fgg.compiler.rank.cut import Component, Cut, single, wiring, without_all
-from fgg.compiler.rank.nodes import Analysis, Below, Leaf
+from fgg.compiler.plan.eliminate import eliminated, mentioning, within
+from fgg.compiler.rank.cut import RuleComponent, RuleCut, wiring
+from fgg.compiler.rank.nodes import Analysis, BelowRanks, LeafRule
 from fgg.compiler.rank.uses import Message
-from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Nonterminal, Origin, Rule
-from fgg.grammar.index import Condition, Expr
+from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Nonterminal, Rule
+from fgg.grammar.definitions import Slice
+from fgg.grammar.domains import lengths
+from fgg.grammar.index import Expr
 from fgg.grammar.names import fresh
-from fgg.grammar.slices import slice_of
-from fgg.rewrite.conjoin import lengths
 
 T = TypeVar("T")
 
 
 class Families:
-    """Declares families and writes their rules; the same message once.
+    """Declares families and writes their rules; equal messages are declared once.
 
     `below` are the families over the rank nodes of rules, by the rules' names; `options` is what
     each family that moves can be.
@@ -42,24 +42,24 @@ class Families:
         }
 
     def family(self, item: Nonterminal) -> list[Option]:
-        """Declare the families over rank nodes, one for each U; what X is, written out."""
+        """Declare the families over rank nodes, one for each U. Returns the options of X."""
         groups: dict[object, str] = {}
-        found: list[Option] = []
+        options: list[Option] = []
         for rule in self.grammar.rules_of[item.name]:
             kind = self.plan.kinds[item.name][rule.name]
-            if isinstance(kind, Leaf):
-                found.append(leaf_option(rule))
+            if isinstance(kind, LeafRule):
+                options.append(leaf_option(rule))
                 continue
             if kind.key not in groups:
                 ranks = [rule.rhs.by_name[name] for name in kind.ranks]
                 groups[kind.key] = self.declare(item, f"{item.name}_rank", ranks, kind.dropped)
-                found.append(self.above(item, rule, kind, groups[kind.key]))
+                options.append(self.above(item, rule, kind, groups[kind.key]))
             self.below[rule.name] = groups[kind.key]
-        return found
+        return options
 
-    def above(self, item: Nonterminal, rule: Rule, kind: Below, name: str) -> Option:
-        """What lies above the rank nodes of a rule, and the family over them."""
-        own = dict[str, int | Expr](self.plan.cuts[rule.name].own)
+    def above(self, item: Nonterminal, rule: Rule, kind: BelowRanks, name: str) -> Option:
+        """A rule as an option: what lies above its rank nodes, and a cell of the family below."""
+        values = dict[str, int | Expr](self.plan.cuts[rule.name].head_values)
         nodes = rule.rhs.by_name
         indices = tuple(map(Expr.of, item.indices))
         cell = Edge(
@@ -69,10 +69,10 @@ class Families:
             span=rule.span,
         )
         upper = Rule(name=name, lhs=name, rhs=fragment(self.plan.cuts[rule.name], kind.part, ()))
-        part = with_indices(upper, own).rhs
+        part = with_indices(upper, values).rhs
         gone = {item.indices[i] for i in kind.dropped}
-        said = [c.substitute(own) for c in kind.conditions]
-        said += [c for c in single(item.conditions) if names_in(c) & gone]
+        said = [c.substitute(values) for c in kind.conditions]
+        said += mentioning(item.conditions, gone)
         said += within(self.grammar, part.edges)
         inner = (*kind.ranks, *kind.part.nodes)
         return Option(
@@ -92,24 +92,21 @@ class Families:
         """Declare a family with the indices of another one, some dropped, over other nodes."""
         label = fresh(name, self.labels)
         self.labels.add(label)
-        conditions = item.conditions
-        for gone in (item.indices[i] for i in dropped):
-            about = [c for c in single(conditions) if gone in names_in(c)]
-            conditions = without_all(conditions, about) + (without(about, gone) or ())
         new = replace(
             item,
             name=label,
             domains=tuple(node.domain for node in nodes),
             indices=without_places(item.indices, dropped),
-            conditions=conditions,
+            conditions=eliminated(item.conditions, (item.indices[i] for i in dropped)),
             origin=None,
+            source=None,
         )
         self.declared.setdefault(item.name, []).append(new)
         return label
 
     def whole(self, name: str) -> list[Rule]:
-        """The rules of a family over its state nodes, for uses that cannot go."""
-        found = []
+        """The rules of a family over its state nodes, for uses that stay in state space."""
+        rules = []
         for option in self.options[name]:
             rhs = Fragment.make(
                 (*option.states, *option.nodes),
@@ -119,24 +116,24 @@ class Families:
             )
             indices, conditions = option.indices, option.conditions
             rule = Rule(name=name, lhs=name, indices=indices, conditions=conditions, rhs=rhs)
-            found.append(self.named(name, option, rule))
-        return found
+            rules.append(self.named(name, option, rule))
+        return rules
 
-    def message(self, cut: Cut, number: int, item: Message) -> Edge:
+    def message(self, cut: RuleCut, number: int, item: Message) -> Edge:
         """The edge of a message in place of a use; the message is declared if it is new."""
         edge = cut.rule.rhs.edges[number]
         source = self.grammar.nonterminal[edge.label]
-        own = dict[str, int | Expr](cut.at(edge))
+        values = dict[str, int | Expr](cut.at(edge))
         others = [cut.rule.rhs.edges[i] for i in item.part.edges if i != number]
         fixed = [a.node for a in edge.attachments]
-        wires, numbers = wiring(others, cut.clamps(item.part), fixed, own)
+        wires, numbers = wiring(others, cut.clamps(item.part), fixed, values)
         ranks = sorted(item.part.ranks, key=numbers.__getitem__)
         summed = [Expr.of(name) for name in item.summed]
         dropped = tuple(i for i, index in enumerate(edge.indices) if index in summed)
         # What is said of the indices that are summed, in the names of the family's own.
         gone = {source.indices[i] for i in dropped}
-        said = [c.substitute(own) for c in item.conditions]
-        said += [c for c in single(source.conditions) if names_in(c) & gone]
+        said = [c.substitute(values) for c in item.conditions]
+        said += mentioning(source.conditions, gone)
         domains = tuple(cut.rule.rhs.by_name[q].domain for q in ranks)
         order = tuple(numbers[q] for q in ranks)
         key = (edge.label, wires, order, domains, dropped, frozenset(said))
@@ -146,7 +143,7 @@ class Families:
             name = self.declare(source, "_".join((source.name, *labels)), nodes, dropped)
             self.messages[key] = name
             whole = Rule(name=name, lhs=name, rhs=fragment(cut, item.part, tuple(ranks)))
-            rhs = with_indices(whole, own).rhs
+            rhs = with_indices(whole, values).rhs
             rule = Rule(
                 name=name,
                 lhs=name,
@@ -177,7 +174,7 @@ class Families:
                 for a, s in zip(use.attachments, option.states, strict=True)
                 if s.name not in rule.rhs.by_name
             }
-            found = written_out(
+            written = written_out(
                 self.grammar,
                 renamed_rule(rule, states),
                 number,
@@ -185,8 +182,8 @@ class Families:
                 self.known,
                 set(source.indices),
             )
-            if found is not None:
-                self.rules.append(self.named(rule.lhs, option, found))
+            if written is not None:
+                self.rules.append(self.named(rule.lhs, option, written))
 
     def named(self, label: str, option: Option, rule: Rule) -> Rule:
         """A rule for one option of a family, with its name and where it comes from."""
@@ -194,19 +191,14 @@ class Families:
         many = len(self.options[source.lhs]) > 1
         name = fresh(f"{label}_{option.name}" if many else label, self.rule_names)
         self.rule_names.add(name)
-        origin = source.origin or Origin(rule=source.name)
+        origin = source.origin_or_self
         return replace(rule, name=name, lhs=label, origin=origin, span=source.span)
 
     def plain(self, label: str) -> str:
-        """The name of a factor, of its source if it is a slice."""
+        """The name of a factor, or of the factor that it is a slice of."""
         factor = self.grammar.factor.get(label)
-        cut = None if factor is None else slice_of(factor)
-        return label if cut is None else cut.source
-
-
-def names_in(condition: Condition) -> set[str]:
-    """The names in a condition."""
-    return {name for term in condition.terms for name in term.names()}
+        cut = None if factor is None else factor.definition
+        return cut.source if isinstance(cut, Slice) else label
 
 
 def without_places(items: Sequence[T], dropped: Sequence[int]) -> tuple[T, ...]:
@@ -214,7 +206,7 @@ def without_places(items: Sequence[T], dropped: Sequence[int]) -> tuple[T, ...]:
     return tuple(item for place, item in enumerate(items) if place not in dropped)
 
 
-def fragment(cut: Cut, part: Component, externals: tuple[str, ...]) -> Fragment:
+def fragment(cut: RuleCut, part: RuleComponent, externals: tuple[str, ...]) -> Fragment:
     """A component as a fragment, with some of its rank nodes external."""
     nodes = cut.rule.rhs.by_name
     return Fragment.make(

@@ -1,12 +1,12 @@
-"""Which nonterminals can go from states to ranks, and what stands in the way of the others.
+"""Which nonterminals can move from state to rank space, and why the others cannot.
 
 A rule of a family is met *below* rank nodes if these separate its external nodes from all its
 nonterminals, `X(a) -> U(a, q) …`; a rule without nonterminals is a *leaf*. If every rule of a
 family is one or the other, the family's values are products with U (or those of a leaf), and its
 state nodes can be summed wherever it is used and nothing but parameters leads to them.
 
-What depends on the input, too, may be beside U, at fewer indices than the family has: the label of
-a head word, or of an aligned node. It is then known before the spans are.
+U may come with something that depends on the input at fewer indices than the family has, such as
+the label of a head word or of an aligned node. It is then known before any span is.
 """
 
 from __future__ import annotations
@@ -14,20 +14,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from fgg.compiler.rank.cut import Component, Cut, is_rank, single, wiring
-from fgg.compiler.rank.refusal import NotRankSpace
-from fgg.compiler.rank.uses import Use, observed_reason, touching, use
+from fgg.compiler.plan.eliminate import mentioning
+from fgg.compiler.rank.cut import RuleComponent, RuleCut, is_rank, wiring
+from fgg.compiler.rank.uses import FamilyUse, NotRankSpace, observed_reason, touching, use
 from fgg.grammar import Edge, Grammar, Product, Rule, Union
 from fgg.grammar.index import Condition, Expr
-
-__all__ = ["Analysis", "Below", "Leaf", "NotRankSpace", "refusal", "state_uses"]
 
 MAX_OPTIONS = 64
 """How many rules one rule may become by writing out what its nonterminals are."""
 
 
 @dataclass(frozen=True)
-class Below:
+class BelowRanks:
     """A rule whose nonterminals lie below rank nodes.
 
     `part` is what lies above them; `dropped` are the places of the family's indices that nothing
@@ -35,7 +33,7 @@ class Below:
     names of the family's indices.
     """
 
-    part: Component
+    part: RuleComponent
     ranks: tuple[str, ...]
     dropped: tuple[int, ...]
     conditions: tuple[Condition, ...]
@@ -43,7 +41,7 @@ class Below:
 
 
 @dataclass(frozen=True)
-class Leaf:
+class LeafRule:
     """A rule without nonterminals."""
 
 
@@ -57,8 +55,8 @@ def state_uses(grammar: Grammar) -> Iterator[tuple[Rule, Edge, str]]:
                         yield rule, edge, attachment.node
 
 
-def kind_of(cut: Cut) -> Below | Leaf | NotRankSpace:
-    """What a rule of a family is, or why it is neither."""
+def kind_of(cut: RuleCut) -> BelowRanks | LeafRule | NotRankSpace:
+    """Whether a rule lies below rank nodes or is a leaf, or why it is neither."""
     grammar, rule = cut.grammar, cut.rule
     externals = rule.rhs.externals
     if not externals:
@@ -72,12 +70,12 @@ def kind_of(cut: Cut) -> Below | Leaf | NotRankSpace:
         if externals.count(node) > 1:
             return NotRankSpace(rule.name, node, "it is external twice")
     part = cut.merged(c for c in cut.components if set(c.nodes) & set(externals))
-    found = _below(cut, part)
+    below = _below(cut, part)
     used = [e for e in rule.rhs.edges if e.label in grammar.nonterminal]
-    return found if isinstance(found, Below) or used else Leaf()
+    return below if isinstance(below, BelowRanks) or used else LeafRule()
 
 
-def _below(cut: Cut, part: Component) -> Below | NotRankSpace:
+def _below(cut: RuleCut, part: RuleComponent) -> BelowRanks | NotRankSpace:
     rule, first = cut.rule, cut.rule.rhs.externals[0]
     if any(a.path for e in cut.edges(part) for a in e.attachments):
         return NotRankSpace(
@@ -93,19 +91,19 @@ def _below(cut: Cut, part: Component) -> Below | NotRankSpace:
         return NotRankSpace(rule.name, first, reason)
     if cut.has_input(part):
         needed = cut.inputs(part)
-        if not needed <= set(cut.own) or len(needed) >= len(rule.indices):
+        if not needed <= set(cut.head_values) or len(needed) >= len(rule.indices):
             return NotRankSpace(rule.name, first, observed_reason(cut, part, first))
     dropped, conditions = _droppable(cut, part)
-    own = dict[str, int | Expr](cut.own)
-    key, numbers = wiring(cut.edges(part), cut.clamps(part), rule.rhs.externals, own)
+    values = dict[str, int | Expr](cut.head_values)
+    key, numbers = wiring(cut.edges(part), cut.clamps(part), rule.rhs.externals, values)
     ranks = tuple(sorted(part.ranks, key=numbers.__getitem__))
     domains = tuple(rule.rhs.by_name[x].domain for x in ranks)
-    said = frozenset(c.substitute(own) for c in conditions)
+    said = frozenset(c.substitute(values) for c in conditions)
     whole = (key, tuple(numbers[x] for x in ranks), domains, dropped, said)
-    return Below(part, ranks, dropped, conditions, whole)
+    return BelowRanks(part, ranks, dropped, conditions, whole)
 
 
-def _why_not_separated(cut: Cut, part: Component) -> tuple[str, str]:
+def _why_not_separated(cut: RuleCut, part: RuleComponent) -> tuple[str, str]:
     """The external node from which a nonterminal is reached, and how."""
     rule = cut.rule
     direct = {node: touching(rule, node) for node in rule.rhs.externals}
@@ -123,27 +121,27 @@ def _why_not_separated(cut: Cut, part: Component) -> tuple[str, str]:
     return node, f"a factor leads from the external node to the state node `{states[0]}`"
 
 
-def _droppable(cut: Cut, part: Component) -> tuple[tuple[int, ...], tuple[Condition, ...]]:
-    """The places of indices that only the part above the rank nodes needs, and their conditions."""
+def _droppable(cut: RuleCut, part: RuleComponent) -> tuple[tuple[int, ...], tuple[Condition, ...]]:
+    """The places of indices that nothing below the rank nodes needs, and their conditions."""
     family = cut.grammar.nonterminal[cut.rule.lhs]
     below = set().union(
         *(cut.variables(c) for c in cut.components if not set(c.nodes) & set(part.nodes))
     )
-    found: list[int] = []
+    dropped: list[int] = []
     conditions: list[Condition] = []
     for name in sorted(cut.inputs(part) - below):
         places = [i for i, e in enumerate(cut.rule.indices) if name in e.names()]
         if len(places) != 1 or cut.rule.indices[places[0]] != Expr.of(name):
             continue
-        own = cut.about(name)
+        about = cut.about(name)
         index = family.indices[places[0]]
-        declared = [c for c in single(family.conditions) if index in cut.names(c.terms)]
-        if all(cut.names(c.terms) == {name} for c in own) and all(
+        declared = mentioning(family.conditions, {index})
+        if all(cut.names(c.terms) == {name} for c in about) and all(
             cut.names(c.terms) == {index} for c in declared
         ):
-            found.append(places[0])
-            conditions += own
-    return tuple(sorted(found)), tuple(conditions)
+            dropped.append(places[0])
+            conditions += about
+    return tuple(sorted(dropped)), tuple(conditions)
 
 
 class Analysis:
@@ -151,19 +149,19 @@ class Analysis:
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
-        self.cuts = {rule.name: Cut(grammar, rule) for rule in grammar.rules}
+        self.cuts = {rule.name: RuleCut(grammar, rule) for rule in grammar.rules}
         self.blocked: list[NotRankSpace] = []
-        self.kinds: dict[str, Mapping[str, Below | Leaf]] = {}
-        self.uses: dict[str, dict[int, Use]] = {}
+        self.kinds: dict[str, Mapping[str, BelowRanks | LeafRule]] = {}
+        self.uses: dict[str, dict[int, FamilyUse]] = {}
         reasons: dict[str, NotRankSpace] = {}
         for item in grammar.nonterminals:
             if item.name == grammar.start.label or not grammar.rules_of.get(item.name):
                 continue
-            found = self.family(item.name)
-            if isinstance(found, NotRankSpace):
-                reasons[item.name] = found
+            kinds = self.family(item.name)
+            if isinstance(kinds, NotRankSpace):
+                reasons[item.name] = kinds
             else:
-                self.kinds[item.name] = found
+                self.kinds[item.name] = kinds
         for rule in grammar.rules:
             self.uses[rule.name] = self.uses_of(self.cuts[rule.name])
         touched = dict.fromkeys(edge.label for _, edge, _ in state_uses(grammar))
@@ -174,31 +172,31 @@ class Analysis:
             for number in self.uses[rule.name]
         }
 
-    def family(self, name: str) -> dict[str, Below | Leaf] | NotRankSpace:
-        """What each rule of a nonterminal is, or why one of them is neither."""
-        found: dict[str, Below | Leaf] = {}
+    def family(self, name: str) -> dict[str, BelowRanks | LeafRule] | NotRankSpace:
+        """The kind of each rule of a nonterminal, or why one of them has none."""
+        kinds: dict[str, BelowRanks | LeafRule] = {}
         for rule in self.grammar.rules_of.get(name, ()):
             kind = kind_of(self.cuts[rule.name])
             if isinstance(kind, NotRankSpace):
                 return kind
-            found[rule.name] = kind
-        return found
+            kinds[rule.name] = kind
+        return kinds
 
-    def uses_of(self, cut: Cut) -> dict[int, Use]:
-        """The uses in a rule that can go, by the numbers of their edges."""
-        found: dict[int, Use] = {}
+    def uses_of(self, cut: RuleCut) -> dict[int, FamilyUse]:
+        """The uses in a rule that can move to rank space, by the numbers of their edges."""
+        uses: dict[int, FamilyUse] = {}
         options = 1
         for number, edge in enumerate(cut.rule.rhs.edges):
             if edge.label not in self.kinds:
                 continue
             hidden = self.hidden(edge.label)
             item = use(cut, number, hidden)
-            if isinstance(item, Use) and item.message is None:
-                item = self.counted(cut, number, hidden, found) or item
-            if isinstance(item, Use) and item.dense and not self.has_rank(edge.label):
+            if isinstance(item, FamilyUse) and item.message is None:
+                item = self.counted(cut, number, hidden, uses) or item
+            if isinstance(item, FamilyUse) and item.dense and not self.has_rank(edge.label):
                 reason = f"neither `{edge.label}` nor a factor leads from it to a rank node"
                 item = NotRankSpace(cut.rule.name, edge.attachments[0].node, reason)
-            if isinstance(item, Use) and item.message is None:
+            if isinstance(item, FamilyUse) and item.message is None:
                 options *= len(self.kinds[edge.label])
                 if options > MAX_OPTIONS:
                     reason = f"it would become {options} rules"
@@ -206,30 +204,30 @@ class Analysis:
             if isinstance(item, NotRankSpace):
                 self.blocked.append(item)
             else:
-                found[number] = item
-        return found
+                uses[number] = item
+        return uses
 
     def hidden(self, name: str) -> set[int]:
-        """The places of a family's indices that some rule without nonterminals has no part at."""
-        found: set[int] = set()
+        """The places of indices on which nothing in some leaf rule of the family depends."""
+        places: set[int] = set()
         for rule in self.grammar.rules_of[name]:
-            if isinstance(self.kinds[name][rule.name], Leaf):
+            if isinstance(self.kinds[name][rule.name], LeafRule):
                 cut = self.cuts[rule.name]
                 inside = set().union(*(cut.variables(c) for c in cut.components))
                 for place, index in enumerate(rule.indices):
                     others = [e for i, e in enumerate(rule.indices) if i != place]
                     alone = cut.names([index]) - inside - cut.names(others)
-                    found |= {place} if alone else set()
-        return found
+                    places |= {place} if alone else set()
+        return places
 
     def counted(
-        self, cut: Cut, number: int, hidden: set[int], found: Mapping[int, Use]
+        self, cut: RuleCut, number: int, hidden: set[int], uses: Mapping[int, FamilyUse]
     ) -> NotRankSpace | None:
         """Why a use cannot be written out: a variable would be left that nothing depends on."""
         edge = cut.rule.rhs.edges[number]
         left = set(cut.head)
         for other, item in enumerate(cut.rule.rhs.edges):
-            if other != number and (other not in found or found[other].message is not None):
+            if other != number and (other not in uses or uses[other].message is not None):
                 left |= cut.names(item.indices)
         left |= cut.names(i for clamp in cut.rule.rhs.clamps for i in clamp.indices)
         for place in sorted(hidden):
@@ -246,12 +244,12 @@ class Analysis:
             for rule in self.grammar.rules
             for number in self.uses[rule.name]
         ]
-        found = [lhs for lhs, label in moved if self.has_rank(label)]
-        return bool(found) and (not self.blocked or any(lhs != start for lhs in found))
+        heads = [lhs for lhs, label in moved if self.has_rank(label)]
+        return bool(heads) and (not self.blocked or any(lhs != start for lhs in heads))
 
     def has_rank(self, name: str) -> bool:
         """Whether a family has a rank node to go to."""
-        return any(isinstance(kind, Below) for kind in self.kinds[name].values())
+        return any(isinstance(kind, BelowRanks) for kind in self.kinds[name].values())
 
 
 def refusal(grammar: Grammar, plan: Analysis) -> NotRankSpace:
@@ -264,8 +262,8 @@ def refusal(grammar: Grammar, plan: Analysis) -> NotRankSpace:
     if not ranks:
         rule, _, node = next(state_uses(grammar))
         return NotRankSpace(rule.name, node, "no rule has a rank node: decompose a factor first")
-    found = [item for item in plan.blocked if item.rule in ranks] + plan.blocked
-    if found:
-        return found[0]
+    reasons = [item for item in plan.blocked if item.rule in ranks] + plan.blocked
+    if reasons:
+        return reasons[0]
     rule, _, node = next(state_uses(grammar))
     return NotRankSpace(rule.name, node, "no family's external node leads to a rank node")

@@ -1,4 +1,4 @@
-"""Rank space: the state nodes between nonterminals are summed, and what is left are ranks."""
+"""Rank space: summing the state nodes between nonterminals, so that charts range over ranks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from math import prod
 
 from fgg.compiler.passes.inline import written_out
 from fgg.compiler.passes.merge_messages import join
-from fgg.compiler.rank.cut import Component, without_all
+from fgg.compiler.plan.eliminate import without_all
+from fgg.compiler.rank.cut import RuleComponent
 from fgg.compiler.rank.families import Families, without_places
-from fgg.compiler.rank.nodes import Analysis, Below, refusal, state_uses
-from fgg.compiler.rank.refusal import NotRankSpace
-from fgg.grammar import Edge, Fragment, Grammar, Origin, Rule
+from fgg.compiler.rank.nodes import Analysis, BelowRanks, refusal, state_uses
+from fgg.compiler.rank.uses import NotRankSpace
+from fgg.grammar import Edge, Fragment, Grammar, Rule
 from fgg.grammar.linear import is_feasible
 from fgg.grammar.names import fresh
 from fgg.grammar.ranges import regions, rule_rows
@@ -56,7 +57,7 @@ def rank_space(grammar: Grammar) -> Grammar:
 
 
 def without_idle(grammar: Grammar, known: Set[str]) -> Grammar:
-    """The grammar without new rules that never apply; those of the `known` names do.
+    """The grammar without new rules that never apply; rules with names in `known` are not new.
 
     A leaf `X[n]`, written out in a rule that uses `X[i]` for i < n, makes such a rule.
     """
@@ -100,16 +101,16 @@ class _Rewriter:
         )
 
     def rewrite(self, rule: Rule) -> list[Rule]:
-        """What becomes of a rule: it loses its state nodes, and its uses become messages."""
+        """The rules that replace a rule: without state nodes, with messages in place of uses."""
         cut, uses = self.plan.cuts[rule.name], self.plan.uses[rule.name]
-        gone: list[Component] = []
+        gone: list[RuleComponent] = []
         conditions, externals = rule.conditions, rule.rhs.externals
         result = rule
         if rule.lhs in self.families.options:
             if rule.name not in self.families.below:
                 return []  # a leaf: written out wherever its family is used
             kind = self.plan.kinds[rule.lhs][rule.name]
-            assert isinstance(kind, Below)
+            assert isinstance(kind, BelowRanks)
             gone.append(kind.part)
             conditions, externals = without_all(conditions, kind.conditions), kind.ranks
             indices = without_places(rule.indices, kind.dropped)
@@ -133,17 +134,17 @@ class _Rewriter:
             tuple(c for i, c in enumerate(rule.rhs.clamps) if i not in clamps),
             externals,
         )
-        origin = rule.origin or Origin(rule=rule.name)
-        result = replace(result, conditions=conditions, origin=origin, rhs=rhs)
+        origin = rule.origin_or_self
+        result = replace(result, conditions=conditions, origin=origin, source=None, rhs=rhs)
         written = [numbers.index(i) for i, item in uses.items() if item.message is None]
         return self.written(result, written)
 
     def written(self, rule: Rule, uses: Sequence[int]) -> list[Rule]:
-        """A rule with all choices of what some of its nonterminals can be."""
+        """One rule for each way to write out the nonterminal edges numbered `uses`."""
         choices = [self.families.options[rule.rhs.edges[number].label] for number in uses]
         if not choices:
             return [rule]
-        found = []
+        rules = []
         known = self.families.known
         head = {name for index in rule.indices for name in index.names()}
         for chosen in product(*choices):
@@ -163,5 +164,5 @@ class _Rewriter:
                     )
                 shift += len(option.edges) - 1
             if result is not None:
-                found.append(result)
-        return found
+                rules.append(result)
+        return rules

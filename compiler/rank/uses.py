@@ -6,28 +6,38 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from fgg.compiler.plan.eliminate import without
-from fgg.compiler.rank.cut import Component, Cut, is_rank
-from fgg.compiler.rank.refusal import NotRankSpace
+from fgg.compiler.rank.cut import RuleComponent, RuleCut, is_rank
 from fgg.grammar import Edge, Rule
 from fgg.grammar.index import Condition, Expr
 
 
+class NotRankSpace(Exception):
+    """A rule and a node of it that keep a grammar out of rank space, and the reason."""
+
+    def __init__(self, rule: str, node: str | None, reason: str) -> None:
+        where = f"rule `{rule}`" + (f", node `{node}`" if node is not None else "")
+        super().__init__(f"{where}: {reason}")
+        self.rule = rule
+        self.node = node
+        self.reason = reason
+
+
 @dataclass(frozen=True)
 class Message:
-    """A use and all that hangs together with it, cut off at rank nodes.
+    """A use and everything that is connected with it by state nodes, up to rank nodes.
 
-    `summed` are index variables that nothing else in the rule depends on; `conditions` are those
-    that speak of them, and `left` what these say of the other variables.
+    `summed` are index variables on which nothing else in the rule depends. `conditions` are those
+    in which they occur, and `left` what these imply for the other variables.
     """
 
-    part: Component
+    part: RuleComponent
     summed: tuple[str, ...]
     conditions: tuple[Condition, ...]
     left: tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
-class Use:
+class FamilyUse:
     """A nonterminal edge whose state nodes can be summed; without a message, it is written out.
 
     `dense`: parameters lead from its nodes to state nodes only.
@@ -37,7 +47,7 @@ class Use:
     dense: bool
 
 
-def use(cut: Cut, number: int, hidden: Container[int] = ()) -> Use | NotRankSpace:
+def use(cut: RuleCut, number: int, hidden: Container[int] = ()) -> FamilyUse | NotRankSpace:
     """The use of a family in a rule, or why its nodes must stay.
 
     Indices at the places `hidden` are not summed: not all rules of the family depend on them.
@@ -58,9 +68,9 @@ def use(cut: Cut, number: int, hidden: Container[int] = ()) -> Use | NotRankSpac
         if reason:
             return NotRankSpace(rule.name, node, reason)
     part = next(c for c in cut.components if number in c.edges)
-    found = message(cut, part, edge, hidden)
-    if found is not None:
-        return Use(found, dense=False)
+    sent = message(cut, part, edge, hidden)
+    if sent is not None:
+        return FamilyUse(sent, dense=False)
     if not _is_early(cut, part, edge):
         for node in nodes:
             reason = _input_at(cut, part, node)
@@ -69,33 +79,35 @@ def use(cut: Cut, number: int, hidden: Container[int] = ()) -> Use | NotRankSpac
     near = [a.node for n in nodes for e in touching(rule, n) for a in e.attachments]
     others_near = [n for n in dict.fromkeys(near) if n not in nodes]
     ranks = sum(is_rank(cut.grammar, rule, node) for node in others_near)
-    return Use(None, bool(others_near) and not ranks)
+    return FamilyUse(None, bool(others_near) and not ranks)
 
 
-def message(cut: Cut, part: Component, edge: Edge, hidden: Container[int] = ()) -> Message | None:
-    """The message that a use becomes, if it is cut off at rank nodes, no more than its nodes."""
+def message(
+    cut: RuleCut, part: RuleComponent, edge: Edge, hidden: Container[int] = ()
+) -> Message | None:
+    """The message that a use becomes; None if it would have more rank nodes than the use nodes."""
     if len(cut.nonterminals(part)) != 1 or set(part.nodes) & set(cut.rule.rhs.externals):
         return None
-    found = Message(part, (), (), ())
+    result = Message(part, (), (), ())
     for place, index in enumerate(edge.indices):
         names = [*cut.names([index] if place not in hidden else [])]
         if len(names) == 1 and index == Expr.of(names[0]) and names[0] not in cut.head:
-            found = _summing(cut, found, names[0], edge) or found
-    if not 1 <= len(found.part.ranks) <= len(edge.attachments):
+            result = _summing(cut, result, names[0], edge) or result
+    if not 1 <= len(result.part.ranks) <= len(edge.attachments):
         return None
-    return found if found.summed or _is_early(cut, found.part, edge) else None
+    return result if result.summed or _is_early(cut, result.part, edge) else None
 
 
-def _is_early(cut: Cut, part: Component, edge: Edge) -> bool:
-    """Whether what depends on the input beside a use does so at fewer indices than the use has."""
+def _is_early(cut: RuleCut, part: RuleComponent, edge: Edge) -> bool:
+    """Whether the input beside a use is read at fewer indices than the use has."""
     needed = cut.inputs(part)
     return not cut.has_input(part) or (
         needed <= set(cut.at(edge)) and len(needed) < len(edge.indices)
     )
 
 
-def _summing(cut: Cut, found: Message, name: str, edge: Edge) -> Message | None:
-    """The message that sums over a variable, too, with all that depends on it; None if it cannot.
+def _summing(cut: RuleCut, inner: Message, name: str, edge: Edge) -> Message | None:
+    """The message that also sums over a variable, with everything that depends on it, or None.
 
     Nothing but this use may depend on the variable, parts without nonterminals aside.
     """
@@ -105,12 +117,12 @@ def _summing(cut: Cut, found: Message, name: str, edge: Edge) -> Message | None:
         c
         for c in cut.components
         if name in cut.variables(c)
-        and not (set(c.edges) <= {*found.part.edges} and set(c.clamps) <= {*found.part.clamps})
+        and not (set(c.edges) <= {*inner.part.edges} and set(c.clamps) <= {*inner.part.clamps})
     ]
     externals = set(cut.rule.rhs.externals)
     if any(cut.nonterminals(c) or set(c.nodes) & externals for c in others):
         return None
-    part = cut.merged([found.part, *others])
+    part = cut.merged([inner.part, *others])
     about = cut.about(name)
     left = without(about, name)
     known = set(cut.at(edge))
@@ -118,10 +130,10 @@ def _summing(cut: Cut, found: Message, name: str, edge: Edge) -> Message | None:
         return None
     spoken = set().union(*(cut.names(c.terms) for c in about))
     # What two summed variables say of each other would be lost: one of them stays.
-    if not spoken <= known or spoken & set(found.summed):
+    if not spoken <= known or spoken & set(inner.summed):
         return None
     left = tuple(c for c in left if cut.names(c.terms))
-    return Message(part, (*found.summed, name), (*found.conditions, *about), (*found.left, *left))
+    return Message(part, (*inner.summed, name), (*inner.conditions, *about), (*inner.left, *left))
 
 
 def touching(rule: Rule, node: str) -> tuple[Edge, ...]:
@@ -133,19 +145,19 @@ def _touches(edge: Edge, node: str) -> bool:
     return any(a.node == node for a in edge.attachments)
 
 
-def observed_reason(cut: Cut, part: Component, node: str) -> str:
-    """What of a component depends on the input, as near to a node as possible."""
+def observed_reason(cut: RuleCut, part: RuleComponent, node: str) -> str:
+    """The reason that a component depends on the input, as near to a node as possible."""
     direct = _input_at(cut, part, node)
     if direct:
         return direct
     for other in part.nodes:
-        found = _input_at(cut, part, other)
-        if found:
-            return found
+        reason = _input_at(cut, part, other)
+        if reason:
+            return reason
     return "it depends on the input"
 
 
-def _input_at(cut: Cut, part: Component, node: str) -> str:
+def _input_at(cut: RuleCut, part: RuleComponent, node: str) -> str:
     """How a node depends on the input directly; empty if it does not."""
     clamped = {c.attachment.node for c in cut.rule.rhs.clamps}
     if node in clamped:

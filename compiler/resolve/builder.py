@@ -1,6 +1,6 @@
-"""Grammars made in Python, without writing text.
+"""Making grammars in Python instead of writing text: the code behind `fgg.build`.
 
-    b = fgg.Builder("hmm")
+    b = Builder("hmm")
     T, W = b.domain("T", 8), b.domain("W", ["the", "dog", "barks"])
     init = b.factor("init", over=[T])
     trans = b.factor("trans", given=[T], over=[T])
@@ -11,9 +11,9 @@
     b.rule("last", X("t"), emit("t", "o"))
     grammar = b.grammar(start=S)
 
-Nodes are strings; `"a.N"` is the `N` part of node `a`. A builder writes the statements that a
-user would write and reads them like any text, so a grammar is checked in one way only, and an
-error points at the statement that is wrong.
+Nodes are strings; `"a.N"` is the `N` part of node `a`. A builder writes statements as text
+and parses them. So grammars from Python and from files are checked alike, and an error shows the
+statement that is wrong.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import SupportsFloat, cast
 
 from fgg.check.grammar import check_grammar
-from fgg.compiler.resolve.front import load_text
+from fgg.compiler.resolve.load import load_text
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.grammar.index import Condition, Expr, Lookup, is_plain_name, quote_name
@@ -34,7 +35,7 @@ Indices = Index | tuple[Index, ...]
 
 
 def symbols(names: str) -> tuple[Expr, ...]:
-    """Index variables, lengths and sizes by name, for index expressions: `symbols("i j n")`."""
+    """Return index variables, lengths and sizes, for index expressions: `symbols("i j n")`."""
     return tuple(Expr.of(name) for name in names.split())
 
 
@@ -48,8 +49,8 @@ def _brackets(indices: Iterable[Expr]) -> str:
 
 
 @dataclass(frozen=True)
-class Position:
-    """A position of an input, `w[i]`: an argument of an edge, or what a node is fixed to."""
+class InputPosition:
+    """A position of an input, `w[i]`. An edge can touch it, and a node can be fixed to it."""
 
     input: str
     indices: tuple[Expr, ...]
@@ -59,18 +60,18 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Term:
-    """An edge: a label with indices, called with the nodes it touches."""
+class EdgeTerm:
+    """An edge: a label, its indices, and the nodes that the edge touches, `X[i]("t")`."""
 
     label: str
     indices: tuple[Expr, ...] = ()
-    nodes: tuple[str | Position, ...] | None = None
+    nodes: tuple[str | InputPosition, ...] | None = None
 
-    def __call__(self, *nodes: str | Position) -> Term:
-        """The edge touching these nodes."""
+    def __call__(self, *nodes: str | InputPosition) -> EdgeTerm:
+        """Return the edge that touches these nodes."""
         return replace(self, nodes=nodes)
 
-    def __getitem__(self, indices: Indices) -> Term:
+    def __getitem__(self, indices: Indices) -> EdgeTerm:
         return replace(self, indices=_listed(indices))
 
     def __str__(self) -> str:
@@ -80,8 +81,8 @@ class Term:
         return f"{text}({', '.join(map(_node, self.nodes))})"
 
 
-def _node(node: str | Position) -> str:
-    if isinstance(node, Position):
+def _node(node: str | InputPosition) -> str:
+    if isinstance(node, InputPosition):
         return str(node)
     name, colon, domain = node.partition(":")
     path = ".".join(quote_name(part) for part in name.strip().split("."))
@@ -89,19 +90,19 @@ def _node(node: str | Position) -> str:
 
 
 @dataclass(frozen=True)
-class Fixed:
-    """A node (or a part of it) that is fixed to a position of an input."""
+class FixedNode:
+    """A node, or a part of it, that is fixed to a position of an input: `o = w[i]`."""
 
     node: str
-    position: Position
+    position: InputPosition
 
     def __str__(self) -> str:
         return f"{_node(self.node)} = {self.position}"
 
 
-def fix(node: str, position: Position) -> Fixed:
-    """The node, or a part of it, fixed to a position of an input: `o = w[i]`."""
-    return Fixed(node, position)
+def fix(node: str, position: InputPosition) -> FixedNode:
+    """Fix a node, or a part of it, to a position of an input: `fix("o", w[i])`."""
+    return FixedNode(node, position)
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,8 @@ class InputName:
 
     name: str
 
-    def __getitem__(self, indices: Indices) -> Position:
-        return Position(self.name, _listed(indices))
+    def __getitem__(self, indices: Indices) -> InputPosition:
+        return InputPosition(self.name, _listed(indices))
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 class Statements:
-    """What a model and its queries share: inputs, families, rules, a start."""
+    """The statements that models and queries share: inputs, tables and rules."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -156,11 +157,11 @@ class Statements:
         *,
         indices: Sequence[str] = (),
         where: Iterable[Condition] = (),
-    ) -> Term:
+    ) -> EdgeTerm:
         """Declare a family of factors whose log-potentials are given at run time."""
         family = quote_name(name) + (f"[{_names(indices)}]" if indices else "")
         self.lines.append(f"input factor {family}({_names(domains)}){_where(where)}")
-        return Term(name)
+        return EdgeTerm(name)
 
     def table(self, name: str, *shape: Index) -> TableName:
         """Declare an integer table, `input table left[m]`."""
@@ -169,7 +170,11 @@ class Statements:
         return TableName(name)
 
     def rule(
-        self, name: str, head: Term, *body: Term | Fixed | str, where: Iterable[Condition] = ()
+        self,
+        name: str,
+        head: EdgeTerm,
+        *body: EdgeTerm | FixedNode | str,
+        where: Iterable[Condition] = (),
     ) -> None:
         """Declare a rule: its head, then edges, fixed nodes and nodes without edges (`"u: T"`)."""
         items = [f"({_node(item)})" if isinstance(item, str) else str(item) for item in body]
@@ -178,24 +183,26 @@ class Statements:
 
 
 class QueryBuilder(Statements):
-    """A query that is being made; its nonterminals are written with indices only."""
+    """Collects the statements of a query. Its nonterminals have indices but no nodes."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name
 
-    def family(self, label: Term, indices: Sequence[str], *, where: Iterable[Condition]) -> None:
+    def family(
+        self, label: EdgeTerm, indices: Sequence[str], *, where: Iterable[Condition]
+    ) -> None:
         """Declare the range of a nonterminal's indices."""
         name = quote_name(label.label)
         self.lines.append(f"nonterminal {name}[{_names(indices)}]{_where(where)}")
 
-    def start(self, label: Term) -> None:
-        """Say where the query starts, if the start symbol is indexed."""
+    def start(self, label: EdgeTerm) -> None:
+        """Declare the indices of the start symbol."""
         self.lines.append(f"start {label}")
 
 
 class Builder(Statements):
-    """A grammar that is being made."""
+    """Collects the statements of a grammar; `grammar` parses and checks them."""
 
     def __init__(self, name: str = "grammar") -> None:
         super().__init__()
@@ -237,7 +244,7 @@ class Builder(Statements):
         value: object = None,
         rank: Index | None = None,
         attributes: Mapping[str, str] | None = None,
-    ) -> Term:
+    ) -> EdgeTerm:
         """Declare a factor: a potential over `domains`, or a distribution over `over`.
 
         `value` is a number, nested lists, an array, or a value of `fgg.grammar.values`;
@@ -254,7 +261,7 @@ class Builder(Statements):
         self.lines.append(line)
         if value is not None:
             self.values[name] = _value(value)
-        return Term(name)
+        return EdgeTerm(name)
 
     def nonterminal(
         self,
@@ -263,11 +270,11 @@ class Builder(Statements):
         *,
         indices: Sequence[str] = (),
         where: Iterable[Condition] = (),
-    ) -> Term:
-        """Declare a nonterminal, or with indices a family."""
+    ) -> EdgeTerm:
+        """Declare a nonterminal, or a family of nonterminals if it has indices."""
         family = quote_name(name) + (f"[{_names(indices)}]" if indices else "")
         self.lines.append(f"nonterminal {family}({_names(domains)}){_where(where)}")
-        return Term(name)
+        return EdgeTerm(name)
 
     def query(self, name: str) -> QueryBuilder:
         """Begin a query."""
@@ -275,17 +282,17 @@ class Builder(Statements):
         self.queries.append(query)
         return query
 
-    def text(self, start: Term | str) -> str:
-        """The statements so far, without the values of factors."""
-        first = Term(start) if isinstance(start, str) else start
+    def text(self, start: EdgeTerm | str) -> str:
+        """Return the statements so far, without the values of factors."""
+        first = EdgeTerm(start) if isinstance(start, str) else start
         lines = [*self.lines, f"start {replace(first, nodes=None)}"]
         for query in self.queries:
             body = "\n".join(f"  {line}" for line in query.lines)
             lines.append(f"query {quote_name(query.name)} {{\n{body}\n}}")
         return "\n".join(lines) + "\n"
 
-    def grammar(self, *, start: Term | str) -> Grammar:
-        """The grammar, checked. Raises GrammarError with all that is wrong with it."""
+    def grammar(self, *, start: EdgeTerm | str) -> Grammar:
+        """Return the checked grammar. Raises GrammarError with all of its errors."""
         grammar, diagnostics, source = load_text(self.text(start), f"<{self.name}>")
         if grammar is None:
             raise GrammarError([d for d in diagnostics if d.is_error], source)
@@ -308,4 +315,4 @@ def _value(value: object) -> Value:
 def _nested(value: object) -> Nested:
     if isinstance(value, list | tuple):
         return tuple(_nested(item) for item in value)
-    return float(value)  # type: ignore[arg-type]
+    return float(cast(SupportsFloat, value))

@@ -1,4 +1,4 @@
-"""Sizes and domains: evaluated, checked, and put in order."""
+"""Sizes and domains: their values, their checks, and the order of their dependencies."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from math import prod
 from pathlib import Path
 
 from fgg.compiler.resolve.scope import Scope
-from fgg.compiler.syntax import tree as syntax
+from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import Label, did_you_mean
-from fgg.files import read_limited, why_unreadable
+from fgg.files import read_limited, reason_of
 from fgg.grammar import Domain, Enumerated, FromFile, Product, Shape, Size, Sized, Union
 from fgg.grammar.domains import MAX_SIZE
 from fgg.grammar.index import Expr
+from fgg.grammar.spans import Span
 
 MAX_VOCABULARY_BYTES = 64 * 1024 * 1024
 
 
 def resolve_sizes(
-    statements: Sequence[syntax.SizeDecl], scope: Scope, overrides: Mapping[str, int]
+    statements: Sequence[tree.SizeDecl], scope: Scope, overrides: Mapping[str, int]
 ) -> None:
     """Fill the scope's sizes; `overrides` replace what the file says."""
     scope.sizes = {s.name.text: Size(name=s.name.text, value=Expr()) for s in statements}
@@ -72,7 +73,7 @@ def resolve_sizes(
 
 
 def _ordered(dependencies: Mapping[str, Sequence[str]]) -> tuple[str, ...] | list[str]:
-    """The names in order of dependency; a list with a cycle if there is one."""
+    """Return the names in order of dependency, or a cycle of names as a list if there is one."""
     try:
         return tuple(TopologicalSorter(dependencies).static_order())
     except CycleError as error:
@@ -80,7 +81,7 @@ def _ordered(dependencies: Mapping[str, Sequence[str]]) -> tuple[str, ...] | lis
 
 
 def _cycle(kind: str, names: Sequence[str]) -> str:
-    """What is wrong with a cycle, whose last name is its first one."""
+    """Return the message for a cycle, whose last name is its first."""
     if len(names) == 2:
         return f"{kind} `{names[0]}` depends on itself"
     return f"{kind}s depend on each other: " + " -> ".join(f"`{name}`" for name in names)
@@ -106,7 +107,7 @@ def _evaluate(size: Size, scope: Scope) -> None:
     scope.size_values[size.name] = value
 
 
-def resolve_domains(statements: Sequence[syntax.DomainDecl], scope: Scope) -> None:
+def resolve_domains(statements: Sequence[tree.DomainDecl], scope: Scope) -> None:
     """Fill the scope's domains, in the order of the file."""
     names = {s.name.text for s in statements}
     shapes: dict[str, Shape] = {}
@@ -150,7 +151,7 @@ def resolve_domains(statements: Sequence[syntax.DomainDecl], scope: Scope) -> No
 
 
 def _measure(
-    name: str, shapes: Mapping[str, Shape], sizes: dict[str, int], span: object, scope: Scope
+    name: str, shapes: Mapping[str, Shape], sizes: dict[str, int], span: Span, scope: Scope
 ) -> None:
     """Evaluate the number of values of a domain and check it."""
     shape = shapes[name]
@@ -170,18 +171,18 @@ def _measure(
         scope.report.add(
             "F121",
             f"domain `{name}` has {what}",
-            span,  # type: ignore[arg-type]
+            span,
             help=f"a domain has between 1 and {MAX_SIZE} values",
         )
         size = 1
     sizes[name] = size
 
 
-def _shape(statement: syntax.DomainDecl, names: set[str], scope: Scope) -> Shape | None:
+def _shape(statement: tree.DomainDecl, names: set[str], scope: Scope) -> Shape | None:
     definition = statement.definition
-    if isinstance(definition, syntax.Enumeration):
+    if isinstance(definition, tree.Enumeration):
         return _enumerated(definition, scope)
-    if isinstance(definition, syntax.CallLiteral):
+    if isinstance(definition, tree.CallLiteral):
         return _from_file(definition, scope)
     used = _names(definition)
     if not any(name.text in names for name in used):
@@ -193,18 +194,18 @@ def _shape(statement: syntax.DomainDecl, names: set[str], scope: Scope) -> Shape
     return _composed(definition, names, scope)
 
 
-def _composed(node: syntax.Arithmetic, names: set[str], scope: Scope) -> Shape | None:
-    """A union or product of domains."""
-    if isinstance(node, syntax.NameRef):
+def _composed(node: tree.Arithmetic, names: set[str], scope: Scope) -> Shape | None:
+    """Return a union or product of domains; None, and a report, if it is neither."""
+    if isinstance(node, tree.NameRef):
         return Union((node.name.text,))
-    items: Sequence[syntax.Arithmetic]
-    if isinstance(node, syntax.Sum) and all(sign > 0 for sign, _ in node.terms):
+    items: Sequence[tree.Arithmetic]
+    if isinstance(node, tree.Sum) and all(sign > 0 for sign, _ in node.terms):
         items = [term for _, term in node.terms]
-    elif isinstance(node, syntax.Times):
+    elif isinstance(node, tree.Times):
         items = node.factors
     else:
         items = ()
-    parts = [item.name for item in items if isinstance(item, syntax.NameRef)]
+    parts = [item.name for item in items if isinstance(item, tree.NameRef)]
     declared = names | set(scope.sizes)
     if any(part.text in scope.broken and part.text not in declared for part in parts):
         return None
@@ -220,7 +221,7 @@ def _composed(node: syntax.Arithmetic, names: set[str], scope: Scope) -> Shape |
                 if known
                 else did_you_mean(wrong[0].text, names)
                 if wrong
-                else "give the inner domain a name of its own first"
+                else "declare the inner domain first, with a name"
             ),
         )
         return None
@@ -237,22 +238,22 @@ def _composed(node: syntax.Arithmetic, names: set[str], scope: Scope) -> Shape |
             return None
         seen[part.text] = part
     shape = tuple(part.text for part in parts)
-    return Union(shape) if isinstance(node, syntax.Sum) else Product(shape)
+    return Union(shape) if isinstance(node, tree.Sum) else Product(shape)
 
 
-def _names(node: syntax.Arithmetic) -> list[Name]:
-    if isinstance(node, syntax.NameRef):
+def _names(node: tree.Arithmetic) -> list[Name]:
+    if isinstance(node, tree.NameRef):
         return [node.name]
-    if isinstance(node, syntax.Negated):
+    if isinstance(node, tree.Negated):
         return _names(node.operand)
-    if isinstance(node, syntax.Sum):
+    if isinstance(node, tree.Sum):
         return [name for _, term in node.terms for name in _names(term)]
-    if isinstance(node, syntax.Times):
+    if isinstance(node, tree.Times):
         return [name for factor in node.factors for name in _names(factor)]
     return []
 
 
-def _enumerated(node: syntax.Enumeration, scope: Scope) -> Shape:
+def _enumerated(node: tree.Enumeration, scope: Scope) -> Shape:
     seen: dict[str, Name] = {}
     for value in node.values:
         if value.text in seen:
@@ -266,9 +267,9 @@ def _enumerated(node: syntax.Enumeration, scope: Scope) -> Shape:
     return Enumerated(tuple(seen))
 
 
-def _from_file(node: syntax.CallLiteral, scope: Scope) -> Shape | None:
+def _from_file(node: tree.CallLiteral, scope: Scope) -> Shape | None:
     path = node.arguments[0] if len(node.arguments) == 1 and not node.keywords else None
-    if node.name.text != "file" or not isinstance(path, syntax.StringLiteral):
+    if node.name.text != "file" or not isinstance(path, tree.StringLiteral):
         scope.report.add(
             "F132",
             f"`{node.name.text}(…)` is not a domain",
@@ -279,14 +280,14 @@ def _from_file(node: syntax.CallLiteral, scope: Scope) -> Shape | None:
     try:
         values = read_vocabulary(Path(scope.folder) / path.text)
     except (OSError, ValueError) as error:
-        message = f"the vocabulary `{path.text}` cannot be used: {why_unreadable(error)}"
+        message = f"the vocabulary `{path.text}` cannot be used: {reason_of(error)}"
         scope.report.add("F403", message, path.span)
         return None
     return FromFile(path.text, values)
 
 
 def read_vocabulary(path: Path) -> tuple[str, ...]:
-    """The values of a vocabulary file, a line each. Raises OSError or ValueError."""
+    """Return the values in a vocabulary file, one a line. Raises OSError or ValueError."""
     try:
         lines = read_limited(path, MAX_VOCABULARY_BYTES).decode("utf-8-sig").split("\n")
     except UnicodeDecodeError:

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from fgg.compiler.resolve.scope import Scope
-from fgg.compiler.syntax import tree as syntax
+from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import GrammarError, Label, did_you_mean
 from fgg.factors.maps import PATTERNS
 from fgg.grammar import Attribute, Factor, Grammar, Reference, Sized
-from fgg.grammar.attributes import check_attribute
 from fgg.grammar.domains import value_index
 from fgg.grammar.index import Expr
+from fgg.grammar.options import check_attribute, check_definitions, with_attributes
 from fgg.grammar.values import (
     ZERO,
     AttributeValue,
@@ -33,8 +33,8 @@ from fgg.grammar.values import (
 )
 
 
-def resolve_factor(statement: syntax.FactorDecl, scope: Scope) -> Factor | None:
-    """A factor; None, and the name marked as broken, if its signature is wrong."""
+def resolve_factor(statement: tree.FactorDecl, scope: Scope) -> Factor | None:
+    """Return a factor; None if its signature is wrong, and then its name counts as broken."""
     name = statement.name
     given = scope.domain_names(statement.given or ())
     over = scope.domain_names(statement.over)
@@ -51,24 +51,28 @@ def resolve_factor(statement: syntax.FactorDecl, scope: Scope) -> Factor | None:
         scope.broken.add(name.text)
         return None
     domains = given + over
-    attributes = [resolve_attribute(a, scope) for a in statement.attributes]
-    return Factor(
+    resolved = [resolve_attribute(a, scope) for a in statement.attributes]
+    attributes = [attribute for attribute in resolved if attribute is not None]
+    clash = check_definitions(attributes)
+    if clash is not None:
+        scope.report.add(clash.code, clash.message, clash.span, help=clash.help)
+    factor = Factor(
         name=name.text,
         domains=domains,
         given=None if statement.given is None else len(given),
         rank=_rank(statement, len(domains), scope),
         value=None if statement.value is None else _value(statement.value, domains, scope),
-        attributes=tuple(a for a in attributes if a is not None),
         span=name.span,
     )
+    return with_attributes(factor, attributes)
 
 
-def _rank(statement: syntax.FactorDecl, arity: int, scope: Scope) -> Expr | None:
+def _rank(statement: tree.FactorDecl, arity: int, scope: Scope) -> Expr | None:
     node = statement.rank
     if node is None:
         return None
     rank: Expr | None = None
-    if isinstance(node, syntax.NameRef) and node.name.text in scope.domains:
+    if isinstance(node, tree.NameRef) and node.name.text in scope.domains:
         domain = scope.domains[node.name.text]
         if domain.rank and isinstance(domain.shape, Sized):
             rank = domain.shape.size.at(node.span)
@@ -87,42 +91,42 @@ def _rank(statement: syntax.FactorDecl, arity: int, scope: Scope) -> Expr | None
         return None
     value = rank.evaluate(scope.size_values)
     if value is None or value < 1:
-        scope.report.add("F139", f"a rank of {value}, but a rank is at least 1", node.span)
+        scope.report.add("F139", f"the rank is {value}, but it must be at least 1", node.span)
         return None
     return rank
 
 
 INFINITE = ("nan", "inf", "infinity")
-_NAMED = (syntax.WordLiteral, syntax.CallLiteral)
+_NAMED = (tree.WordLiteral, tree.CallLiteral)
 
 
-def _value(node: syntax.ValueSyntax, domains: Sequence[str], scope: Scope) -> Value | None:
-    if isinstance(node, syntax.NumberLiteral):
+def _value(node: tree.ValueSyntax, domains: Sequence[str], scope: Scope) -> Value | None:
+    if isinstance(node, tree.NumberLiteral):
         number = _number(node, scope)
         return None if number is None else Constant(number)
-    if isinstance(node, syntax.ListSyntax):
+    if isinstance(node, tree.ListSyntax):
         entries = _nested(node, scope)
         return None if entries is None else Table(entries)
-    if isinstance(node, syntax.MapLiteral):
+    if isinstance(node, tree.MapLiteral):
         return _sparse(node, domains, scope)
-    if isinstance(node, syntax.WordLiteral):
+    if isinstance(node, tree.WordLiteral):
         simple: Mapping[str, Value] = {"uniform": Uniform(), "eye": Eye()}
         if node.name.text in simple:
             return simple[node.name.text]
         if _is_infinite(node, scope):
             return None
-    if isinstance(node, syntax.CallLiteral) and node.name.text == "load":
+    if isinstance(node, tree.CallLiteral) and node.name.text == "load":
         path = node.arguments[0] if len(node.arguments) == 1 and not node.keywords else None
-        if isinstance(path, syntax.StringLiteral):
+        if isinstance(path, tree.StringLiteral):
             return Load(path.text, scope.folder)
-    if isinstance(node, syntax.CallLiteral) and node.name.text == "exp":
+    if isinstance(node, tree.CallLiteral) and node.name.text == "exp":
         if len(node.arguments) == 1 and not node.keywords:
             logs = _nested(node.arguments[0], scope, logs=True)
             return None if logs is None else Exp(logs)
-    if isinstance(node, syntax.CallLiteral) and node.name.text == "map" and not node.keywords:
-        found = _map(node.arguments, scope)
-        if found is not None:
-            return found
+    if isinstance(node, tree.CallLiteral) and node.name.text == "map" and not node.keywords:
+        function = _map(node.arguments, scope)
+        if function is not None:
+            return function
     what = f"`{node.name.text}`" if isinstance(node, _NAMED) else "this"
     scope.report.add(
         "F132",
@@ -134,29 +138,29 @@ def _value(node: syntax.ValueSyntax, domains: Sequence[str], scope: Scope) -> Va
     return None
 
 
-def _map(arguments: Sequence[syntax.ValueSyntax], scope: Scope) -> Map | None:
-    """A function, by its values, a pattern or a file; None if this is none."""
+def _map(arguments: Sequence[tree.ValueSyntax], scope: Scope) -> Map | None:
+    """Return the function of `map(…)`: its values, a pattern or a file; None if it is wrong."""
     first = arguments[0] if len(arguments) == 1 else None
-    if isinstance(first, syntax.StringLiteral):
+    if isinstance(first, tree.StringLiteral):
         return Map(path=first.text, folder=scope.folder)
-    if isinstance(first, syntax.WordLiteral) and first.name.text in PATTERNS:
+    if isinstance(first, tree.WordLiteral) and first.name.text in PATTERNS:
         return Map(pattern=first.name.text)
     values: list[int | str] = []
     for node in arguments:
-        if isinstance(node, syntax.NumberLiteral):
+        if isinstance(node, tree.NumberLiteral):
             if node.negative or node.denominator is not None or not node.digits.isdecimal():
                 return None
             values.append(int(node.digits))
-        elif isinstance(node, syntax.WordLiteral):
+        elif isinstance(node, tree.WordLiteral):
             values.append(node.name.text)
-        elif isinstance(node, syntax.StringLiteral):
+        elif isinstance(node, tree.StringLiteral):
             values.append(node.text)
         else:
             return None
     return Map(tuple(values)) if values else None
 
 
-def _number(node: syntax.NumberLiteral, scope: Scope) -> Number | None:
+def _number(node: tree.NumberLiteral, scope: Scope) -> Number | None:
     sign = -1 if node.negative else 1
     if node.denominator is not None:
         if int(node.denominator) == 0:
@@ -174,31 +178,31 @@ def _number(node: syntax.NumberLiteral, scope: Scope) -> Number | None:
     return number + 0.0  # no negative zeros
 
 
-def _nested(node: syntax.ValueSyntax, scope: Scope, *, logs: bool = False) -> Nested | None:
-    """The entries of a table; of one of logarithms, `zero` is -inf."""
-    if isinstance(node, syntax.NumberLiteral):
+def _nested(node: tree.ValueSyntax, scope: Scope, *, logs: bool = False) -> Nested | None:
+    """Return the entries of a table; in a table of logarithms, `zero` is -inf."""
+    if isinstance(node, tree.NumberLiteral):
         return _number(node, scope)
-    if isinstance(node, syntax.NumberRow):
+    if isinstance(node, tree.NumberRow):
         return node.numbers()
-    if isinstance(node, syntax.ListLiteral):
+    if isinstance(node, tree.ListLiteral):
         items = [_nested(item, scope, logs=logs) for item in node.items]
         return None if None in items else tuple(item for item in items if item is not None)
-    if logs and isinstance(node, syntax.WordLiteral) and node.name.text == ZERO:
+    if logs and isinstance(node, tree.WordLiteral) and node.name.text == ZERO:
         return float("-inf")
     if not _is_infinite(node, scope):
         scope.report.add("F132", "a list of weights holds numbers and lists", node.span)
     return None
 
 
-def _is_infinite(node: syntax.ValueSyntax, scope: Scope) -> bool:
-    """Whether a word stands for a number that is not finite; then it is reported."""
-    if not isinstance(node, syntax.WordLiteral) or node.name.text.lower() not in INFINITE:
+def _is_infinite(node: tree.ValueSyntax, scope: Scope) -> bool:
+    """Return whether a word stands for a number that is not finite, and report it."""
+    if not isinstance(node, tree.WordLiteral) or node.name.text.lower() not in INFINITE:
         return False
     scope.report.add("F127", f"`{node.name.text}` is not a weight: weights are finite", node.span)
     return True
 
 
-def _sparse(node: syntax.MapLiteral, domains: Sequence[str], scope: Scope) -> Value | None:
+def _sparse(node: tree.MapLiteral, domains: Sequence[str], scope: Scope) -> Value | None:
     grammar = Grammar(
         start=Reference(label=""),
         sizes=tuple(scope.sizes.values()),
@@ -207,18 +211,18 @@ def _sparse(node: syntax.MapLiteral, domains: Sequence[str], scope: Scope) -> Va
     entries: dict[tuple[int, ...], Number] = {}
     good = True
 
-    def walk(item: syntax.ValueSyntax, prefix: tuple[int, ...]) -> None:
+    def walk(item: tree.ValueSyntax, prefix: tuple[int, ...]) -> None:
         nonlocal good
         if len(prefix) == len(domains):
-            number = _number(item, scope) if isinstance(item, syntax.NumberLiteral) else None
+            number = _number(item, scope) if isinstance(item, tree.NumberLiteral) else None
             if number is None:
                 good = False
-                if not isinstance(item, syntax.NumberLiteral) and not _is_infinite(item, scope):
+                if not isinstance(item, tree.NumberLiteral) and not _is_infinite(item, scope):
                     scope.report.add("F125", "a weight was expected here", item.span)
             else:
                 entries[prefix] = number
             return
-        if not isinstance(item, syntax.MapLiteral):
+        if not isinstance(item, tree.MapLiteral):
             good = False
             scope.report.add(
                 "F125",
@@ -229,7 +233,7 @@ def _sparse(node: syntax.MapLiteral, domains: Sequence[str], scope: Scope) -> Va
             return
         good &= walk_map(item, prefix)
 
-    def walk_map(item: syntax.MapLiteral, prefix: tuple[int, ...]) -> bool:
+    def walk_map(item: tree.MapLiteral, prefix: tuple[int, ...]) -> bool:
         domain = domains[len(prefix)]
         known = value_index(grammar, domain)
         seen: dict[str, Name] = {}
@@ -264,8 +268,8 @@ def _sparse(node: syntax.MapLiteral, domains: Sequence[str], scope: Scope) -> Va
     return Sparse(tuple(sorted(entries.items()))) if good else None
 
 
-def resolve_attribute(node: syntax.AttributeDecl, scope: Scope) -> Attribute | None:
-    """An attribute, or None if there is no such attribute, or it cannot have this value."""
+def resolve_attribute(node: tree.AttributeDecl, scope: Scope) -> Attribute | None:
+    """Return an attribute; None, and a report, if its name or its value is wrong."""
     value = _attribute_value(node.value, scope)
     if value is None:
         return None
@@ -278,14 +282,14 @@ def resolve_attribute(node: syntax.AttributeDecl, scope: Scope) -> Attribute | N
     return attribute
 
 
-def _attribute_value(node: syntax.ValueSyntax, scope: Scope) -> AttributeValue | None:
-    if isinstance(node, syntax.NumberLiteral):
+def _attribute_value(node: tree.ValueSyntax, scope: Scope) -> AttributeValue | None:
+    if isinstance(node, tree.NumberLiteral):
         return _number(node, scope)
-    if isinstance(node, syntax.StringLiteral):
+    if isinstance(node, tree.StringLiteral):
         return node.text
-    if isinstance(node, syntax.WordLiteral):
+    if isinstance(node, tree.WordLiteral):
         return Word(node.name.text)
-    if isinstance(node, syntax.CallLiteral):
+    if isinstance(node, tree.CallLiteral):
         arguments = [_attribute_value(a, scope) for a in node.arguments]
         keywords = [(k.text, _attribute_value(v, scope)) for k, v in node.keywords]
         return Call(

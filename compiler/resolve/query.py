@@ -1,19 +1,20 @@
-"""Queries: what they observe of a model, rule by rule."""
+"""Queries: their inputs, their index ranges, and their rules, each paired with a model rule."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fgg.compiler.resolve.declare import (
+from fgg.compiler.resolve.declarations import (
     declare_input_factor,
     declare_inputs,
     duplicate,
     index_variables,
     start_reference,
 )
+from fgg.compiler.resolve.node_types import NodeTypes, Use, clamp_use, edge_uses
 from fgg.compiler.resolve.rules import RuleResolver
 from fgg.compiler.resolve.scope import Scope, count
-from fgg.compiler.syntax import tree as syntax
+from fgg.compiler.syntax import tree
 from fgg.diagnostics import Label, did_you_mean
 from fgg.grammar import (
     Attachment,
@@ -26,39 +27,38 @@ from fgg.grammar import (
     Reference,
     Rule,
 )
-from fgg.grammar.node_types import NodeTypes, Use, clamp_use, edge_uses
 
 
 class QueryResolver:
     """Resolves one query against the model in `scope`."""
 
     def __init__(self, scope: Scope, start: Reference | None) -> None:
-        """Take the query's own scope and the model's start symbol."""
+        """Take the scope of the query and the start symbol of the model."""
         self.scope = scope
         self.start = start
         self.families: dict[str, Nonterminal] = {}
         self.arities: dict[str, Reference] = {}
         self.good = True
 
-    def resolve(self, statement: syntax.QueryDecl) -> Query | None:
-        """The query, or None if it has errors."""
+    def resolve(self, statement: tree.QueryDecl) -> Query | None:
+        """Return the query, or None if it has errors."""
         scope = self.scope
         before = len(scope.report.diagnostics)
         items = statement.statements
         inputs, tables = declare_inputs(
-            [s for s in items if isinstance(s, syntax.InputDecl | syntax.InputTableDecl)], scope
+            [s for s in items if isinstance(s, tree.InputDecl | tree.InputTableDecl)], scope
         )
         factors: list[InputFactor] = []
         for item in items:
-            if isinstance(item, syntax.InputFactorDecl):
+            if isinstance(item, tree.InputFactorDecl):
                 factor = declare_input_factor(item, scope)
                 if factor is not None:
                     factors.append(factor)
         for item in items:
-            if isinstance(item, syntax.NonterminalDecl):
+            if isinstance(item, tree.NonterminalDecl):
                 self.family(item)
-        rules = [self.rule(item) for item in items if isinstance(item, syntax.RuleDecl)]
-        start = self.resolve_start([s for s in items if isinstance(s, syntax.StartDecl)], statement)
+        rules = [self.rule(item) for item in items if isinstance(item, tree.RuleDecl)]
+        start = self.resolve_start([s for s in items if isinstance(s, tree.StartDecl)], statement)
         if not self.good or any(d.is_error for d in scope.report.diagnostics[before:]):
             return None
         return Query(
@@ -72,7 +72,7 @@ class QueryResolver:
             span=statement.name.span,
         )
 
-    def family(self, item: syntax.NonterminalDecl) -> None:
+    def family(self, item: tree.NonterminalDecl) -> None:
         """Resolve `nonterminal X[i, j] for …` inside a query."""
         name = item.name
         model = self.scope.nonterminals.get(name.text)
@@ -82,7 +82,7 @@ class QueryResolver:
         if item.domains:
             self.scope.report.add(
                 "F149",
-                f"a query gives `{name.text}` indices; its domains are the model's",
+                f"a query gives `{name.text}` indices only; its domains come from the model",
                 name.span,
                 help=f"leave out the parentheses: `nonterminal {name.text}[…] for …`",
             )
@@ -99,7 +99,7 @@ class QueryResolver:
             name=name.text, indices=variables, conditions=conditions, span=name.span
         )
 
-    def unknown_nonterminal(self, name: syntax.Name) -> None:
+    def unknown_nonterminal(self, name: tree.Name) -> None:
         """Report a nonterminal that the model does not have."""
         self.good = False
         if name.text not in self.scope.broken:
@@ -110,8 +110,8 @@ class QueryResolver:
                 help=did_you_mean(name.text, self.scope.nonterminals),
             )
 
-    def reference(self, item: syntax.EdgeSyntax, resolver: RuleResolver) -> Reference | None:
-        """A nonterminal with the query's indices, their number the same throughout."""
+    def reference(self, item: tree.EdgeSyntax, resolver: RuleResolver) -> Reference | None:
+        """Return a nonterminal with its indices; their number is the same in the whole query."""
         indices = self.scope.affines(item.indices, resolver.variables)
         if item.arguments is not None and item.arguments:
             self.good = False
@@ -147,8 +147,8 @@ class QueryResolver:
             help="a query gives a nonterminal the same number of indices everywhere",
         )
 
-    def rule(self, statement: syntax.RuleDecl) -> QueryRule | None:
-        """A query rule, paired with the model rule of its name."""
+    def rule(self, statement: tree.RuleDecl) -> QueryRule | None:
+        """Return a query rule, paired with the model rule of its name; None if it has errors."""
         scope = self.scope
         name = statement.name or statement.head.label
         model = scope.rules.get(name.text)
@@ -167,20 +167,20 @@ class QueryResolver:
         head = self.reference(statement.head, resolver)
         body: list[Reference] = []
         for item in statement.body:
-            if isinstance(item, syntax.TypedSyntax):
+            if isinstance(item, tree.TypedSyntax):
                 self.good = False
-                scope.report.add("F149", "a query adds no nodes to a rule", item.span)
-            elif isinstance(item, syntax.ClampSyntax):
+                scope.report.add("F149", "a query cannot add nodes to a rule", item.span)
+            elif isinstance(item, tree.ClampSyntax):
                 resolver.clamp(item)
             elif item.label.text in scope.nonterminals:
                 reference = self.reference(item, resolver)
                 if reference is not None:
                     body.append(reference)
-            elif any(isinstance(a, syntax.PositionSyntax) for a in item.arguments or ()):
+            elif any(isinstance(a, tree.PositionSyntax) for a in item.arguments or ()):
                 self.good = False
                 scope.report.add(
                     "F149",
-                    "a query adds no nodes to a rule",
+                    "a query cannot add nodes to a rule",
                     item.span,
                     help="fix a node of the model's rule first: `o = w[i]`, then touch `o`",
                 )
@@ -202,9 +202,9 @@ class QueryResolver:
         )
 
     def pairs(
-        self, model: Rule, head: Reference, body: list[Reference], statement: syntax.RuleDecl
+        self, model: Rule, head: Reference, body: list[Reference], statement: tree.RuleDecl
     ) -> bool:
-        """Whether the query rule's nonterminals are the model rule's, in order."""
+        """Return whether a query rule has the nonterminals of its model rule, in order."""
         nonterminals = self.scope.nonterminals
         wanted = [edge for edge in model.rhs.edges if edge.label in nonterminals]
         expected = " ".join(f"{edge.label}[…]" for edge in wanted)
@@ -266,18 +266,18 @@ class QueryResolver:
         self.good &= len(self.scope.report.diagnostics) == before
 
     def signature(self, edge: Edge) -> tuple[str, ...]:
-        """The domains that an edge's nodes have."""
+        """Return the domains of the nodes that an edge touches."""
         label = self.scope.label(edge.label)
         return label.domains if label is not None else ()
 
     def resolve_start(
-        self, statements: list[syntax.StartDecl], query: syntax.QueryDecl
+        self, statements: list[tree.StartDecl], query: tree.QueryDecl
     ) -> Reference | None:
-        """The query's own start; it is needed where the model's start symbol is indexed."""
+        """Return the start of the query; it needs one if it indexes the model's start symbol."""
         for statement in statements[1:]:
             self.scope.report.add(
                 "F137",
-                "a second start symbol, but a query has one",
+                "this is a second start symbol, but a query has one",
                 statement.span,
                 labels=[Label(statements[0].span, "the first one")],
             )
@@ -297,14 +297,12 @@ class QueryResolver:
         return None
 
 
-def resolve_query(
-    statement: syntax.QueryDecl, scope: Scope, start: Reference | None
-) -> Query | None:
-    """A query in a scope of its own, or None if it has errors."""
+def resolve_query(statement: tree.QueryDecl, scope: Scope, start: Reference | None) -> Query | None:
+    """Return a query, resolved in its inner scope; None if it has errors."""
     return QueryResolver(scope, start).resolve(statement)
 
 
 def _names(names: Iterable[str]) -> str:
-    """Some names, for a message."""
+    """Return at most eight names, for a message."""
     listed = [f"`{name}`" for name in names]
     return ", ".join(listed[:8]) + (", …" if len(listed) > 8 else "")

@@ -1,6 +1,6 @@
 """From the syntax tree to a Grammar: declarations, then rules, then queries.
 
-Everything that is wrong is reported; what is right is kept, so that one mistake does not hide the
+All errors are reported. Statements without errors are kept, so that one mistake does not hide the
 next.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 from fgg.compiler.resolve.blocks import with_blocks
-from fgg.compiler.resolve.declare import (
+from fgg.compiler.resolve.declarations import (
     declare_input_factor,
     declare_inputs,
     declare_nonterminal,
@@ -22,7 +22,7 @@ from fgg.compiler.resolve.factors import resolve_factor
 from fgg.compiler.resolve.query import resolve_query
 from fgg.compiler.resolve.rules import resolve_rule
 from fgg.compiler.resolve.scope import Scope
-from fgg.compiler.syntax import tree as syntax
+from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import Label, Report
 from fgg.grammar import Grammar, Query, Reference, Rule
@@ -30,15 +30,15 @@ from fgg.grammar.names import fresh
 
 Declaration = TypeVar(
     "Declaration",
-    syntax.SizeDecl | syntax.DomainDecl,
-    syntax.FactorDecl | syntax.NonterminalDecl | syntax.InputFactorDecl,
-    syntax.InputDecl | syntax.InputTableDecl,
-    syntax.QueryDecl,
+    tree.SizeDecl | tree.DomainDecl,
+    tree.FactorDecl | tree.NonterminalDecl | tree.InputFactorDecl,
+    tree.InputDecl | tree.InputTableDecl,
+    tree.QueryDecl,
 )
 
 
 def resolve(
-    statements: Sequence[syntax.Statement],
+    statements: Sequence[tree.Statement],
     report: Report,
     *,
     name: str,
@@ -46,37 +46,37 @@ def resolve(
     sizes: Mapping[str, int] | None = None,
     broken: Collection[str] = (),
 ) -> Grammar:
-    """The grammar that the statements describe; if the report has errors, what is left of it.
+    """Return the grammar that statements describe, without those that have errors.
 
-    `broken` holds names whose declarations could not be read: nothing is said of their uses.
+    `broken` holds names whose declarations could not be parsed: their uses are not reported.
     """
     scope = Scope(report, folder, broken=set(broken))
     numbers = unique(
-        [s for s in statements if isinstance(s, syntax.SizeDecl | syntax.DomainDecl)], report
+        [s for s in statements if isinstance(s, tree.SizeDecl | tree.DomainDecl)], report
     )
-    resolve_sizes([s for s in numbers if isinstance(s, syntax.SizeDecl)], scope, sizes or {})
-    resolve_domains([s for s in numbers if isinstance(s, syntax.DomainDecl)], scope)
-    inputs = [s for s in statements if isinstance(s, syntax.InputDecl | syntax.InputTableDecl)]
+    resolve_sizes([s for s in numbers if isinstance(s, tree.SizeDecl)], scope, sizes or {})
+    resolve_domains([s for s in numbers if isinstance(s, tree.DomainDecl)], scope)
+    inputs = [s for s in statements if isinstance(s, tree.InputDecl | tree.InputTableDecl)]
     labels = [
         s
         for s in statements
-        if isinstance(s, syntax.FactorDecl | syntax.NonterminalDecl | syntax.InputFactorDecl)
+        if isinstance(s, tree.FactorDecl | tree.NonterminalDecl | tree.InputFactorDecl)
     ]
     declare_inputs(inputs, scope)
     distinct = unique(labels, report)
     for statement in distinct:  # input factors first: their ranges may name lengths
-        if isinstance(statement, syntax.InputFactorDecl):
+        if isinstance(statement, tree.InputFactorDecl):
             declare_input_factor(statement, scope)
     for statement in distinct:
-        if isinstance(statement, syntax.FactorDecl):
+        if isinstance(statement, tree.FactorDecl):
             factor = resolve_factor(statement, scope)
             if factor is not None:
                 scope.factors[factor.name] = factor
-        elif isinstance(statement, syntax.NonterminalDecl):
+        elif isinstance(statement, tree.NonterminalDecl):
             declare_nonterminal(statement, scope)
-    rules = _rules([s for s in statements if isinstance(s, syntax.RuleDecl)], scope)
-    start = _start([s for s in statements if isinstance(s, syntax.StartDecl)], scope)
-    queries = _queries([s for s in statements if isinstance(s, syntax.QueryDecl)], scope, start)
+    rules = _rules([s for s in statements if isinstance(s, tree.RuleDecl)], scope)
+    start = _start([s for s in statements if isinstance(s, tree.StartDecl)], scope)
+    queries = _queries([s for s in statements if isinstance(s, tree.QueryDecl)], scope, start)
     grammar = Grammar(
         name=name,
         sizes=tuple(scope.sizes.values()),
@@ -94,7 +94,7 @@ def resolve(
 
 
 def unique(declarations: Sequence[Declaration], report: Report) -> list[Declaration]:
-    """The declarations without those whose name is taken, which are reported."""
+    """Return the first declaration of each name, and report the others."""
     first: dict[str, Declaration] = {}
     for declaration in declarations:
         name = declaration.name
@@ -105,7 +105,7 @@ def unique(declarations: Sequence[Declaration], report: Report) -> list[Declarat
     return list(first.values())
 
 
-def _rules(statements: Sequence[syntax.RuleDecl], scope: Scope) -> tuple[Rule, ...]:
+def _rules(statements: Sequence[tree.RuleDecl], scope: Scope) -> tuple[Rule, ...]:
     named: dict[str, Name] = {}
     for statement in statements:
         if statement.name is not None:
@@ -126,7 +126,7 @@ def _rules(statements: Sequence[syntax.RuleDecl], scope: Scope) -> tuple[Rule, .
     return tuple(rules)
 
 
-def _start(statements: Sequence[syntax.StartDecl], scope: Scope) -> Reference | None:
+def _start(statements: Sequence[tree.StartDecl], scope: Scope) -> Reference | None:
     if not statements:
         first = next(iter(scope.nonterminals), None)
         if "start symbol" not in scope.broken:
@@ -139,7 +139,7 @@ def _start(statements: Sequence[syntax.StartDecl], scope: Scope) -> Reference | 
     for statement in statements[1:]:
         scope.report.add(
             "F137",
-            "a second start symbol, but a grammar has one",
+            "this is a second start symbol, but a grammar has one",
             statement.span,
             labels=[Label(statements[0].span, "the first one")],
         )
@@ -147,11 +147,11 @@ def _start(statements: Sequence[syntax.StartDecl], scope: Scope) -> Reference | 
 
 
 def _queries(
-    statements: Sequence[syntax.QueryDecl], scope: Scope, start: Reference | None
+    statements: Sequence[tree.QueryDecl], scope: Scope, start: Reference | None
 ) -> tuple[Query, ...]:
-    found = []
+    queries = []
     for statement in unique(statements, scope.report):
         query = resolve_query(statement, scope.inner(), start)
         if query is not None:
-            found.append(query)
-    return tuple(found)
+            queries.append(query)
+    return tuple(queries)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from fgg.compiler.resolve.node_types import NodeTypes, Use, clamp_use, make_fragment
 from fgg.compiler.resolve.scope import Scope, count
-from fgg.compiler.syntax import tree as syntax
+from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import Label, did_you_mean
 from fgg.factors.maps import is_map
@@ -22,8 +23,7 @@ from fgg.grammar import (
     Union,
 )
 from fgg.grammar.index import Expr
-from fgg.grammar.node_types import NodeTypes, Use, clamp_use, make_fragment
-from fgg.inputs.positions import position_name
+from fgg.inputs.clamps import position_name
 
 
 @dataclass
@@ -37,20 +37,20 @@ class RuleResolver:
     clamps: list[Clamp] = field(default_factory=list)
     positions: dict[tuple[str, tuple[Expr, ...]], str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
-    vague: set[str] = field(default_factory=set)  # nodes touched by what is wrong
+    vague: set[str] = field(default_factory=set)  # nodes that an edge with errors touches
     good: bool = True
 
-    def resolve(self, statement: syntax.RuleDecl, name: str) -> Rule | None:
-        """The rule, or None if it has errors."""
+    def resolve(self, statement: tree.RuleDecl, name: str) -> Rule | None:
+        """Return the rule, or None if it has errors."""
         self.taken = set(_node_names(statement))
         head = statement.head
         nonterminal = self.nonterminal(head.label)
         externals = self.externals(head, nonterminal)
         indices = self.indices(head.label, head.indices, nonterminal)
         for item in statement.body:
-            if isinstance(item, syntax.EdgeSyntax):
+            if isinstance(item, tree.EdgeSyntax):
                 self.edge(item)
-            elif isinstance(item, syntax.ClampSyntax):
+            elif isinstance(item, tree.ClampSyntax):
                 self.clamp(item)
             else:
                 self.typed(item)
@@ -74,9 +74,9 @@ class RuleResolver:
         )
 
     def nonterminal(self, label: Name) -> Nonterminal | None:
-        """The nonterminal that a head names."""
-        found = self.scope.nonterminals.get(label.text)
-        if found is None:
+        """Return the nonterminal of a head; None, and a report, if there is none."""
+        declared = self.scope.nonterminals.get(label.text)
+        if declared is None:
             self.good = False
             other = self.scope.label(label.text)
             if other is not None:
@@ -94,19 +94,19 @@ class RuleResolver:
                     help=did_you_mean(label.text, self.scope.nonterminals)
                     or f"declare `nonterminal {label.text}(…)`",
                 )
-        return found
+        return declared
 
-    def externals(self, head: syntax.EdgeSyntax, nonterminal: Nonterminal | None) -> list[str]:
-        """The external nodes, in the order of the head."""
-        found: list[str] = []
+    def externals(self, head: tree.EdgeSyntax, nonterminal: Nonterminal | None) -> list[str]:
+        """Return the external nodes, in the order of the head."""
+        externals: list[str] = []
         arguments = head.arguments or ()
         if nonterminal is not None:
             self.check_arity(head, len(arguments), nonterminal, "head")
         domains = nonterminal.domains if nonterminal is not None else ()
         for i, argument in enumerate(arguments):
-            if isinstance(argument, syntax.PathSyntax) and len(argument.names) == 1:
+            if isinstance(argument, tree.PathSyntax) and len(argument.names) == 1:
                 name = argument.names[0]
-            elif isinstance(argument, syntax.TypedSyntax):
+            elif isinstance(argument, tree.TypedSyntax):
                 name = argument.node
                 self.typed(argument)
             else:
@@ -118,59 +118,59 @@ class RuleResolver:
                     "a node was expected",
                     help="name the node here, and touch the part or position in the body",
                 )
-                if isinstance(argument, syntax.PositionSyntax):
+                if isinstance(argument, tree.PositionSyntax):
                     continue
                 name = argument.names[0]
-            found.append(name.text)
+            externals.append(name.text)
             if i < len(domains):
                 attachment = Attachment(node=name.text, span=name.span)
                 self.uses.append(Use(attachment, domains[i], f"`{head.label.text}`"))
             else:
                 self.good = False
                 self.vague.add(name.text)
-        return found
+        return externals
 
     def indices(
         self,
         label: Name,
-        nodes: Iterable[syntax.Arithmetic],
-        found: Nonterminal | InputFactor | Factor | None,
+        nodes: Iterable[tree.Arithmetic],
+        declared: Nonterminal | InputFactor | Factor | None,
     ) -> tuple[Expr, ...] | None:
-        """The index expressions of an edge or a head, their number checked."""
+        """Return the indices of an edge or a head; None, and a report, if they are wrong."""
         indices = self.scope.affines(nodes, self.variables)
         if indices is None:
             self.good = False
-        elif found is not None:
-            wanted = 0 if isinstance(found, Factor) else len(found.indices)
-            if not self.scope.check_count(label, len(indices), wanted, found.span):
+        elif declared is not None:
+            wanted = 0 if isinstance(declared, Factor) else len(declared.indices)
+            if not self.scope.check_count(label, len(indices), wanted, declared.span):
                 self.good = False
                 return None
         return indices
 
     def check_arity(
         self,
-        edge: syntax.EdgeSyntax,
-        found: int,
+        edge: tree.EdgeSyntax,
+        touched: int,
         label: Factor | Nonterminal | InputFactor,
         where: str = "edge",
     ) -> None:
         """Report an edge that touches the wrong number of nodes."""
         wanted = len(label.domains)
-        if found == wanted:
+        if touched == wanted:
             return
         self.good = False
         kind = "nonterminal" if isinstance(label, Nonterminal) else "factor"
         self.scope.report.add(
             "F112",
-            f"{where} `{edge.label.text}` touches {count(found, 'node', 'nodes')}, "
+            f"{where} `{edge.label.text}` touches {count(touched, 'node', 'nodes')}, "
             f"but the {kind} takes {wanted or 'none'}",
             edge.span,
-            count(found, "node", "nodes"),
+            count(touched, "node", "nodes"),
             labels=[Label(label.span, "declared here")] if label.span else [],
             help=f"it is declared as `{label.name}({_signature(label)})`",
         )
 
-    def edge(self, item: syntax.EdgeSyntax) -> None:
+    def edge(self, item: tree.EdgeSyntax) -> None:
         """Resolve an edge of the body."""
         label = self.scope.label(item.label.text)
         if label is None:
@@ -215,23 +215,23 @@ class RuleResolver:
             help=help_text or f"declare `factor {name.text}(…)` or `nonterminal {name.text}(…)`",
         )
 
-    def attachment(self, argument: syntax.Argument, wanted: str | None) -> Attachment | None:
-        """Where an edge touches a node; a position of an input becomes a clamped node."""
-        if isinstance(argument, syntax.PathSyntax):
+    def attachment(self, argument: tree.Argument, wanted: str | None) -> Attachment | None:
+        """Return the node that an edge touches; a position of an input becomes a clamped node."""
+        if isinstance(argument, tree.PathSyntax):
             node, *path = [name.text for name in argument.names]
             return Attachment(node=node, path=tuple(path), span=argument.span)
-        if isinstance(argument, syntax.TypedSyntax):
+        if isinstance(argument, tree.TypedSyntax):
             self.typed(argument)
             return Attachment(node=argument.node.text, span=argument.node.span)
         return self.position(argument, wanted)
 
-    def position(self, node: syntax.PositionSyntax, wanted: str | None) -> Attachment | None:
-        """A node that is fixed to a position of an input, one for each different position."""
+    def position(self, node: tree.PositionSyntax, wanted: str | None) -> Attachment | None:
+        """Return the node for a position of an input; equal positions share a node."""
         indices = self.input_indices(node.input, node.indices)
         if indices is None:
             return None
-        found = self.scope.inputs[node.input.text]
-        domain, span = found.domain, found.span
+        declared = self.scope.inputs[node.input.text]
+        domain, span = declared.domain, declared.span
         if wanted is not None and wanted != domain:
             self.good = False
             self.scope.report.add(
@@ -255,12 +255,12 @@ class RuleResolver:
         return Attachment(node=self.positions[key], span=node.span)
 
     def input_indices(
-        self, name: Name, nodes: tuple[syntax.Arithmetic, ...]
+        self, name: Name, nodes: tuple[tree.Arithmetic, ...]
     ) -> tuple[Expr, ...] | None:
-        """The indices of a position, or None if there is no such input."""
-        found = self.scope.inputs.get(name.text)
+        """Return the indices of a position; None, and a report, if they or the input are wrong."""
+        declared = self.scope.inputs.get(name.text)
         indices = self.scope.affines(nodes, self.variables)
-        if found is None:
+        if declared is None:
             self.good = False
             if name.text not in self.scope.broken:
                 self.scope.report.add(
@@ -272,13 +272,13 @@ class RuleResolver:
                 )
             return None
         if indices is None or not self.scope.check_count(
-            name, len(indices), len(found.shape), found.span
+            name, len(indices), len(declared.shape), declared.span
         ):
             self.good = False
             return None
         return indices
 
-    def clamp(self, item: syntax.ClampSyntax) -> None:
+    def clamp(self, item: tree.ClampSyntax) -> None:
         """Resolve `o = w[i]`."""
         indices = self.input_indices(item.input, item.indices)
         node, *path = [name.text for name in item.path.names]
@@ -296,8 +296,8 @@ class RuleResolver:
         domain = self.scope.inputs[item.input.text].domain
         self.uses.append(clamp_use(clamp, domain, self.scope.domains, self.scope.factors))
 
-    def has_part(self, item: syntax.ClampSyntax) -> bool:
-        """Whether an input's domain has the part `N` of `o = w[i].N`; a report if it has not."""
+    def has_part(self, item: tree.ClampSyntax) -> bool:
+        """Return whether an input's domain has the part `N` of `o = w[i].N`; report if not."""
         domain = self.scope.inputs[item.input.text].domain
         for name in item.part:
             shape = self.scope.domains[domain].shape
@@ -318,7 +318,7 @@ class RuleResolver:
             domain = name.text
         return True
 
-    def typed(self, item: syntax.TypedSyntax) -> None:
+    def typed(self, item: tree.TypedSyntax) -> None:
         """Resolve `(u: T)`."""
         domain = self.scope.domain_name(item.domain)
         if domain is None:
@@ -330,28 +330,28 @@ class RuleResolver:
 
 
 def _signature(label: Factor | Nonterminal | InputFactor) -> str:
-    """The domains of a label, as its declaration writes them."""
+    """Return the domains of a label as in its declaration."""
     given = label.given if isinstance(label, Factor) else None
     if given is None:
         return ", ".join(label.domains)
     return f"{', '.join(label.domains[:given])} -> {', '.join(label.domains[given:])}".lstrip()
 
 
-def _node_names(statement: syntax.RuleDecl) -> Iterator[str]:
-    """The names of nodes that the user wrote anywhere in a rule."""
+def _node_names(statement: tree.RuleDecl) -> Iterator[str]:
+    """Yield the names of all nodes in the text of a rule."""
     for item in (statement.head, *statement.body):
-        if isinstance(item, syntax.TypedSyntax):
+        if isinstance(item, tree.TypedSyntax):
             yield item.node.text
-        elif isinstance(item, syntax.ClampSyntax):
+        elif isinstance(item, tree.ClampSyntax):
             yield item.path.names[0].text
         else:
             for argument in item.arguments or ():
-                if isinstance(argument, syntax.PathSyntax):
+                if isinstance(argument, tree.PathSyntax):
                     yield argument.names[0].text
-                elif isinstance(argument, syntax.TypedSyntax):
+                elif isinstance(argument, tree.TypedSyntax):
                     yield argument.node.text
 
 
-def resolve_rule(statement: syntax.RuleDecl, name: str, scope: Scope) -> Rule | None:
-    """A rule of the model, or None if it has errors."""
+def resolve_rule(statement: tree.RuleDecl, name: str, scope: Scope) -> Rule | None:
+    """Return a rule of the model, or None if it has errors."""
     return RuleResolver(scope).resolve(statement, name)

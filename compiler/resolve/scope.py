@@ -5,26 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fgg.compiler.syntax import tree as syntax
+from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import Label, Report, did_you_mean
-from fgg.grammar import (
-    Domain,
-    Factor,
-    Input,
-    InputFactor,
-    InputTable,
-    Nonterminal,
-    Rule,
-    Size,
-)
+from fgg.grammar import Domain, Factor, Input, InputFactor, InputTable, Nonterminal, Rule, Size
 from fgg.grammar.index import MAX_DEGREE, MAX_TERMS, Condition, Expr, ExpressionTooLarge, Lookup
 from fgg.grammar.spans import Span
 
 
 @dataclass
 class Scope:
-    """What has been declared so far. A query has a scope of its own on top of its model's."""
+    """The names declared so far. A query has an inner scope on top of its model's."""
 
     report: Report
     folder: str
@@ -41,7 +32,7 @@ class Scope:
     broken: set[str] = field(default_factory=set)
 
     def inner(self) -> Scope:
-        """A scope for a query: sees all of this one, adds inputs of its own."""
+        """Return a scope for a query: it has all of this one, and takes the query's inputs."""
         return Scope(
             report=self.report,
             folder=self.folder,
@@ -59,15 +50,15 @@ class Scope:
         )
 
     def label(self, name: str) -> Factor | Nonterminal | InputFactor | None:
-        """What an edge label stands for."""
+        """Return the declaration of an edge label; None if there is none."""
         return self.factors.get(name) or self.nonterminals.get(name) or self.input_factors.get(name)
 
     def all_labels(self) -> Iterable[str]:
-        """All edge labels."""
+        """Return all edge labels."""
         return [*self.factors, *self.nonterminals, *self.input_factors]
 
     def domain_name(self, name: Name) -> str | None:
-        """The domain of that name; None, and a report, if there is none."""
+        """Return the name of a domain; None, and a report, if there is no such domain."""
         if name.text in self.domains:
             return name.text
         if name.text not in self.broken:
@@ -84,15 +75,15 @@ class Scope:
         return None
 
     def domain_names(self, names: Iterable[Name]) -> tuple[str, ...] | None:
-        """All domains of a signature; None if one of them is unknown."""
-        found = [self.domain_name(name) for name in names]
-        return None if None in found else tuple(name for name in found if name is not None)
+        """Return the domains of a signature; None if one of them is unknown."""
+        domains = [self.domain_name(name) for name in names]
+        return None if None in domains else tuple(name for name in domains if name is not None)
 
-    def expr(self, node: syntax.Arithmetic, variables: set[str] | None = None) -> Expr | None:
-        """An expression in normal form; None, and a report, if it is wrong.
+    def expr(self, node: tree.Arithmetic, variables: set[str] | None = None) -> Expr | None:
+        """Return an expression in normal form; None, and a report, if it is wrong.
 
-        Names are sizes and lengths. Others are index variables: if `variables` is given they
-        are added to it, else they are unknown.
+        A name that is neither a size nor a length is an index variable. It is added to
+        `variables`; without them, it is an error.
         """
         try:
             return self._expr(node, variables)
@@ -108,16 +99,16 @@ class Scope:
             pass
         return None
 
-    def _expr(self, node: syntax.Arithmetic, variables: set[str] | None) -> Expr:
-        if isinstance(node, syntax.Integer):
+    def _expr(self, node: tree.Arithmetic, variables: set[str] | None) -> Expr:
+        if isinstance(node, tree.Integer):
             result = Expr.of(node.value)
-        elif isinstance(node, syntax.NameRef):
+        elif isinstance(node, tree.NameRef):
             result = self._name(node.name, variables)
-        elif isinstance(node, syntax.TableEntry):
+        elif isinstance(node, tree.TableEntry):
             result = self._lookup(node, variables)
-        elif isinstance(node, syntax.Negated):
+        elif isinstance(node, tree.Negated):
             result = -self._expr(node.operand, variables)
-        elif isinstance(node, syntax.Sum):
+        elif isinstance(node, tree.Sum):
             result = Expr()
             for sign, term in node.terms:
                 value = self._expr(term, variables)
@@ -146,7 +137,7 @@ class Scope:
         )
         raise _Wrong
 
-    def _lookup(self, node: syntax.TableEntry, variables: set[str] | None) -> Expr:
+    def _lookup(self, node: tree.TableEntry, variables: set[str] | None) -> Expr:
         table = self.tables.get(node.table.text)
         if table is None:
             if node.table.text not in self.broken:
@@ -162,24 +153,21 @@ class Scope:
         self.check_count(node.table, len(indices), len(table.shape), table.span)
         return Expr.of(Lookup(node.table.text, indices))
 
-    def check_count(self, name: Name, found: int, wanted: int, declared: object) -> bool:
-        """Whether a name has the right number of indices; a report if not."""
-        if found == wanted:
+    def check_count(self, name: Name, given: int, wanted: int, declared: Span | None) -> bool:
+        """Return whether a name has the right number of indices; report if not."""
+        if given == wanted:
             return True
-        labels = []
-        if getattr(declared, "start", None) is not None:
-            labels.append(Label(declared, "declared here"))  # type: ignore[arg-type]
         self.report.add(
             "F114",
-            f"`{name.text}` has {count(found, 'index', 'indices')} here, "
+            f"`{name.text}` has {count(given, 'index', 'indices')} here, "
             f"but it takes {wanted or 'none'}",
             name.span,
-            labels=labels,
+            labels=[Label(declared, "declared here")] if declared else [],
         )
         return False
 
-    def affine(self, node: syntax.Arithmetic, variables: set[str]) -> Expr | None:
-        """An index expression: affine in index variables and lengths; else a report."""
+    def affine(self, node: tree.Arithmetic, variables: set[str]) -> Expr | None:
+        """Return an index, affine in variables and lengths; None, and a report, if it is not."""
         expr = self.expr(node, variables)
         if expr is None:
             return None
@@ -195,17 +183,17 @@ class Scope:
         return expr
 
     def affines(
-        self, nodes: Iterable[syntax.Arithmetic], variables: set[str]
+        self, nodes: Iterable[tree.Arithmetic], variables: set[str]
     ) -> tuple[Expr, ...] | None:
-        """Index expressions; None if one of them is wrong."""
-        found = [self.affine(node, variables) for node in nodes]
-        return None if None in found else tuple(expr for expr in found if expr is not None)
+        """Return index expressions; None if one of them is wrong."""
+        exprs = [self.affine(node, variables) for node in nodes]
+        return None if None in exprs else tuple(expr for expr in exprs if expr is not None)
 
     def conditions(
-        self, nodes: Iterable[syntax.Comparison], variables: set[str]
+        self, nodes: Iterable[tree.Comparison], variables: set[str]
     ) -> tuple[Condition, ...]:
-        """The conditions after `for`; names in them must be known already."""
-        found = []
+        """Return the conditions after `for`; names in them must be known already."""
+        conditions = []
         for node in nodes:
             used: set[str] = set()
             terms = self.affines(node.terms, used)
@@ -222,8 +210,8 @@ class Scope:
                     or "an index variable must occur in the head or the body of its rule",
                 )
             if not unknown:
-                found.append(Condition(terms, node.operators, node.span))
-        return tuple(found)
+                conditions.append(Condition(terms, node.operators, node.span))
+        return tuple(conditions)
 
 
 class _Wrong(Exception):
@@ -231,7 +219,7 @@ class _Wrong(Exception):
 
 
 def is_affine(expr: Expr, sizes: Mapping[str, int]) -> bool:
-    """Whether each monomial has at most one atom that is not a size."""
+    """Return whether each monomial has at most one atom that is not a size."""
     return all(
         sum(not (isinstance(atom, str) and atom in sizes) for atom in monomial) <= 1
         for monomial, _ in expr.terms
@@ -239,25 +227,25 @@ def is_affine(expr: Expr, sizes: Mapping[str, int]) -> bool:
 
 
 def count(number: int, one: str, many: str) -> str:
-    """A number with its noun."""
+    """Return a number with its noun: `no nodes`, `1 node`, `2 nodes`."""
     return f"{number or 'no'} {one if number == 1 else many}"
 
 
-def place_of(name: str, nodes: Iterable[syntax.Arithmetic]) -> Span | None:
-    """Where a name first occurs in expressions."""
+def place_of(name: str, nodes: Iterable[tree.Arithmetic]) -> Span | None:
+    """Return the span of the first occurrence of a name in expressions."""
     for node in nodes:
-        if isinstance(node, syntax.NameRef):
-            found = node.span if node.name.text == name else None
-        elif isinstance(node, syntax.TableEntry):
-            found = place_of(name, node.indices)
-        elif isinstance(node, syntax.Negated):
-            found = place_of(name, [node.operand])
-        elif isinstance(node, syntax.Sum):
-            found = place_of(name, [term for _, term in node.terms])
-        elif isinstance(node, syntax.Times):
-            found = place_of(name, node.factors)
+        if isinstance(node, tree.NameRef):
+            span = node.span if node.name.text == name else None
+        elif isinstance(node, tree.TableEntry):
+            span = place_of(name, node.indices)
+        elif isinstance(node, tree.Negated):
+            span = place_of(name, [node.operand])
+        elif isinstance(node, tree.Sum):
+            span = place_of(name, [term for _, term in node.terms])
+        elif isinstance(node, tree.Times):
+            span = place_of(name, node.factors)
         else:
-            found = None
-        if found is not None:
-            return found
+            span = None
+        if span is not None:
+            return span
     return None

@@ -1,7 +1,7 @@
-"""From reductions to the syntax tree: names, expressions, numbers, values.
+"""Building the syntax tree: names, expressions, numbers, values.
 
-A method `_x` makes a node of what the alternative `x` of the grammar consists of: terminals by
-their numbers among the tokens, and nodes. It gets the first and the last token, too.
+The method `_x` makes the node of the alternative `x` of the grammar. Its arguments are the parts,
+which are nodes and the numbers of tokens, and the numbers of the first and the last token.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 from sys import float_info
-from typing import Any, cast
+from typing import cast
 
-from fgg.compiler.syntax import tree as syntax
+from fgg.compiler.syntax import tree
+from fgg.compiler.syntax.automaton import Parts
+from fgg.compiler.syntax.flat_lists import value_places
 from fgg.compiler.syntax.lex import Tokens, find_surrogate, show_text
-from fgg.compiler.syntax.rows import value_places
 from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import Report
 from fgg.grammar.spans import Span
-
-Parts = list[Any]
 
 MAX_DIGITS = 400
 MAX_EXPONENT = 400
@@ -26,7 +25,7 @@ MAX_OPERANDS = 1000
 
 
 class ValueBuilder:
-    """Builds what statements are made of; mistakes that the grammar lets through are reported."""
+    """Builds the parts of statements, and reports errors that the grammar cannot express."""
 
     def __init__(self, tokens: Tokens, report: Report) -> None:
         self.tokens = tokens
@@ -34,22 +33,22 @@ class ValueBuilder:
         self._names: dict[str, str] = {}
 
     def text(self, place: int) -> str:
-        """The text of a token."""
+        """Return the text of a token."""
         tokens = self.tokens
         return tokens.text[tokens.starts[place] : tokens.ends[place]]
 
     def span(self, first: int, last: int) -> Span:
-        """From the beginning of one token to the end of another one."""
+        """Return the span from the beginning of one token to the end of another."""
         return Span(self.tokens.starts[first], self.tokens.ends[last])
 
     def name(self, place: int) -> Name:
-        """A name, without its backquotes."""
+        """Return the name at a token, without its backquotes."""
         tokens = self.tokens
         span = Span(tokens.starts[place], tokens.ends[place])
         return Name(self.name_text(tokens.text[span.start : span.end], span), span)
 
     def name_text(self, written: str, span: Span) -> str:
-        """The text of a name; a report if it contains what cannot be seen."""
+        """Return the text of a name; report characters that cannot be seen."""
         known = self._names.get(written)
         if known is not None:
             return known
@@ -57,10 +56,10 @@ class ValueBuilder:
         if written.isprintable():
             self._names[written] = text
         else:
-            self.report.add("F003", "a name contains characters that cannot be seen", span)
+            self.report.add("F003", "a name contains invisible characters", span)
         return text
 
-    # Lists and what stands between brackets.
+    # Lists and brackets.
 
     def _none(self, parts: Parts, first: int, last: int) -> Parts:
         return []
@@ -75,7 +74,7 @@ class ValueBuilder:
         parts[0].append(parts[-1])
         return cast(Parts, parts[0])
 
-    def _inner(self, parts: Parts, first: int, last: int) -> Any:
+    def _inner(self, parts: Parts, first: int, last: int) -> object:
         return parts[1]
 
     def _one_name(self, parts: Parts, first: int, last: int) -> list[Name]:
@@ -104,45 +103,45 @@ class ValueBuilder:
             chain += parts[1:]
         return chain
 
-    def _condition(self, parts: Parts, first: int, last: int) -> syntax.Comparison:
+    def _condition(self, parts: Parts, first: int, last: int) -> tree.Comparison:
         (chain,) = parts
         operators = tuple(self.text(place) for place in chain[1::2])
-        return syntax.Comparison(tuple(chain[::2]), operators, self.span(first, last))
+        return tree.Comparison(tuple(chain[::2]), operators, self.span(first, last))
 
-    def _sum(self, parts: Parts, first: int, last: int) -> syntax.Sum:
+    def _sum(self, parts: Parts, first: int, last: int) -> tree.Sum:
         (chain,) = parts
         signs = [1, *(-1 if self.text(place) == "-" else 1 for place in chain[1::2])]
-        return syntax.Sum(tuple(zip(signs, chain[::2], strict=True)), self.span(first, last))
+        return tree.Sum(tuple(zip(signs, chain[::2], strict=True)), self.span(first, last))
 
-    def _product(self, parts: Parts, first: int, last: int) -> syntax.Times:
-        return syntax.Times(tuple(parts[0][::2]), self.span(first, last))
+    def _product(self, parts: Parts, first: int, last: int) -> tree.Times:
+        return tree.Times(tuple(parts[0][::2]), self.span(first, last))
 
-    def _signed(self, parts: Parts, first: int, last: int) -> syntax.Arithmetic:
+    def _signed(self, parts: Parts, first: int, last: int) -> tree.Arithmetic:
         sign, operand = parts
         if self.text(sign) == "-":
-            return syntax.Negated(operand, self.span(first, last))
-        return cast(syntax.Arithmetic, operand)
+            return tree.Negated(operand, self.span(first, last))
+        return cast(tree.Arithmetic, operand)
 
-    def _integer(self, parts: Parts, first: int, last: int) -> syntax.Integer:
-        return syntax.Integer(int(self.digits(first)), self.span(first, last))
+    def _integer(self, parts: Parts, first: int, last: int) -> tree.Integer:
+        return tree.Integer(int(self.digits(first)), self.span(first, last))
 
-    def _reference(self, parts: Parts, first: int, last: int) -> syntax.NameRef:
+    def _reference(self, parts: Parts, first: int, last: int) -> tree.NameRef:
         name = self.name(first)
-        return syntax.NameRef(name, name.span)
+        return tree.NameRef(name, name.span)
 
-    def _lookup(self, parts: Parts, first: int, last: int) -> syntax.TableEntry:
-        return syntax.TableEntry(self.name(first), tuple(parts[1]), self.span(first, last))
+    def _lookup(self, parts: Parts, first: int, last: int) -> tree.TableEntry:
+        return tree.TableEntry(self.name(first), tuple(parts[1]), self.span(first, last))
 
     # Values.
 
     def digits(self, place: int) -> str:
-        """The text of a number; `1`, and a report, if it is absurdly long, large or small."""
+        """Return the text of a number; `1`, and a report, if it is too long, large or small."""
         text = self.text(place)
         exponent = text.lower().partition("e")[2]
         if len(text) > MAX_DIGITS:
             self.report.add(
                 "F010",
-                f"a number of {len(text):,} digits",
+                f"this number has {len(text):,} digits",
                 self.tokens.span(place),
                 f"at most {MAX_DIGITS} digits are read",
             )
@@ -157,17 +156,17 @@ class ValueBuilder:
             return "1"
         return text
 
-    def _number(self, parts: Parts, first: int, last: int) -> syntax.NumberLiteral:
+    def _number(self, parts: Parts, first: int, last: int) -> tree.NumberLiteral:
         signed = self.tokens.types[first] == "SIGN"
         span = self.span(first, last)
         over, under = self.digits(parts[1] if signed else first), None
         if len(parts) > 2:
             under = self.digits(last)
             over = self.checked_fraction(over, under, span)
-        return syntax.NumberLiteral(signed and self.text(first) == "-", over, under, span)
+        return tree.NumberLiteral(signed and self.text(first) == "-", over, under, span)
 
     def checked_fraction(self, over: str, under: str, span: Span) -> str:
-        """The text of a numerator; `1`, and a report, if the fraction is too long or too large."""
+        """Return the numerator; `1`, and a report, if the fraction is too long or too large."""
         fraction = Fraction(over) / (int(under) or 1)
         if fraction > Fraction(float_info.max):
             self.report.add("F010", "this fraction is too large", span)
@@ -175,63 +174,63 @@ class ValueBuilder:
         if max(fraction.numerator, fraction.denominator) >= 10**MAX_DIGITS:
             self.report.add(
                 "F010",
-                "a fraction of very many digits",
+                "this fraction has too many digits",
                 span,
                 f"numerator and denominator have at most {MAX_DIGITS} digits",
             )
             return "1"
         return over
 
-    def _list(self, parts: Parts, first: int, last: int) -> syntax.ListLiteral:
+    def _list(self, parts: Parts, first: int, last: int) -> tree.ListLiteral:
         items = tuple(parts[1]) if len(parts) > 2 else ()
-        return syntax.ListLiteral(items, self.span(first, last))
+        return tree.ListLiteral(items, self.span(first, last))
 
-    def _row(self, parts: Parts, first: int, last: int) -> syntax.NumberRow:
-        return syntax.NumberRow(self.text(first), self.tokens.span(first))
+    def _row(self, parts: Parts, first: int, last: int) -> tree.NumberRow:
+        return tree.NumberRow(self.text(first), self.tokens.span(first))
 
-    def _map(self, parts: Parts, first: int, last: int) -> syntax.MapLiteral:
+    def _map(self, parts: Parts, first: int, last: int) -> tree.MapLiteral:
         entries = tuple(parts[1]) if len(parts) > 2 else ()
-        return syntax.MapLiteral(entries, self.span(first, last))
+        return tree.MapLiteral(entries, self.span(first, last))
 
-    def _entry(self, parts: Parts, first: int, last: int) -> tuple[Name, syntax.ValueSyntax]:
+    def _entry(self, parts: Parts, first: int, last: int) -> tuple[Name, tree.ValueSyntax]:
         return parts[0], parts[2]
 
-    def _word(self, parts: Parts, first: int, last: int) -> syntax.WordLiteral:
+    def _word(self, parts: Parts, first: int, last: int) -> tree.WordLiteral:
         name = self.name(first)
-        return syntax.WordLiteral(name, name.span)
+        return tree.WordLiteral(name, name.span)
 
-    def _string(self, parts: Parts, first: int, last: int) -> syntax.StringLiteral:
+    def _string(self, parts: Parts, first: int, last: int) -> tree.StringLiteral:
         span = self.tokens.span(first)
-        return syntax.StringLiteral(self.string(self.text(first), span), span)
+        return tree.StringLiteral(self.string(self.text(first), span), span)
 
-    def _call(self, parts: Parts, first: int, last: int) -> syntax.CallLiteral:
+    def _call(self, parts: Parts, first: int, last: int) -> tree.CallLiteral:
         given = parts[2] if len(parts) > 3 else []
-        return syntax.CallLiteral(
+        return tree.CallLiteral(
             self.name(first),
             tuple(item for item in given if not isinstance(item, tuple)),
             tuple(item for item in given if isinstance(item, tuple)),
             self.span(first, last),
         )
 
-    def _keyword(self, parts: Parts, first: int, last: int) -> tuple[Name, syntax.ValueSyntax]:
+    def _keyword(self, parts: Parts, first: int, last: int) -> tuple[Name, tree.ValueSyntax]:
         return self.name(first), parts[2]
 
     # Domain values: names, strings and numbers.
 
-    def _enumeration(self, parts: Parts, first: int, last: int) -> syntax.Enumeration:
+    def _enumeration(self, parts: Parts, first: int, last: int) -> tree.Enumeration:
         values = tuple(parts[1]) if len(parts) > 2 else ()
-        return syntax.Enumeration(values, self.span(first, last))
+        return tree.Enumeration(values, self.span(first, last))
 
-    def _values(self, parts: Parts, first: int, last: int) -> syntax.Enumeration:
+    def _values(self, parts: Parts, first: int, last: int) -> tree.Enumeration:
         span = self.tokens.span(first)
         places = value_places(self.tokens.text, span.start, span.end)
-        return syntax.Enumeration(tuple(map(self.constant, places)), span)
+        return tree.Enumeration(tuple(map(self.constant, places)), span)
 
     def _constant(self, parts: Parts, first: int, last: int) -> Name:
         return self.constant(self.tokens.span(first))
 
     def constant(self, span: Span) -> Name:
-        """The domain value at a place."""
+        """Return the domain value at a span."""
         written = self.tokens.text[span.start : span.end]
         if written[0] == '"':
             return Name(self.string(written, span), span)
@@ -246,7 +245,7 @@ class ValueBuilder:
         return Name(text, self.span(first, last))
 
     def string(self, written: str, span: Span) -> str:
-        """The text of a string literal."""
+        """Return the text of a string literal, its escapes resolved."""
         try:
             text = cast(str, json.loads(written, strict=False))
         except ValueError:

@@ -1,4 +1,4 @@
-"""From text to tokens, with a report of everything that is not one."""
+"""From text to tokens; text that is no token is reported."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import overload
 
-from fgg.compiler.syntax.rows import row_end, values_end
-from fgg.compiler.syntax.table import surface
+from fgg.compiler.syntax.automaton import surface
+from fgg.compiler.syntax.flat_lists import row_end, values_end
 from fgg.diagnostics import Report
 from fgg.grammar.spans import Span
 
@@ -34,7 +34,7 @@ _HELP = {
     "'“”«»\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}": (
         'a string stands between double quotes: `"`'
     ),
-    ";": "statements need nothing at their end",
+    ";": "statements end without a semicolon",
     "|": "write a rule for each alternative",
     "&∧": "conditions are separated by commas",
     "^": "there are no powers: write a product",
@@ -43,7 +43,7 @@ _HELP = {
 
 
 class Token(str):
-    """A token as it stands in the text, with its type and its place."""
+    """The text of a token, with its type and its start."""
 
     __slots__ = ("start", "type")
     type: str
@@ -51,12 +51,12 @@ class Token(str):
 
     @property
     def span(self) -> Span:
-        """Where the token stands."""
+        """The span of the token."""
         return Span(self.start, self.start + len(self))
 
 
 class Tokens:
-    """The tokens of a text, kept as numbers because there may be very many."""
+    """The tokens of a text, kept as arrays because there may be very many."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -81,16 +81,16 @@ class Tokens:
         return token
 
     def span(self, place: int) -> Span:
-        """Where a token stands."""
+        """Return the span of a token."""
         return Span(self.starts[place], self.ends[place])
 
     def begins_line(self, place: int) -> bool:
-        """Whether a token is the first of its line."""
+        """Return whether a token is the first of its line."""
         before = self.ends[place - 1] if place > 0 else 0
         return place == 0 or self.text.find("\n", before, self.starts[place]) >= 0
 
     def column(self, place: int) -> int:
-        """The number of characters before a token on its line."""
+        """Return the number of characters before a token on its line."""
         if place not in self._columns:
             start = self.starts[place]
             self._columns[place] = start - self.text.rfind("\n", 0, start) - 1
@@ -106,7 +106,7 @@ class Tokens:
 
 
 def is_sane(text: str, report: Report) -> bool:
-    """Whether a text is short and shallow enough to be parsed; else a report."""
+    """Return whether a text is short and shallow enough to be parsed; report if not."""
     # Checked before parsing so that nothing later needs to fear deep recursion.
     if len(text) > MAX_CHARACTERS:
         report.add(
@@ -133,14 +133,14 @@ def is_sane(text: str, report: Report) -> bool:
 
 
 def with_line_ends(text: str) -> str:
-    """The text with a line feed at the end of each line; all places stay what they are."""
+    """Return the text with `\\n` at the end of each line; positions do not change."""
     return text.replace("\r\n", " \n").replace("\r", "\n") if "\r" in text else text
 
 
 def lex(text: str, report: Report) -> tuple[Tokens, list[Span]] | None:
-    """The tokens of a text, and the places of what could not be read, which is reported.
+    """Return the tokens of a text and the spans of unreadable text, which is reported.
 
-    None, and a report, if there are too many.
+    Returns None, and reports it, if there are too many tokens.
     """
     tokens = Tokens(text)
     good = _scan(tokens, 0, len(text), whole=True)
@@ -160,45 +160,45 @@ def lex(text: str, report: Report) -> tuple[Tokens, list[Span]] | None:
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    """One pattern for all tokens, behind what stands between them, made from the grammar's."""
-    found = [t for t in surface().terminals if t.name not in ("SPACE", "COMMENT")]
-    found = [t for t in found if t.pattern.type == "re" or len(t.pattern.value) == 2]
-    found.sort(key=lambda t: (-t.priority, -t.pattern.max_width, t.name))
-    parts = [f"(?P<{t.name}>{t.pattern.to_regexp()})" for t in found]
-    place = next(n for n, t in enumerate(found) if t.priority < 0)
+    """Return one pattern for space and comments and the token behind them."""
+    terminals = [t for t in surface().terminals if t.name not in ("SPACE", "COMMENT")]
+    terminals = [t for t in terminals if t.pattern.type == "re" or len(t.pattern.value) == 2]
+    terminals.sort(key=lambda t: (-t.priority, -t.pattern.max_width, t.name))
+    parts = [f"(?P<{t.name}>{t.pattern.to_regexp()})" for t in terminals]
+    place = next(n for n, t in enumerate(terminals) if t.priority < 0)
     parts.insert(place, f"(?P<SINGLE>[{re.escape(''.join(_singles()))}])")
     return re.compile(rf"(?:\s++|#[^\n]*+)*+(?:{'|'.join(parts)}|\Z)")
 
 
 @cache
 def _singles() -> dict[str, str]:
-    """The types of the signs of one character."""
+    """Return the types of signs of one character, by sign."""
     strings = [t for t in surface().terminals if t.pattern.type == "str"]
     return {t.pattern.value: t.name for t in strings if len(t.pattern.value) == 1}
 
 
 @cache
 def _words() -> dict[str, str]:
-    """The types of the reserved words."""
+    """Return the types of reserved words, by word."""
     strings = [t for t in surface().terminals if t.pattern.type == "str"]
     return {t.pattern.value: t.name for t in strings if t.pattern.value.isalpha()}
 
 
 def _scan(tokens: Tokens, start: int, end: int, *, whole: bool) -> bool:
-    """Add the tokens of a part of the text, flat lists as a `whole`; whether all can be read.
+    """Add the tokens of a part of the text, and return whether all of it can be read.
 
-    It stops after one token more than there may be.
+    With `whole`, a flat list is one token. Stops after `MAX_TOKENS + 1` tokens.
     """
     match, words, singles = _pattern().match, _words(), _singles()
     text, types, starts, ends = tokens.text, tokens.types, tokens.starts, tokens.ends
     good = True
     before = ""
     while len(types) <= MAX_TOKENS:
-        found = match(text, start, end)
-        if found is None or found.lastgroup is None:
+        token = match(text, start, end)
+        if token is None or token.lastgroup is None:
             break
-        kind = found.lastgroup
-        first, start = found.span(kind)
+        kind = token.lastgroup
+        first, start = token.span(kind)
         if kind == "NAME":
             kind = words.get(text[first:start], kind)
         elif kind == "SINGLE":
@@ -218,7 +218,7 @@ def _scan(tokens: Tokens, start: int, end: int, *, whole: bool) -> bool:
 
 
 def _flat_list(text: str, kind: str, start: int, before: str) -> tuple[str, int]:
-    """A flat list that begins at a bracket, or else the bracket: type and end."""
+    """Return the type and the end of a flat list that begins at a bracket, or of the bracket."""
     if kind == "LSQB" and before in _BEFORE_ROW:
         end = row_end(text, start)
         if end is not None:
@@ -231,14 +231,14 @@ def _flat_list(text: str, kind: str, start: int, before: str) -> tuple[str, int]
 
 
 def _gaps(tokens: Tokens) -> Iterator[Span]:
-    """What lies between tokens and is neither space nor comment."""
+    """Yield the spans between tokens that are neither space nor comment."""
     text = tokens.text
     end = 0
     for begins, ends in zip((*tokens.starts, len(text)), (*tokens.ends, len(text)), strict=True):
         while (start := _skip(text, end, begins)) < begins:
-            found = _BAD.match(text, start, begins)
-            assert found is not None
-            end = found.end()
+            bad = _BAD.match(text, start, begins)
+            assert bad is not None
+            end = bad.end()
             yield Span(start, end)
         end = ends
 
@@ -246,8 +246,8 @@ def _gaps(tokens: Tokens) -> Iterator[Span]:
 def _skip(text: str, start: int, end: int) -> int:
     if start == 0 and text.startswith("\ufeff"):  # a byte order mark
         start = 1
-    found = _SKIPPED.match(text, start, end)
-    return found.end() if found else start
+    skipped = _SKIPPED.match(text, start, end)
+    return skipped.end() if skipped else start
 
 
 def _describe(text: str, span: Span, report: Report) -> None:
@@ -269,13 +269,13 @@ def _describe(text: str, span: Span, report: Report) -> None:
 
 
 def show_text(text: str) -> str:
-    """Some text of the user's, as a message can quote it: short, and without control codes."""
+    """Return text as a message can quote it: short, and without control codes."""
     if not text.isprintable():
         return " ".join(f"U+{ord(char):04X}" for char in text[:4])
     return f"`{text}`" if len(text) <= 40 else f"`{text[:40]}…`"
 
 
 def find_surrogate(text: str) -> Span | None:
-    """The first character that is half of one and cannot be written to any file."""
-    found = _SURROGATE.search(text)
-    return Span(found.start(), found.end()) if found else None
+    """Return the span of the first lone surrogate, half a character; None if there is none."""
+    match = _SURROGATE.search(text)
+    return Span(match.start(), match.end()) if match else None

@@ -1,20 +1,13 @@
-"""The mistakes that people make most often, recognised from a failure to parse.
+"""Messages for syntax errors: the mistakes that people make most often are recognised.
 
-Each function reports its mistake and returns True, or returns False if it is another one.
+Each recogniser reports its mistake and returns True, or returns False if it is another one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from fgg.compiler.syntax.failure import (
-    PUNCTUATION,
-    Failure,
-    expectation,
-    form,
-    in_words,
-)
-from fgg.compiler.syntax.habits import clauses, comparisons, habits, positions, product
+from fgg.compiler.syntax.errors import PUNCTUATION, Failure, expectation, form, in_words
 from fgg.compiler.syntax.lex import Token, Tokens, show_text
 from fgg.diagnostics import Label, Report, did_you_mean
 from fgg.grammar.index import RESERVED
@@ -27,9 +20,9 @@ OPERANDS = ("NAME", "INT", "DECIMAL", "STRING", "RPAR", "RSQB", "RBRACE", "ROW",
 
 
 def misspelt(tokens: Tokens, place: int, first: int, report: Report) -> bool:
-    """Whether a word looks like the beginning of a statement but is none; then it is reported.
+    """Report a word that looks like a misspelt reserved word, and return whether it is one.
 
-    It stands at the beginning of a line, below the statement that begins at `first`.
+    It is at the beginning of a line, in the column of the statement that begins at `first`.
     """
     if tokens.types[place] != "NAME" or not tokens.begins_line(place):
         return False
@@ -171,7 +164,7 @@ def _commas(failure: Failure, report: Report) -> bool:
         return False
     if failure.type() not in ("NAME", "INT", "DECIMAL", "STRING", "LSQB", "LBRACE"):
         return False
-    if product(failure, report):
+    if _product(failure, report):
         return True
     # A `for` or `with` list is not bracketed: on a new line, something else may be meant.
     if not failure.open and failure.begins_line(failure.position):
@@ -214,16 +207,195 @@ def _unfinished(failure: Failure, report: Report) -> bool:
     return True
 
 
+def _clauses(failure: Failure, report: Report) -> bool:
+    """A clause in a place where it cannot stand."""
+    if failure.type() == "WITH" and (failure.is_complete or failure.query is not None):
+        report.add(
+            "F011", "a `with` clause must follow the factor that it belongs to", failure.span
+        )
+        return True
+    if failure.type() == "FOR" and failure.is_complete:
+        report.add(
+            "F001",
+            f"`for` cannot stand in a `{failure.statement}` statement",
+            failure.span,
+            help="conditions belong to rules, nonterminals and input factors",
+        )
+        return True
+    value = failure.type(-1) == "EQUAL" and failure.statement == "rank"
+    if value and failure.type() in ("LSQB", "LBRACE", "DECIMAL"):
+        report.add(
+            "F011",
+            "a factor's value comes before its rank",
+            failure.span,
+            help="write `factor f(A, B) = value rank r`",
+        )
+        return True
+    return False
+
+
+def _comparisons(failure: Failure, report: Report) -> bool:
+    """An equals sign too few or too many."""
+    if failure.type() == "EQUAL" and "COMPARISON" in failure.accepts:
+        report.add("F009", "`=` is not a comparison", failure.span, help="write `==` for equality")
+        return True
+    if failure.is_equality:
+        in_body = failure.statement == "rule"
+        help_text = "write a single `=` to fix a node to an input" if in_body else "write `=` here"
+        report.add("F009", "`==` is a comparison", failure.span, help=help_text)
+        return True
+    return False
+
+
+def _positions(failure: Failure, report: Report) -> bool:
+    """An input without an index where a node is fixed to it."""
+    clamp = failure.statement == "rule" and failure.accepts == {"LSQB"}
+    if not clamp or failure.type() == "RSQB":
+        return False
+    if (failure.type(-2), failure.type(-1)) != ("EQUAL", "NAME"):
+        return False
+    name = failure.tokens[failure.position - 1]
+    report.add(
+        "F001",
+        f"`{name.strip('`')}` needs a position: a node is fixed to one value of an input",
+        name.span,
+        "expected `[…]` after this",
+        help=f"write `{name}[i]`" if "`" not in name else "write an index in brackets",
+    )
+    return True
+
+
+def _habits(failure: Failure, report: Report) -> bool:
+    """Notation of other languages."""
+    if failure.type() == "STAR" and failure.type(-1) == "STAR":
+        report.add("F016", "there are no powers", failure.span, help="write a product")
+    elif failure.type() == "SLASH" and failure.type(1) in ("SLASH", "STAR"):
+        report.add("F001", "unexpected `/`", failure.span, help="comments begin with `#`")
+    elif (
+        failure.type() == "LSQB" and failure.statement == "factor" and failure.type(-2) == "FACTOR"
+    ):
+        report.add(
+            "F001",
+            "a factor has no indices",
+            failure.span,
+            help="only input factors are families: `input factor phi[i](T)`",
+        )
+    elif failure.type() == "LSQB" and failure.type(-1) == "RPAR" and not failure.open:
+        report.add(
+            "F001", "unexpected `[`", failure.span, help="indices come before nodes: `X[i](a)`"
+        )
+    elif failure.type() == "LPAR" and failure.statement == "start":
+        report.add(
+            "F001", "unexpected `(`", failure.span, help="the start symbol is written without nodes"
+        )
+    elif failure.type() == "LSQB" and failure.statement == "domain":
+        report.add(
+            "F001", "unexpected `[`", failure.span, help="values are listed in braces: `{a, b}`"
+        )
+    elif failure.type() in ("COMMA", "STAR", "SIGN") and _between_edges(failure):
+        report.add(
+            "F001",
+            f"unexpected {failure.found}: expected an edge",
+            failure.span,
+            help="edges are written side by side, with nothing between them",
+        )
+    elif failure.statement == "rule" and failure.type(-1) == "RULE" and failure.type() == "COLON":
+        report.add(
+            "F001",
+            "unexpected `:`: expected the rule's name",
+            failure.span,
+            help="a rule without a name has no colon: `rule X(a) -> f(a)`",
+        )
+    elif failure.type() == failure.type(-1) == "NAME" and failure.accepts == {"COLON"}:
+        name = failure.tokens[failure.position - 1]
+        report.add(
+            "F020",
+            "an input's name is followed by a colon and its domain",
+            name.span,
+            "expected `:` after this",
+            help=f"write `{name}: {failure.token}[…]`",
+        )
+    elif failure.type() in ("INT", "DECIMAL") and failure.accepts == {"NAME"}:
+        report.add(
+            "F001",
+            f"unexpected {failure.found}: expected a name",
+            failure.span,
+            help="a name begins with a letter; others stand between backquotes",
+        )
+    else:
+        return _product(failure, report)
+    return True
+
+
+def _between_edges(failure: Failure) -> bool:
+    after = failure.is_after("ARROW") and not failure.is_after("FOR")
+    return failure.statement == "rule" and failure.is_complete and after and not failure.open
+
+
+def _product(failure: Failure, report: Report) -> bool:
+    """A number right before a name, `3k`."""
+    adjacent = failure.span.start == failure.tokens.ends[failure.position - 1]
+    numbers = failure.type(-1) == "INT" and failure.type() in ("NAME", "LPAR")
+    if not (numbers and adjacent and "STAR" in failure.accepts):
+        return False
+    number = failure.tokens[failure.position - 1]
+    report.add(
+        "F001",
+        f"a product is written with `*`, but {failure.found} follows `{number}`",
+        failure.span,
+        help=f"write `{number}*{failure.token}`",
+    )
+    return True
+
+
 MISTAKES: tuple[Callable[[Failure, Report], bool], ...] = (
     _unknown_statement,
-    positions,
+    _positions,
     _arrows,
     _brackets,
     _reserved_name,
-    clauses,
-    comparisons,
+    _clauses,
+    _comparisons,
     _rule_parts,
     _commas,
-    habits,
+    _habits,
     _unfinished,
 )
+
+
+def describe(failure: Failure, report: Report) -> None:
+    """Report an unexpected token as the mistake that it most likely is."""
+    for recognise in MISTAKES:
+        if recognise(failure, report):
+            return
+    at_end = failure.type() == "$END"
+    problem = "the text ends too early" if at_end else f"unexpected {failure.found}"
+    report.add(
+        "F002" if at_end else "F001",
+        f"{problem}: {expectation(failure)}",
+        failure.span,
+        "the text ends here" if at_end else "",
+        help=form(failure),
+    )
+
+
+def unclosed_query(failure: Failure, report: Report) -> None:
+    """Report a query without its `}`."""
+    assert failure.query is not None
+    place = failure.tokens.span(failure.query)
+    labels = []
+    if failure.position < len(failure.tokens):
+        labels.append(Label(failure.span, "this statement cannot stand in a query"))
+    report.add("F018", "this query is not closed", place, labels=labels, help="add a `}`")
+
+
+def statement_in_query(failure: Failure, report: Report) -> None:
+    """Report a statement that belongs outside of queries."""
+    assert failure.query is not None
+    report.add(
+        "F021",
+        f"a `{failure.token}` statement cannot stand in a query",
+        failure.span,
+        labels=[Label(failure.tokens.span(failure.query), "the query begins here")],
+        help="a query contains `nonterminal`, `input`, `start` and `rule` statements",
+    )

@@ -1,20 +1,19 @@
 """From text to a syntax tree, with recovery at statements.
 
-A syntax error costs one statement: parsing goes on at the next reserved word that can begin one,
-so all the errors of a file are reported together.
+After a syntax error, parsing goes on at the next reserved word that can begin a statement. So all
+errors of a file are reported together.
 """
 
 from __future__ import annotations
 
 from typing import cast
 
+from fgg.compiler.syntax.automaton import HIDDEN, Automaton
 from fgg.compiler.syntax.build_statements import TreeBuilder
-from fgg.compiler.syntax.errors import describe, statement_in_query, unclosed_query
-from fgg.compiler.syntax.failure import Failure
+from fgg.compiler.syntax.errors import Failure
 from fgg.compiler.syntax.lex import MAX_CHARACTERS as MAX_CHARACTERS
 from fgg.compiler.syntax.lex import MAX_SYNTAX_ERRORS, Tokens, is_sane, lex, with_line_ends
-from fgg.compiler.syntax.mistakes import misspelt
-from fgg.compiler.syntax.table import HIDDEN, Automaton
+from fgg.compiler.syntax.mistakes import describe, misspelt, statement_in_query, unclosed_query
 from fgg.compiler.syntax.tree import Statement
 from fgg.diagnostics import Report
 from fgg.grammar.spans import Source, Span
@@ -23,7 +22,7 @@ QUERY_WORDS = frozenset(("NONTERMINAL", "INPUT", "START", "RULE"))
 STATEMENT_WORDS = QUERY_WORDS | {"SIZE", "DOMAIN", "RANK", "FACTOR", "QUERY"}
 
 
-# What means more than what the automaton makes of it.
+# Tokens that also change the state of `_Parse`.
 SPECIAL = STATEMENT_WORDS | {"WITH", "LBRACE", "RBRACE"}
 OPENING = frozenset(("LPAR", "LSQB"))
 CLOSING = frozenset(("RPAR", "RSQB"))
@@ -31,12 +30,12 @@ MAX_LOOKS = 10_000  # at words that may be misspelt
 
 
 def parse(source: Source, report: Report) -> tuple[Statement, ...]:
-    """The statements of a source text; what is wrong with it goes to `report`."""
+    """Return the statements of a source text; syntax errors go to `report`."""
     text = with_line_ends(source.text)
     if not is_sane(text, report):
         return ()
-    found = lex(text, report)
-    return _Parse(*found, report).run() if found is not None else ()
+    lexed = lex(text, report)
+    return _Parse(*lexed, report).run() if lexed is not None else ()
 
 
 class _Parse:
@@ -47,19 +46,19 @@ class _Parse:
         self.types = tokens.types
         self.bad = bad
         self.report = report
-        self.built = Report()  # what is wrong with what has been built
+        self.built = Report()  # errors in the nodes that have been built
         self.automaton = Automaton(TreeBuilder(tokens, self.built))
-        self.first = 0  # where the statement under way begins
+        self.first = 0  # where the current statement begins
         self.base = 0  # the automaton's height before it
         self.reported = 0  # the number of reports before it
         self.open: list[int] = []  # its open brackets
-        self.query: int | None = None  # where the query under way begins
+        self.query: int | None = None  # where the current query begins
         self.skipping = False
         self.failures = 0
         self.looks = 0
 
     def run(self) -> tuple[Statement, ...]:
-        """All statements that are right."""
+        """Return all statements without syntax errors."""
         position = 0
         types, feed = self.types, self.automaton.feed
         while position < len(types) and self.failures < MAX_SYNTAX_ERRORS:
@@ -79,7 +78,7 @@ class _Parse:
         return statements
 
     def step(self, position: int) -> int:
-        """Feed the token at `position`, or skip it; the position to go on from."""
+        """Feed the token at `position`, or skip it; return the position to go on from."""
         kind = self.types[position]
         if self.begins(position):
             if self.query is not None and kind not in QUERY_WORDS:
@@ -94,7 +93,7 @@ class _Parse:
         return self.feed(position)
 
     def begins(self, position: int) -> bool:
-        """Whether the token begins a statement, or a clause that is read as one."""
+        """Return whether the token begins a statement, or a clause that is parsed as one."""
         kind = self.types[position]
         if kind == "WITH":
             return not self.skipping
@@ -105,20 +104,20 @@ class _Parse:
         return kind in STATEMENT_WORDS
 
     def statement_after(self, position: int) -> range:
-        """The positions after a reserved word that belong to its statement."""
+        """Return the positions after a reserved word that belong to its statement."""
         end = position + 1
         while end < len(self.types) and self.types[end] not in STATEMENT_WORDS:
             end += 1
         return range(position + 1, end)
 
     def ends_query(self, kind: str) -> bool:
-        """Whether the token is the `}` of the query under way."""
+        """Return whether the token is the `}` of the current query."""
         if kind != "RBRACE" or self.query is None:
             return False
         return not any(self.types[p] == "LBRACE" for p in self.open)
 
     def feed(self, position: int) -> int:
-        """Feed a token and keep account of brackets; the position to go on from."""
+        """Feed a token and keep track of brackets; return the position to go on from."""
         kind = self.types[position]
         begins = self.begins(position)
         ends = self.ends_query(kind)
@@ -142,18 +141,18 @@ class _Parse:
 
     @property
     def in_header(self) -> bool:
-        """Whether the statement under way is a query before its `{`."""
+        """Whether the current statement is a query before its `{`."""
         return self.types[self.first] == "QUERY" and self.query is None
 
     def open_query(self) -> None:
-        """Begin the inside of a query, which later errors leave as it is."""
+        """Begin the body of a query; errors in the body do not drop its header."""
         self.query = self.first
         self.base = self.automaton.height
         self.reported = len(self.built.diagnostics)
         self.open = []
 
     def failure(self, position: int, accepts: set[str]) -> Failure:
-        """What is known of an error at `position`."""
+        """Return the failure for an unexpected token at `position`."""
         return Failure(
             tokens=self.tokens,
             position=position,
@@ -191,20 +190,20 @@ class _Parse:
         return position if restart or self.ends_query(kind) else position + 1
 
     def describe(self, failure: Failure) -> None:
-        """Report an error, unless unreadable text before it in its statement is the reason."""
+        """Report an error, unless unreadable text in the statement explains it."""
         start = self.tokens.starts[self.first] if self.types else 0
         end = failure.span.start if failure.type() != "$END" else len(self.tokens.text)
         if not any(start <= span.start < end for span in self.bad):
             describe(failure, self.report)
 
     def drop(self) -> None:
-        """Forget the statement under way."""
+        """Drop the current statement."""
         self.automaton.drop(self.base)
         del self.built.diagnostics[self.reported :]
         self.open = []
 
     def after_query(self, position: int, nesting: int) -> int:
-        """Where a query ends whose header is wrong: nothing in it can be used.
+        """Return where a query ends whose header is wrong; its body is skipped.
 
         `nesting` is the number of brackets that are open in the header.
         """
@@ -221,7 +220,7 @@ class _Parse:
         return len(self.types)
 
     def leave_query(self, position: int) -> int:
-        """Deal with a statement that cannot stand in a query; the position to go on from."""
+        """Handle a statement that cannot stand in a query; return the position to go on from."""
         self.failures += 1
         if self.query_closes_after(position):
             statement_in_query(self.failure(position, set()), self.report)
@@ -235,7 +234,7 @@ class _Parse:
         return position
 
     def query_closes_after(self, position: int) -> bool:
-        """Whether a `}` that belongs to no statement follows before the next query."""
+        """Return whether a `}` that belongs to no statement comes before the next query."""
         depth = 0
         for place in range(position, len(self.types)):
             kind = self.types[place]
@@ -256,7 +255,7 @@ class _Parse:
         self.query = None
 
     def finish(self) -> tuple[Statement, ...]:
-        """Close the parse; where the text ends too early, give up the last statement."""
+        """End the parse and return the statements; an unfinished last one is dropped."""
         end = len(self.types)
         if not self.automaton.feed("$END", end):
             accepts = self.automaton.accepts()
@@ -269,7 +268,7 @@ class _Parse:
                     unclosed_query(self.failure(end, set()), self.report)
                 self.close_query()
             if not self.automaton.feed("$END", end):
-                # Nothing but the beginning is sure to end here: give up what was read.
+                # Only an empty text is sure to end here: drop all statements.
                 if not self.report.has_errors:
                     self.describe(self.failure(end, self.automaton.accepts()))
                 return ()

@@ -1,10 +1,11 @@
-"""The syntax tree: what the user wrote, with its places, before any name is looked up."""
+"""The syntax tree: statements as written, with their spans, before any name is looked up."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fgg.compiler.syntax.rows import row_numbers, row_place
+from fgg.compiler.syntax.flat_lists import row_numbers, row_place
 from fgg.grammar.spans import Span
 from fgg.grammar.values import Number
 
@@ -112,13 +113,13 @@ class NumberRow:
     span: Span
 
     def numbers(self) -> tuple[Number, ...]:
-        """What the list holds."""
+        """Return the numbers of the list."""
         return row_numbers(self.text)
 
     def place(self, index: int) -> Span | None:
-        """Where an item stands; None if there are not so many."""
-        found = row_place(self.text, index)
-        return found and Span(self.span.start + found.start, self.span.start + found.end)
+        """Return the span of an item; None if the list is shorter."""
+        item = row_place(self.text, index)
+        return item and Span(self.span.start + item.start, self.span.start + item.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,3 +348,27 @@ class QueryDecl:
 
 
 Statement = SizeDecl | DomainDecl | FactorDecl | QueryDecl | QueryStatement
+
+
+class ValueSpans:
+    """Finds the span of an entry of a factor's value, for messages."""
+
+    def __init__(self, statements: Iterable[Statement]) -> None:
+        self._values = {
+            s.name.text: s.value
+            for s in statements
+            if isinstance(s, FactorDecl) and s.value is not None
+        }
+
+    def locate(self, factor: str, position: tuple[int, ...]) -> Span | None:
+        """Return the span of an entry, or of the innermost list around it; None without a value."""
+        node = self._values.get(factor)
+        if node is None:
+            return None
+        for index in position:
+            if isinstance(node, NumberRow):
+                return node.place(index) or node.span
+            if not isinstance(node, ListLiteral) or index >= len(node.items):
+                break
+            node = node.items[index]
+        return node.span

@@ -16,7 +16,7 @@ from examples.large_hmm.text import Text
 from fgg.clusters import brown, uniform
 from fgg.runtime.model.model import Model
 from fgg.runtime.model.state_dropout import StateDropout
-from fgg.runtime.model.stream_state import Carried, stream_perplexity
+from fgg.runtime.model.stream_state import CarriedState, stream_perplexity
 
 GRAMMAR = Path(__file__).resolve().parent / "stream.fgg"
 BEGINNING = 40_000
@@ -100,7 +100,7 @@ def train(
     dropout = StateDropout(model, "K", setting.dropout) if setting.dropout else None
     optimizer = torch.optim.AdamW(model.parameters(), lr=setting.rate, fused=True)
     generator = torch.Generator().manual_seed(seed)
-    carried = Carried()
+    carried = CarriedState()
     beginning = data.Tokens(own.test.ids[:BEGINNING], own.test.starts[:1])
     curve: list[tuple[float, float]] = []
     budget = Budget(seconds, clock)

@@ -147,7 +147,7 @@ def tagged(model: Model, words: list[list[int]], name: str, emits: str | None) -
     weights = model.detached()
     items = in_memory(model.program, {"w": words, name: [[-1] * len(s) for s in words]})
     found: dict[int, list[int]] = {}
-    for batch in bucketed(model.program, items, 20000):
+    for batch in bucketed(items, 20000):
         states = model.program.posterior(weights, batch.inputs).marginals["X"]
         scores = states if emits is None else states.flatten(2) @ weights[emits]
         best = scores.argmax(-1).tolist()

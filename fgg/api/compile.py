@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse, render_all
 from fgg.grammar import Grammar
 from fgg.grammar.domains import with_domain_size, with_sizes
+from fgg.grammar.provenance import traced
 from fgg.rewrite.conjoin import conjoin
 
 if TYPE_CHECKING:
-    from fgg.grammar.slices import SplitRule
     from fgg.plan import Plan
     from fgg.plan.cpp_source import Native
     from fgg.runtime.program.program import CompiledProgram, Program
@@ -106,19 +106,11 @@ class Compilation:
         """The compiled program. Raises GrammarError (F425) if the grammar has no schedule."""
         from fgg.compiler.cost.choose import choose
         from fgg.compiler.driver import Expected, plan_of
-        from fgg.compiler.passes.close import close
         from fgg.compiler.passes.cpd import cpd
-        from fgg.compiler.passes.pin import pin_with_origin
-        from fgg.compiler.passes.split import split_with_origin
         from fgg.runtime.program.program import CompiledProgram
 
         source, expected, pinned = self.source, Expected(self.length, self.batch), not self.missing
         with compilable(self.model.name):
-            closed, summing = close(source)
-            atomic, origins = split_with_origin(closed)
-            pins = pin_with_origin(atomic)[1] if pinned else {}
-            origins = tied_origins(atomic, origins)
-            origins = {name: rule for name, rule in origins.items() if rule.source != summing}
             if self.space == "auto":
                 choice = choose(source, expected, pinned=pinned)
                 space, plan = choice.space, choice.plan
@@ -131,8 +123,6 @@ class Compilation:
             compiler=self,
             plan=plan,
             source=self.emit(plan),
-            origins=origins,
-            pins=pins,
             space=space,
         )
 
@@ -182,32 +172,33 @@ class Compilation:
     def derivation_plan(self, *, known: bool = False) -> Plan | None:
         """The plan that derivations are read from, or None if they cannot be told apart."""
         from fgg.compiler.passes.close import close
-        from fgg.compiler.passes.pin import pin_with_origin
+        from fgg.compiler.passes.pin import pin
         from fgg.compiler.passes.split import split
         from fgg.compiler.passes.tie import tie
         from fgg.compiler.plan.derivation_plan import plan_of_trees
 
         with compilable(self.model.name):
-            closed, summing = close(self.source)
+            source = traced(self.source)
+            closed = close(source)
             # Derivations begin with the user's own start symbol, unless its nodes would be split.
-            trees = split(closed) if summing is None else unclosed(self.source)
+            trees = split(closed) if closed is source else unclosed(source)
             if known and trees is not None:
-                trees = pin_with_origin(trees, whole=True)[0]
+                trees = pin(trees, whole=True)
             if self.missing and trees is not None:
                 trees = tie(trees)
             if trees is None:
                 return None
             return plan_of_trees(trees, length=self.length, batch=self.batch)
 
-    def outline(self) -> tuple[Plan, Mapping[str, SplitRule]]:
-        """The plan of the shapes of derivations, and where its rules come from."""
+    def outline(self) -> Plan:
+        """The plan of the shapes of derivations, without states."""
         from fgg.compiler.passes.outline import outline
-        from fgg.compiler.passes.split import split_with_origin
+        from fgg.compiler.passes.split import split
         from fgg.compiler.plan.derivation_plan import plan_of_trees
 
         with compilable(self.model.name):
-            atomic, origins = split_with_origin(outline(self.source))
-            return plan_of_trees(atomic, length=self.length, batch=self.batch), origins
+            atomic = split(outline(traced(self.source)))
+            return plan_of_trees(atomic, length=self.length, batch=self.batch)
 
     def emit(self, plan: Plan, *, best: bool = False) -> str:
         """A plan as Python; with `best`, maxima stand in place of sums."""
@@ -242,20 +233,6 @@ def only_query(grammar: Grammar) -> str | None:
     return grammar.queries[0].name if len(grammar.queries) == 1 else None
 
 
-def tied_origins(grammar: Grammar, origins: Mapping[str, SplitRule]) -> Mapping[str, SplitRule]:
-    """Where the rules of an atomic grammar come from, and those of the same for missing tokens.
-
-    If the latter cannot be made, batches with missing tokens are refused when they come.
-    """
-    from fgg.compiler.passes.split import SplitImpossible
-    from fgg.compiler.passes.tie import tie_with_origin
-
-    try:
-        return {**origins, **tie_with_origin(grammar, origins)[1]}
-    except SplitImpossible:
-        return origins
-
-
 def unclosed(grammar: Grammar) -> Grammar | None:
     """The grammar with atomic nodes and its own start symbol, if that can be."""
     from fgg.compiler.passes.split import SplitImpossible, split
@@ -271,7 +248,7 @@ def compilable(name: str) -> Iterator[None]:
     """What the compiler refuses in this context is an error of the grammar (F425)."""
     from fgg.compiler.passes.split import SplitImpossible
     from fgg.compiler.plan.lower import CannotCompile
-    from fgg.compiler.rank.nodes import NotRankSpace
+    from fgg.compiler.rank.uses import NotRankSpace
 
     try:
         yield

@@ -1,31 +1,32 @@
-"""Between the two spaces: weights to pieces around rank nodes, and back. Joins all three layers.
-
-`decompose` finds pieces for weights that are there, `materialise` multiplies pieces out.
-"""
+"""Dense weights to pieces of low rank (`decompose`), and back (`materialise`)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from fgg.diagnostics import Diagnostic, refuse
-from fgg.factors.definitions import asked_factors, needed_factors, sources
 from fgg.factors.pieces import given_pieces
-from fgg.factors.product_factors import joint_of
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Rule
+from fgg.grammar.definitions import ProductOf
 from fgg.progress import steps
+from fgg.rewrite.trim import needed_factors, query_factors
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from fgg.runtime.model.decompose import Decomposition
+    from fgg.runtime.program.inputs import Lengths
     from fgg.runtime.program.program import Program
 
 
 @dataclass(frozen=True)
-class Line:
-    """What became of a factor: its rank, how near the pieces come, and what they take up.
+class FactorReport:
+    """The outcome for a factor: the rank, the error and the size of its pieces.
 
-    `left` says that it is as it was: no rank was low enough to be of use.
+    `left` says that the factor stays whole, because no rank was low enough to be of use.
     """
 
     factor: str
@@ -40,20 +41,20 @@ class Line:
 
 @dataclass(frozen=True)
 class Decomposed:
-    """A grammar with declared ranks, weights with the pieces by name, and a report.
+    """A grammar with declared ranks, weights with pieces in place of factors, and a report.
 
-    The pieces of `binary` are the weights `binary_0`, `binary_1`, …, as the pass `cpd` calls them.
+    The pieces of `binary` are the weights `binary_0`, `binary_1`, …, as the pass `cpd` names them.
     """
 
     grammar: Grammar
-    weights: Mapping[str, Any]
-    report: tuple[Line, ...]
+    weights: Mapping[str, Any]  # arrays or tensors
+    report: tuple[FactorReport, ...]
     notes: tuple[Diagnostic, ...] = ()
 
     def explicit(self) -> Grammar:
-        """The grammar with the pieces written out: factors with tables, around rank nodes.
+        """The grammar with the pieces as factors with tables, around rank nodes.
 
-        Raises GrammarError (F440) where they are too many, or have signs, or where the whole factor
+        Raises GrammarError (F440) if the pieces are too large or have signs, or if the whole factor
         is needed besides.
         """
         from fgg.compiler.passes.cpd import CpdImpossible
@@ -66,9 +67,16 @@ class Decomposed:
             refuse("F440", str(error), error.help)
 
 
+class _Options(TypedDict):
+    nonnegative: bool
+    seed: int
+    restarts: int
+    sweeps: int
+
+
 def decompose(
     grammar: Grammar,
-    weights: Mapping[str, Any] | None = None,
+    weights: Mapping[str, object] | None = None,
     *,
     ranks: Mapping[str, int] | None = None,
     tolerance: float | None = None,
@@ -80,11 +88,11 @@ def decompose(
 ) -> Decomposed:
     """The grammar with factors of low rank in place of dense ones, and the pieces of their weights.
 
-    `ranks` says which factors, and their ranks. With a `tolerance` it is the smallest rank found
-    whose relative error is within it: of `factors`, or if none are named of all factors that become
-    smaller by it. Weights are those given, or values of the grammar; a joint factor is the product
-    of its parts. Pieces are non-negative, and a factor with an arrow stays exactly a distribution;
-    with `nonnegative=False` they may have signs, which no program runs with. Raises GrammarError.
+    `ranks` gives factors and their ranks. With a `tolerance`, each of `factors` gets the smallest
+    rank found whose relative error is within it; without `factors`, all that become smaller do.
+    Weights are those given, or values of the grammar; a joint factor is the product of its parts.
+    Pieces are non-negative, and a factor with an arrow stays exactly a distribution. With
+    `nonnegative=False` pieces may have signs, but no program runs with those. Raises GrammarError.
     """
     from fgg.runtime.model.decompose import RESTARTS, SWEEPS, smallest_rank
     from fgg.runtime.model.decompose import decompose as numeric
@@ -92,28 +100,31 @@ def decompose(
     ranks = dict(ranks or {})
     named = factors is not None or tolerance is None
     wanted = _wanted(grammar, weights or {}, ranks, tolerance, factors)
-    found = bind_only(grammar, weights or {}, wanted)
-    options: dict[str, Any] = {"nonnegative": nonnegative, "seed": seed}
-    options["restarts"] = RESTARTS if restarts is None else restarts
-    options["sweeps"] = SWEEPS if sweeps is None else sweeps
-    lines: list[Line] = []
+    dense = bind_only(grammar, weights or {}, wanted)
+    options: _Options = {
+        "nonnegative": nonnegative,
+        "seed": seed,
+        "restarts": RESTARTS if restarts is None else restarts,
+        "sweeps": SWEEPS if sweeps is None else sweeps,
+    }
+    lines: list[FactorReport] = []
     notes: list[Diagnostic] = []
     done: dict[str, Decomposition] = {}
     for name in steps(wanted, "factor"):
         given = grammar.factor[name].given
         if name in ranks:
-            result = numeric(found[name], given, ranks[name], name=name, **options)
+            result = numeric(dense[name], given, ranks[name], name=name, **options)
         else:
             assert tolerance is not None
-            result = smallest_rank(found[name], given, tolerance, name=name, **options)
-        before = int(found[name].size)
+            result = smallest_rank(dense[name], given, tolerance, name=name, **options)
+        before = int(dense[name].size)
         reached = tolerance is None or result.relative_error <= tolerance * (1 + 1e-9)
         left = name not in ranks and not named and (result.entries >= before or not reached)
         if not left:
             done[name] = result
             notes += result.notes
         lines.append(
-            Line(
+            FactorReport(
                 name,
                 result.rank,
                 result.relative_error,
@@ -132,11 +143,11 @@ def decompose(
     return Decomposed(declared, kept, tuple(lines), tuple(notes))
 
 
-def materialise(target: Program | Grammar, weights: Mapping[str, Any]) -> dict[str, Any]:
-    """Weights with each factor of declared rank whole, in place of its pieces.
+def materialise(target: Program | Grammar, weights: Mapping[str, object]) -> dict[str, Any]:
+    """The weights with each factor of declared rank whole, in place of its pieces.
 
-    Tensors keep their gradients. Raises GrammarError for pieces that are missing or do not fit, and
-    for factors that are too large, before anything is computed (F420).
+    Products of tensors are tensors, with gradients. Raises GrammarError for pieces that are missing
+    or of a wrong shape, and for factors that are too large, before anything is computed (F420).
     """
     from fgg.runtime.model.materialise import materialised
 
@@ -146,18 +157,19 @@ def materialise(target: Program | Grammar, weights: Mapping[str, Any]) -> dict[s
 
 def log_z_moved(
     grammar: Grammar,
-    weights: Mapping[str, Any] | None,
+    weights: Mapping[str, object] | None,
     decomposed: Decomposed,
     *,
     query: str | None = None,
-    inputs: Mapping[str, Any] | None = None,
-    lengths: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, object] | None = None,
+    lengths: Lengths = None,
     seed: int | None = None,
 ) -> list[tuple[float, float]]:
     """log Z of each item before and after decomposing, in float64.
 
-    Factors that have neither weights nor values are random, by `seed`, and the same in both.
+    Factors that have neither weights nor values are random, drawn with `seed`, and equal in both.
     """
+    import numpy as np
     import torch
 
     from fgg.api.compile import compile
@@ -165,30 +177,30 @@ def log_z_moved(
     names = [line.factor for line in decomposed.report if not line.left]
     dense = materialise(decomposed.grammar, decomposed.weights)
     for name in names:
-        # With signs, what should be 0 may come out below it by rounding; more is refused.
-        least = -1e-12 * abs(dense[name]).max()
-        dense[name] = dense[name].clip(min=0) if dense[name].min() >= least else dense[name]
+        # Pieces with signs may give slightly negative weights by rounding; more is refused.
+        array = np.asarray(dense[name])
+        dense[name] = array.clip(min=0) if array.min() >= -1e-12 * abs(array).max() else array
     plain = tuple(
         replace(f, rank=None) if f.name in names else f for f in decomposed.grammar.factors
     )
-    found = []
-    own: dict[str, Any] = {}
-    for item, known in (
+    logs: list[list[float]] = []
+    drawn: dict[str, object] = {}
+    for version, known in (
         (grammar, dict(weights or {})),
         (replace(decomposed.grammar, factors=plain), dense),
     ):
-        program = compile(item, query)
-        # What is random is drawn once: the second grammar has other factors.
-        given = {**{n: w for n, w in own.items() if n in item.factor}, **known}
+        program = compile(version, query)
+        # Random weights are drawn once: the second grammar has other factors.
+        given = {**{n: w for n, w in drawn.items() if n in version.factor}, **known}
         numbers = program.weights(given, seed=seed, dtype=torch.float64)
-        own = {n: w for n, w in numbers.items() if n not in known}
-        found.append(program.log_z(numbers, dict(inputs or {}), lengths).tolist())
-    return list(zip(*found, strict=True))
+        drawn = {n: w for n, w in numbers.items() if n not in known}
+        logs.append(program.log_z(numbers, dict(inputs or {}), lengths).tolist())
+    return list(zip(*logs, strict=True))
 
 
 def _wanted(
     grammar: Grammar,
-    weights: Mapping[str, Any],
+    weights: Mapping[str, object],
     ranks: Mapping[str, int],
     tolerance: float | None,
     factors: Collection[str] | None,
@@ -203,8 +215,8 @@ def _wanted(
     except CpdImpossible as error:
         refuse("F440", str(error), error.help)
     used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
-    for name in sorted(names - used - asked_factors(grammar)):
-        wholes = [f.name for f in grammar.factors if name in sources(f) and f.name in used]
+    for name in sorted(names - used - query_factors(grammar)):
+        wholes = [f.name for f in grammar.factors if name in f.sources and f.name in used]
         help = f"it is part of `{wholes[0]}`" if wholes else ""
         refuse("F440", f"no rule uses factor `{name}`", help)
     for name in sorted(names - {*ranks}):
@@ -215,43 +227,45 @@ def _wanted(
     if not names:
         low = {f.name for f in free.factors if len(f.domains) > 1 and is_free(unjoined(f))}
         known = {f.name for f in grammar.factors if f.name in weights or f.value is not None}
-        joints = {f.name: joint for f in grammar.factors if (joint := joint_of(f)) is not None}
-        known |= {n for n, joint in joints.items() if {p.source for p in joint.parts} <= known}
+        known |= {
+            f.name
+            for f in grammar.factors
+            if isinstance(f.definition, ProductOf) and known.issuperset(f.definition.sources)
+        }
         names = used & low & known
     return [f.name for f in grammar.factors if f.name in names]
 
 
 def bind_only(
-    grammar: Grammar, weights: Mapping[str, Any], names: Collection[str]
-) -> dict[str, Any]:
-    """The weights of some factors: given ones, values, or what they follow from.
+    grammar: Grammar, weights: Mapping[str, object], names: Collection[str]
+) -> dict[str, NDArray[np.float64]]:
+    """The weights of some factors in their shapes: given, or from values or other factors.
 
-    Raises GrammarError for what is missing or does not fit.
+    Raises GrammarError for weights that are missing or do not fit.
     """
     from fgg.runtime.program.bind import bind
 
     nodes: list[Node] = []
     edges: list[Edge] = []
     for name in names:
-        own = [f"x{len(nodes) + i}" for i in range(len(grammar.factor[name].domains))]
-        nodes += map(_node, own, grammar.factor[name].domains)
-        edges.append(Edge(label=name, attachments=tuple(Attachment(node=n) for n in own)))
+        ends = [
+            Node(name=f"x{len(nodes) + i}", domain=domain)
+            for i, domain in enumerate(grammar.factor[name].domains)
+        ]
+        nodes += ends
+        edges.append(Edge(label=name, attachments=tuple(Attachment(node=n.name) for n in ends)))
     fragment = Fragment.make(tuple(nodes), tuple(edges))
     rule = Rule(name="all", lhs=grammar.start.label, rhs=fragment)
     return dict(bind(replace(grammar, rules=(rule,), queries=()), weights))
 
 
-def _node(name: str, domain: str) -> Node:
-    return Node(name=name, domain=domain)
-
-
 def _declared(grammar: Grammar, ranks: Mapping[str, int]) -> Grammar:
-    """The grammar with these ranks, and no values; parts that nothing is made of any more go."""
+    """The grammar with these ranks and without the values; parts that are no longer used go."""
     from fgg.compiler.passes.cpd import declared
 
-    joints = [joint for name in ranks if (joint := joint_of(grammar.factor[name])) is not None]
-    parts = {part.source for joint in joints for part in joint.parts}
+    definitions = [grammar.factor[name].definition for name in ranks]
+    parts = {s for d in definitions if isinstance(d, ProductOf) for s in d.sources}
     factors = (replace(f, value=None) if f.name in ranks else f for f in grammar.factors)
-    found = declared(replace(grammar, factors=tuple(factors)), ranks)
-    unused = parts - needed_factors(found)
-    return replace(found, factors=tuple(f for f in found.factors if f.name not in unused))
+    low = declared(replace(grammar, factors=tuple(factors)), ranks)
+    unused = parts - needed_factors(low)
+    return replace(low, factors=tuple(f for f in low.factors if f.name not in unused))

@@ -1,6 +1,6 @@
-"""Identify: whether moments of strings determine a grammar's parameters [ID §3].
+"""`identify` tells whether moments of strings determine a grammar's parameters [ID §3].
 
-Joins the compiler, which makes the plan, to the runtime, which differentiates it.
+The compiler makes the plan, and the runtime differentiates it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fgg.api.compile import check_sizes, compilable, selected
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size, with_sizes
-from fgg.rewrite.conjoin import lengths as length_names
+from fgg.grammar.domains import lengths as length_names
 
 if TYPE_CHECKING:
     from fgg.plan import Plan
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAX_LENGTH = 1000
 EXPECTED_BATCH = 256
 MAX_WEIGHT = 1e100
-"""Of a direction: products of such weights are numbers in float64, too."""
+"""The greatest weight of a direction, so that products of weights stay finite in float64."""
 
 Number = int | float | Fraction
 Position = int | tuple[str, int]
@@ -47,18 +47,18 @@ def identify(
     """Whether the moments of strings of a length determine the parameters of a grammar.
 
     `moments` is an observation function: `12`, `**`, `123`, `123e1`, `***`, `***e1` or `all`.
-    `positions` in its place are tokens that are kept, counted from 1; where there are several
-    inputs, `("x", 1)`. `direction` is the η of `123e1` and `***e1`: a weight for each value, or
-    the number of one, counted from 1 (the first, unless said otherwise).
+    `positions` replaces it by the joint moments of some tokens, counted from 1; with several
+    inputs, a token is `("x", 1)`. `direction` is the η of `123e1` and `***e1`: a weight for each
+    value, or the number of one value, counted from 1 (by default the first).
 
-    The rank is exact, at a random point of a prime field that `seed` draws. Without `second` the
-    Jacobian is not looked at in float64, without `null` it is not said what is undetermined.
-    Raises GrammarError for what cannot be asked. Strings that are too short for the moments are
-    no error: the verdict is `undefined`.
+    The rank is exact, at a random point of a prime field that `seed` draws. `second` adds the rank
+    in float64, and `null` the factors and directions that are not determined. Raises GrammarError
+    for wrong arguments. Strings that are too short for the moments are no error: the verdict is
+    `undefined`.
     """
     model = model_of(grammar, query, sizes)
     name = moments if positions is None else ",".join(map(_written, positions))
-    found = model.identify(
+    results = model.identify(
         length,
         [moments] if positions is None else [],
         positions=positions,
@@ -67,12 +67,12 @@ def identify(
         second=second,
         null=null,
     )
-    return found[name]
+    return results[name]
 
 
 def model_of(
     grammar: Grammar, query: str | None = None, sizes: Mapping[str, int] | None = None
-) -> Model:
+) -> IdentificationModel:
     """A grammar joined with a query, with its plan and parameters. Raises GrammarError."""
     if not isinstance(grammar, Grammar):
         raise TypeError("a grammar is expected: `fgg.identify(fgg.load(…), length=3)`")
@@ -92,7 +92,7 @@ def model_of(
         expected = Expected(length=8, batch=EXPECTED_BATCH)
         # Soft words know no single block, so nothing is taken as known.
         plan = plan_of(source, expected, "state" if decomposed else "dense", pinned=False)
-    return Model(grammar.name, query, source, plan, parameters)
+    return IdentificationModel(grammar.name, query, source, plan, parameters)
 
 
 def check_inputs(grammar: Grammar) -> None:
@@ -118,7 +118,7 @@ def unnormalised(grammar: Grammar, name: str) -> Diagnostic:
     """The error (F450) that a factor has neither an arrow nor a value."""
     factor = grammar.factor[name]
     domains = ", ".join(factor.domains)
-    if factor.attribute("blocks") is not None:
+    if factor.blocks is not None:
         message = f"factor `{name}({domains})` is normalised within blocks, which is not supported"
         return Diagnostic(
             code="F450",
@@ -137,8 +137,8 @@ def unnormalised(grammar: Grammar, name: str) -> Diagnostic:
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
-    """A grammar without queries, its plan for all lengths, and its parameters."""
+class IdentificationModel:
+    """A grammar joined with its query, its plan for all lengths, and its parameters."""
 
     name: str
     query: str | None
@@ -159,7 +159,7 @@ class Model:
     ) -> dict[str, Identification]:
         """The identifications from several observation functions, by name."""
         from fgg.runtime.identify.case import Case
-        from fgg.runtime.identify.observing import Kept, Part, parts_of
+        from fgg.runtime.identify.observations import KeptTokens, MomentSet, parts_of
         from fgg.runtime.identify.run import Wanted, identify, undefined
 
         check_moments(moments)
@@ -172,7 +172,7 @@ class Model:
             check_direction(self.grammar, direction),
         )
         count = len(case.tokens)
-        observed: dict[str, tuple[Part, ...] | None] = {
+        observed: dict[str, tuple[MomentSet, ...] | None] = {
             name: parts_of(name, count) for name in moments
         }
         if positions is not None:
@@ -180,31 +180,28 @@ class Model:
             if len(set(chosen)) != len(chosen) or not chosen:
                 refuse("F456", "positions are different ones, at least one")
             name = ",".join(map(_written, positions))
-            observed[name] = (Kept(chosen),)
+            observed[name] = (KeptTokens(chosen),)
         if all(parts is None for parts in observed.values()):
             return {name: undefined(case, name, self.query) for name in observed}
         return identify(case, observed, seed, Wanted(second=second, null=null), self.query)
 
     def _lengths(self, length: int | Mapping[str, int]) -> dict[str, int]:
         names = sorted(length_names(self.grammar))
-        found = dict(length) if isinstance(length, Mapping) else dict.fromkeys(names, length)
-        for name in found:
+        lengths = dict(length) if isinstance(length, Mapping) else dict.fromkeys(names, length)
+        for name in lengths:
             if name not in names:
                 help = did_you_mean(name, names)
                 message = f"there is no length `{name}`"
                 refuse("F411", message, help)
         for name in names:
-            value = found.get(name)
+            value = lengths.get(name)
             if value is None:
-                message = f"length `{name}` is not given"
-                refuse("F301", message)
+                refuse("F301", f"length `{name}` is not given")
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                message = f"length `{name}` must be a whole number from 1 up"
-                refuse("F411", message)
+                refuse("F411", f"length `{name}` must be a whole number from 1 up")
             if value > MAX_LENGTH:
-                message = f"length `{name}` is {value:,}; {MAX_LENGTH:,} is the greatest"
-                refuse("F411", message)
-        return found
+                refuse("F411", f"length `{name}` is {value:,}; {MAX_LENGTH:,} is the greatest")
+        return lengths
 
 
 def check_direction(grammar: Grammar, given: Sequence[Number] | int | None) -> list[Number] | int:
@@ -231,7 +228,7 @@ def check_direction(grammar: Grammar, given: Sequence[Number] | int | None) -> l
 
 def check_moments(moments: Sequence[str]) -> None:
     """Raise GrammarError (F452) for observation functions that there are not."""
-    from fgg.runtime.identify.observing import NAMES, is_name
+    from fgg.runtime.identify.observations import NAMES, is_name
 
     for name in moments:
         if not is_name(name):
@@ -241,15 +238,15 @@ def check_moments(moments: Sequence[str]) -> None:
             refuse("F452", message, help)
 
 
-def too_short(found: Identification) -> Diagnostic:
+def too_short(result: Identification) -> Diagnostic:
     """The error (F451) that strings are too short for the moments."""
-    from fgg.runtime.identify.observing import needed_tokens
+    from fgg.runtime.identify.observations import needed_tokens
 
-    lengths = ", ".join(f"{name} = {value}" for name, value in found.lengths.items())
+    lengths = ", ".join(f"{name} = {value}" for name, value in result.lengths.items())
     return Diagnostic(
         code="F451",
-        message=f"strings of length {lengths} are too short for the moments `{found.observed}`",
-        help=f"these need {needed_tokens(found.observed)} tokens",
+        message=f"strings of length {lengths} are too short for the moments `{result.observed}`",
+        help=f"these need {needed_tokens(result.observed)} tokens",
     )
 
 

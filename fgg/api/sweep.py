@@ -2,38 +2,61 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
+from threading import Thread
+from typing import NamedTuple, NoReturn
 
 from fgg.api.compile import check_sizes, selected
 from fgg.api.identify import (
     MAX_LENGTH,
+    IdentificationModel,
     Number,
     check_direction,
     check_inputs,
     check_moments,
+    model_of,
     unnormalised,
 )
-from fgg.api.sweep_ranges import Range, points, refused
-from fgg.api.sweep_results import Key, Sizes, appending, line_of, read_results
-from fgg.api.sweep_table import Entry
-from fgg.api.sweep_workers import Task, computed
-from fgg.diagnostics import GrammarError
+from fgg.api.sweep_table import Entry, Sizes
+from fgg.diagnostics import GrammarError, refuse
+from fgg.files import read_limited, unreadable
 from fgg.grammar import Grammar
+from fgg.grammar.domains import lengths as length_names
 from fgg.grammar.domains import with_sizes
 from fgg.grammar.names import fresh
 from fgg.grammar.printer import print_grammar
-from fgg.rewrite.conjoin import lengths as length_names
 
 FIGURE = ("12", "**", "123e1", "123", "***", "***e1")
 """The observation functions of Figure 2 of [ID]."""
 LENGTH = "L"
 MANY = 150
-"""With more parameters than this, lengths are computed apart from each other."""
+"""With more parameters than this, each length is a task of its own."""
+MAX_POINTS = 1_000_000
+MAX_DIGITS = 6
+BEGIN = '{"mark": "'
+"""How every line of a file of results begins."""
 
 Progress = Callable[[int, int], None]
+Direction = Sequence[Number] | int | None
+
+
+class Key(NamedTuple):
+    """Identifies an entry; `mark` is a hash of the grammar, the query and the direction."""
+
+    mark: str
+    sizes: Sizes
+    length: int
+    observed: str
+    seed: int
 
 
 def sweep(
@@ -42,7 +65,7 @@ def sweep(
     *,
     moments: Sequence[str] = FIGURE,
     query: str | None = None,
-    direction: Sequence[Number] | int | None = None,
+    direction: Direction = None,
     length: int | None = None,
     seed: int = 0,
     jobs: int = 1,
@@ -51,141 +74,254 @@ def sweep(
 ) -> list[Entry]:
     """The identifications of grammars at every point of ranges of sizes and lengths.
 
-    A range of `L`, or of the grammar's own name for the length, is that of lengths; a size that a
-    grammar does not have is left out for it. `results` is a file with an entry a line: those that
-    it has are not computed again, new ones are added as they come. With several `jobs`, processes
-    compute side by side. Raises GrammarError for what cannot be asked, before work begins.
+    A range named `L`, or like the grammar's own name for the length, gives the lengths. A grammar
+    ignores ranges of sizes that it does not have. `results` is a file with an entry a line: entries
+    in it are not computed again, and new ones are appended as they come. With several `jobs`,
+    processes compute side by side. Raises GrammarError for a wrong question, before work begins.
     """
     check_moments(moments)
-    grammars = _told_apart(grammars)
-    found: dict[Key, Entry] = {}
+    grammars = _distinct(grammars)
     marks = [_mark(grammar, query, direction) for grammar in grammars]
-    wanted = _wanted(grammars, ranges, query, length, moments, seed, marks)
-    if results is not None:
-        # The name is that of this sweep: files may have been moved, or come together since.
-        found |= {
-            key: replace(entry, grammar=grammars[wanted[key]].name)
-            for key, entry in read_results(results)
-            if key in wanted
-        }
-    tasks = list(_tasks(grammars, wanted, found, marks, query, direction))
+    wanted: dict[Key, int] = {}
+    for number, sizes, at in _points_of_grammars(grammars, ranges, query, length):
+        for name in moments:
+            wanted.setdefault(Key(marks[number], sizes, at, name, seed), number)
+    # Entries are named as in this sweep: files may have been moved since they were computed.
+    entries = {
+        key: replace(entry, grammar=grammars[wanted[key]].name)
+        for key, entry in ([] if results is None else _read_results(results))
+        if key in wanted
+    }
+    missing = {key: number for key, number in wanted.items() if key not in entries}
+    tasks = _tasks(grammars, missing, query, direction)
     _check_memory(tasks, jobs)
-    total, done = len(wanted), len(found)
-    if progress is not None:
-        progress(done, total)
-    with appending(results) as write:
-        for task, entries in computed(grammars, query, tasks, jobs):
-            own = {
-                (marks[task.grammar], task.sizes, e.length, e.observed, task.seed): e
-                for e in entries
+    report = progress or (lambda done, total: None)
+    report(len(entries), len(wanted))
+    with _appending(results) as write:
+        for task, computed in _computed(_Worker(grammars, query, direction, seed), tasks, jobs):
+            new = {
+                Key(marks[task.grammar], task.sizes, entry.length, entry.observed, seed): entry
+                for entry in computed
             }
-            write([line_of(key, entry) for key, entry in own.items()])
-            found |= own
-            done += len(own)
-            if progress is not None:
-                progress(done, total)
-    return [found[key] for key in wanted]
+            write(new)
+            entries |= new
+            report(len(entries), len(wanted))
+    return [entries[key] for key in wanted]
 
 
-def _told_apart(grammars: Sequence[Grammar]) -> list[Grammar]:
-    """The grammars, those of which an earlier one has the name with a number after it."""
-    found: list[Grammar] = []
+def _distinct(grammars: Sequence[Grammar]) -> list[Grammar]:
+    """The grammars without repetitions, numbered where different ones have the same name."""
+    distinct: list[Grammar] = []
     for grammar in grammars:
-        if grammar in found:
-            continue  # the same once more
-        name = fresh(grammar.name, {own.name for own in found})
-        found.append(replace(grammar, name=name))
-    return found
+        if grammar not in distinct:
+            name = fresh(grammar.name, {other.name for other in distinct})
+            distinct.append(replace(grammar, name=name))
+    return distinct
 
 
-def _mark(grammar: Grammar, query: str | None, direction: object) -> str:
-    """What tells results of this grammar from those of another one."""
+def _mark(grammar: Grammar, query: str | None, direction: Direction) -> str:
     text = f"{print_grammar(grammar)}\n{query}\n{direction!r}"
     return sha256(text.encode()).hexdigest()[:16]
 
 
-def _wanted(
-    grammars: Sequence[Grammar],
-    ranges: Sequence[Range],
-    query: str | None,
-    length: int | None,
-    moments: Sequence[str],
-    seed: int,
-    marks: Sequence[str],
-) -> dict[Key, int]:
-    """Every entry that is asked for, in order, and the number of its grammar."""
-    known = {name for grammar in grammars for name in grammar.size}
-    names = {LENGTH}
+def _refuse(message: str, help: str = "") -> NoReturn:
+    refuse("F457", message, help)
+
+
+@dataclass(frozen=True)
+class End:
+    """An end of a range: a number, or an earlier name and what is added to it."""
+
+    name: str | None
+    number: int
+
+    def at(self, point: Mapping[str, int]) -> int:
+        """Its value, given those of earlier names."""
+        return self.number + (0 if self.name is None else point[self.name])
+
+
+@dataclass(frozen=True)
+class Range:
+    """A name with spans of values, both ends included: `k=2..d` or `n=3,5..7`."""
+
+    name: str
+    spans: tuple[tuple[End, End], ...]
+
+    def values(self, point: Mapping[str, int]) -> list[int]:
+        """Its values in order, given those of earlier names."""
+        spans = [range(low.at(point), high.at(point) + 1) for low, high in self.spans]
+        return list(dict.fromkeys(value for span in spans for value in span))
+
+
+def read_ranges(words: Sequence[str]) -> tuple[Range, ...]:
+    """The ranges that words like `k=2..d` or `n=3,5` describe. Raises GrammarError (F457)."""
+    ranges: list[Range] = []
+    for word in words:
+        name, equals, text = word.partition("=")
+        names = [item.name for item in ranges]
+        if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
+            _refuse(f"`{word[:60]}` is no range", "ranges are like `d=2..8`, `k=2..d`")
+        if name in names:
+            _refuse(f"`{name}` has two ranges")
+        spans = []
+        for span in text.split(","):
+            low, dots, high = span.partition("..")
+            start = _read_end(word, low, names)
+            spans.append((start, _read_end(word, high, names) if dots else start))
+        ranges.append(Range(name, tuple(spans)))
+    return tuple(ranges)
+
+
+def _read_end(word: str, text: str, names: Sequence[str]) -> End:
+    match = re.fullmatch(r"([A-Za-z_]\w*)?\s*([+-]?)\s*(\d*)", text.strip())
+    name, sign, digits = match.groups() if match else (None, "", "")
+    if not (name or digits) or len(text) > 60 or (name and bool(sign) != bool(digits)):
+        _refuse(f"`{word[:60]}` is no range", "ends are numbers or earlier names, `2..d-1`")
+    if not name and sign:
+        _refuse(f"`{word[:60]}`: numbers are from 0 up")
+    if len(digits) > MAX_DIGITS:
+        _refuse(f"`{word[:60]}`: a number is too large")
+    if name and name not in names:
+        _refuse(f"`{word[:60]}`: `{name}` has no earlier range")
+    return End(name, int(sign + (digits or "0")))
+
+
+def points(ranges: Sequence[Range]) -> list[dict[str, int]]:
+    """Every combination of values, the first range varying slowest. Raises GrammarError."""
+    result: list[dict[str, int]] = [{}]
+    for item in ranges:
+        longer = ({**point, item.name: value} for point in result for value in item.values(point))
+        result = list(islice(longer, MAX_POINTS + 1))
+        if len(result) > MAX_POINTS:
+            _refuse(f"the ranges have more than {MAX_POINTS:,} points")
+    return result
+
+
+def _points_of_grammars(
+    grammars: Sequence[Grammar], ranges: Sequence[Range], query: str | None, length: int | None
+) -> list[tuple[int, Sizes, int]]:
+    """The number of each grammar with every choice of its sizes and every length."""
+    sizes_known = {name for grammar in grammars for name in grammar.size}
+    lengths_known = {LENGTH}
     for grammar in grammars:
         source = selected(grammar, query)
         check_inputs(source)
-        own = sorted(length_names(source))
-        names |= set(own)
-    names -= known
+        lengths_known |= length_names(source)
+    lengths_known -= sizes_known
     for item in ranges:
-        if item.name not in known | names:
-            raise refused(f"no grammar has a size `{item.name}`", "`L` is the length of strings")
-    if length is None and not any(item.name in names for item in ranges):
-        raise refused("the sweep has no lengths", "add a range of lengths, `L=2..9`")
-    of_lengths = [item.name for item in ranges if item.name in names]
+        if item.name not in sizes_known | lengths_known:
+            _refuse(f"no grammar has a size `{item.name}`", "`L` is the length of strings")
+    of_lengths = [item.name for item in ranges if item.name in lengths_known]
+    if length is None and not of_lengths:
+        _refuse("the sweep has no lengths", "add a range of lengths, `L=2..9`")
     if len(of_lengths) + (length is not None) > 1:
-        listed_names = ", ".join(f"`{name}`" for name in of_lengths)
+        listed = ", ".join(f"`{name}`" for name in of_lengths)
         given_too = " beside `--length`" if length is not None else ""
         help = "all lengths of a sweep are the same: one range, `L=2..9`"
-        raise refused(f"ranges of lengths{given_too}: {listed_names}", help)
-    found: dict[Key, int] = {}
-    listed = list(points(ranges))
+        _refuse(f"ranges of lengths{given_too}: {listed}", help)
+    result = []
+    at_points = points(ranges)
     for number, grammar in enumerate(grammars):
-        for point in listed:
-            sizes = tuple((n, v) for n, v in point.items() if n in grammar.size)
+        for point in at_points:
+            sizes = tuple((name, value) for name, value in point.items() if name in grammar.size)
             check_sizes(grammar, dict(sizes))
-            given = [value for name, value in point.items() if name in names]
-            at = given[0] if given else length
-            assert at is not None
+            at = point[of_lengths[0]] if length is None else length
             if not 1 <= at <= MAX_LENGTH:
-                raise refused(f"a length is {at:,}; lengths are 1 to {MAX_LENGTH:,}")
-            for name in moments:
-                found.setdefault((marks[number], sizes, at, name, seed), number)
-    if not found:
-        raise refused("the ranges are empty")
-    return found
+                _refuse(f"a length is {at:,}; lengths are 1 to {MAX_LENGTH:,}")
+            result.append((number, sizes, at))
+    if not result:
+        _refuse("the ranges are empty")
+    return result
+
+
+def _read_results(path: Path) -> list[tuple[Key, Entry]]:
+    """The entries that a file has. An unfinished last line is left out. Raises GrammarError."""
+    try:
+        lines = read_limited(path).decode().split("\n")
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError:
+        raise unreadable(path, ValueError("it is no file of text")) from None
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from None
+    results = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            data = json.loads(line)
+            entry = Entry.from_json(data)
+            sizes = tuple(entry.sizes.items())
+            key = Key(str(data["mark"]), sizes, entry.length, entry.observed, int(data["seed"]))
+            results.append((key, entry))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            is_begun = line.startswith(BEGIN) or BEGIN.startswith(line)
+            if number < len(lines) or not is_begun:
+                _refuse(f"`{path}` has no entry of a sweep on line {number}")
+    return results
+
+
+@contextlib.contextmanager
+def _appending(path: Path | None) -> Iterator[Callable[[Mapping[Key, Entry]], None]]:
+    """A function that adds entries to a file, all of them in one piece."""
+    if path is None:
+        yield lambda entries: None
+        return
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        refuse("F413", f"`{path}` cannot be written: {reason}")
+
+    def write(entries: Mapping[Key, Entry]) -> None:
+        rows = [{"mark": k.mark, "seed": k.seed, **e.as_json()} for k, e in entries.items()]
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        os.write(handle, text.encode())
+
+    try:
+        # An entry that an earlier run left unfinished goes; reading has seen that it is one.
+        os.ftruncate(handle, path.read_bytes().rfind(b"\n") + 1)
+        yield write
+    finally:
+        os.close(handle)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Lengths of one grammar with one choice of sizes; `parameters` is the number of these."""
+
+    grammar: int
+    sizes: Sizes
+    lengths: tuple[int, ...]
+    moments: tuple[str, ...]
+    parameters: int
 
 
 def _tasks(
-    grammars: Sequence[Grammar],
-    wanted: Mapping[Key, int],
-    found: Mapping[Key, Entry],
-    marks: Sequence[str],
-    query: str | None,
-    direction: Sequence[Number] | int | None,
-) -> Iterator[Task]:
-    """What is left to do, the largest first."""
+    grammars: Sequence[Grammar], missing: Mapping[Key, int], query: str | None, direction: Direction
+) -> list[Task]:
+    """The tasks that compute missing entries, the largest first."""
     from fgg.runtime.identify.parameters import parameters_of
 
     groups: dict[tuple[int, Sizes], dict[int, list[str]]] = {}
-    seed = 0
-    for key, number in wanted.items():
-        _, sizes, length, name, seed = key
-        if key not in found:
-            groups.setdefault((number, sizes), {}).setdefault(length, []).append(name)
-    made = []
-    for (number, sizes), lengths in groups.items():
+    for key, number in missing.items():
+        lengths = groups.setdefault((number, key.sizes), {})
+        lengths.setdefault(key.length, []).append(key.observed)
+    tasks = []
+    for (number, sizes), names in groups.items():
         source = selected(with_sizes(grammars[number], dict(sizes)), query)
         parameters, bad = parameters_of(source)
         if bad:
             raise GrammarError([unnormalised(source, name) for name in dict.fromkeys(bad)])
         check_direction(source, direction)
-        given = tuple(direction) if isinstance(direction, Sequence) else direction
+        count = parameters.count
         batches: dict[tuple[str, ...], list[int]] = {}
-        for length, listed in lengths.items():
-            batches.setdefault(tuple(listed), []).append(length)
-        for names, own in batches.items():
-            parts = [(n,) for n in own] if parameters.count > MANY else [tuple(own)]
-            made += [
-                Task(number, sizes, part, names, seed, given, parameters.count * max(part))
-                for part in parts
-            ]
-    yield from sorted(made, key=lambda task: -task.cost)
+        for length, observed in names.items():
+            batches.setdefault(tuple(observed), []).append(length)
+        for moments, together in batches.items():
+            parts = [(length,) for length in together] if count > MANY else [tuple(together)]
+            tasks += [Task(number, sizes, part, moments, count) for part in parts]
+    return sorted(tasks, key=lambda task: -task.parameters * max(task.lengths))
 
 
 def _check_memory(tasks: Sequence[Task], jobs: int) -> None:
@@ -194,6 +330,103 @@ def _check_memory(tasks: Sequence[Task], jobs: int) -> None:
 
     from fgg.runtime.memory import require
 
-    counts = sorted((task.cost // max(task.lengths) for task in tasks), reverse=True)[:jobs]
+    counts = sorted((task.parameters for task in tasks), reverse=True)[:jobs]
     needed = sum(8 * 3 * (count + 6) * count for count in counts)
     require(needed, torch.device("cpu"), "the largest entry of the sweep")
+
+
+@dataclass
+class _Worker:
+    """Computes tasks; keeps the model of the last one, as the next one is often the same."""
+
+    grammars: Sequence[Grammar]
+    query: str | None
+    direction: Direction
+    seed: int
+    key: tuple[int, Sizes] | None = None
+    model: IdentificationModel | None = None
+
+    def run(self, task: Task) -> list[Entry]:
+        """The entries of a task."""
+        key = (task.grammar, task.sizes)
+        if self.key != key or self.model is None:
+            self.model = model_of(self.grammars[task.grammar], self.query, dict(task.sizes))
+            self.key = key
+        return [e for length in task.lengths for e in self._entries(self.model, task, length)]
+
+    def _entries(self, model: IdentificationModel, task: Task, length: int) -> list[Entry]:
+        """The entries at one length; undefined where there are no strings of it (F455)."""
+        entry = partial(Entry, model.name, dict(task.sizes), length)
+        try:
+            results = model.identify(
+                length,
+                task.moments,
+                direction=self.direction,
+                seed=self.seed,
+                second=False,
+                null=False,
+            )
+        except GrammarError as error:
+            if error.diagnostics[0].code != "F455":
+                raise
+            return [entry(name, task.parameters, 0, None, "undefined") for name in task.moments]
+        return [
+            entry(name, x.parameters, x.moments, x.rank, x.verdict, x.error, model.query)
+            for name, x in results.items()
+        ]
+
+
+def _computed(
+    worker: _Worker, tasks: Sequence[Task], jobs: int
+) -> Iterator[tuple[Task, list[Entry]]]:
+    """The entries of tasks, in the order in which they are done."""
+    if jobs == 1 or len(tasks) < 2:
+        for task in tasks:
+            yield task, worker.run(task)
+        return
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from multiprocessing import active_children, get_context
+
+    others = set(active_children())
+    with ProcessPoolExecutor(
+        min(jobs, len(tasks)),
+        mp_context=get_context("spawn"),
+        initializer=_start_process,
+        initargs=(worker,),
+    ) as pool:
+        waiting = {pool.submit(_run_in_process, task): task for task in tasks}
+        try:
+            for future in as_completed(waiting):
+                yield waiting[future], future.result()
+        except BaseException:
+            # Nobody waits for entries that nobody will see.
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in set(active_children()) - others:
+                process.terminate()
+            raise
+
+
+_process_worker: _Worker | None = None
+"""The worker of a process of the pool, which is set when the process starts."""
+
+
+def _start_process(worker: _Worker) -> None:
+    global _process_worker
+    _process_worker = worker
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent is gone, perhaps killed: no task will come."""
+    from multiprocessing import parent_process
+    from multiprocessing.connection import wait
+
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _run_in_process(task: Task) -> list[Entry]:
+    assert _process_worker is not None
+    return _process_worker.run(task)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 MANY = 3
 """More sizes than this that differ from the others are listed apart."""
+
+Sizes = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -33,85 +35,97 @@ class Entry:
         """The number of parameters that are not determined."""
         return None if self.rank is None else self.parameters - self.rank
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """The entry as a JSON object."""
         return {**asdict(self), "sizes": dict(self.sizes), "deficiency": self.deficiency}
 
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Entry:
+        """The entry of a JSON object. Raises KeyError, ValueError, TypeError, AttributeError."""
+        return Entry(
+            str(data["grammar"]),
+            {str(name): int(value) for name, value in data["sizes"].items()},
+            int(data["length"]),
+            str(data["observed"]),
+            int(data["parameters"]),
+            int(data["moments"]),
+            None if data["rank"] is None else int(data["rank"]),
+            str(data["verdict"]),
+            float(data["error"]),
+            data["query"],
+        )
+
 
 @dataclass(frozen=True)
-class Cell:
-    """What a grammar says from some moments: for most sizes, and for which sizes otherwise."""
+class TableCell:
+    """From which length on one observation function identifies one grammar, by its sizes."""
 
-    label: str
-    others: tuple[tuple[str, tuple[Mapping[str, int], ...]], ...] = ()
-    by_sizes: tuple[tuple[Mapping[str, int], str], ...] = ()
+    by_sizes: Mapping[Sizes, str]
+
+    def by_label(self) -> list[tuple[str, list[Sizes]]]:
+        """The labels with their sizes, the most frequent first; of two, that of larger sizes."""
+        groups: dict[str, list[Sizes]] = {}
+        for sizes, label in self.by_sizes.items():
+            groups.setdefault(label, []).append(sizes)
+        return sorted(reversed(groups.items()), key=lambda item: -len(item[1]))
+
+    def text(self) -> str:
+        """The cell in a table: what holds for most sizes, with a star if not for all."""
+        (label, sizes), *others = self.by_label()
+        if not others:
+            return label
+        return f"{label} *" if len(self.by_sizes) - len(sizes) <= MANY else "by sizes"
+
+    def notes(self) -> list[str]:
+        """What the text leaves out, a line each."""
+        (_, sizes), *others = self.by_label()
+        if len(self.by_sizes) - len(sizes) <= MANY:
+            return [f"{label} at {'; '.join(map(written, some))}" for label, some in others]
+        lines: dict[str, list[str]] = {}
+        for (*front, (name, value)), label in self.by_sizes.items():
+            start = f"{written(front)}: " if front else ""
+            lines.setdefault(start, []).append(f"{name} = {value} {label}")
+        return [start + "; ".join(ends) for start, ends in lines.items()]
 
 
 @dataclass(frozen=True)
-class Summary:
-    """A table: a row for each grammar, a column for each observation function."""
+class SweepTable:
+    """A table with a row for each grammar and a column for each observation function."""
 
     grammars: tuple[str, ...]
     observed: tuple[str, ...]
-    cells: Mapping[tuple[str, str], Cell] = field(default_factory=dict)
+    cells: Mapping[tuple[str, str], TableCell]
 
     def notes(self) -> list[str]:
         """What the cells leave out, a line each."""
-        lines = []
-        for (grammar, observed), cell in self.cells.items():
-            where = f"{grammar}, {observed}"
-            if cell.others and len(cell.by_sizes) and self.differ(cell) <= MANY:
-                for label, sizes in cell.others:
-                    text = "; ".join(written(own) for own in sizes)
-                    lines.append(f"{where}: {label} at {text}")
-            elif cell.others:
-                lines += _by_sizes(where, cell.by_sizes)
-        return lines
+        cells = self.cells.items()
+        return [f"{grammar}, {name}: {x}" for (grammar, name), c in cells for x in c.notes()]
 
-    @staticmethod
-    def differ(cell: Cell) -> int:
-        """How many sizes differ from what most say."""
-        return sum(len(sizes) for _, sizes in cell.others)
-
-    def shown(self, grammar: str, observed: str) -> str:
-        """The text of a cell."""
-        cell = self.cells.get((grammar, observed))
-        if cell is None:
-            return "-"
-        if not cell.others:
-            return cell.label
-        return f"{cell.label} *" if self.differ(cell) <= MANY else "by sizes"
+    def row(self, grammar: str) -> list[str]:
+        """The texts of a grammar's cells."""
+        cells = [self.cells.get((grammar, name)) for name in self.observed]
+        return ["-" if cell is None else cell.text() for cell in cells]
 
 
-def summary(entries: Sequence[Entry]) -> Summary:
+def sweep_table(entries: Sequence[Entry]) -> SweepTable:
     """The table of a sweep's entries."""
     grammars = tuple(dict.fromkeys(entry.grammar for entry in entries))
     observed = tuple(dict.fromkeys(entry.observed for entry in entries))
-    groups: dict[tuple[str, str], dict[tuple[tuple[str, int], ...], list[Entry]]] = {}
+    groups: dict[tuple[str, str], dict[Sizes, list[Entry]]] = {
+        (grammar, name): {} for grammar in grammars for name in observed
+    }
     for entry in entries:
-        own = groups.setdefault((entry.grammar, entry.observed), {})
-        own.setdefault(tuple(entry.sizes.items()), []).append(entry)
-    cells = {}
-    for grammar in grammars:
-        for name in observed:
-            if (grammar, name) in groups:
-                cells[(grammar, name)] = _cell(groups[(grammar, name)])
-    return Summary(grammars, observed, cells)
+        by_sizes = groups[entry.grammar, entry.observed]
+        by_sizes.setdefault(tuple(entry.sizes.items()), []).append(entry)
+    cells = {
+        key: TableCell({sizes: _label(some) for sizes, some in by_sizes.items()})
+        for key, by_sizes in groups.items()
+        if by_sizes
+    }
+    return SweepTable(grammars, observed, cells)
 
 
-def _cell(groups: Mapping[tuple[tuple[str, int], ...], Sequence[Entry]]) -> Cell:
-    labels = {sizes: label(own) for sizes, own in groups.items()}
-    counts: dict[str, list[dict[str, int]]] = {}
-    for sizes, text in labels.items():
-        counts.setdefault(text, []).append(dict(sizes))
-    # Of labels that are as frequent, that of the larger sizes comes first.
-    ordered = sorted(reversed(counts.items()), key=lambda item: -len(item[1]))
-    others = tuple((text, tuple(sizes)) for text, sizes in ordered[1:])
-    by_sizes = tuple((dict(sizes), text) for sizes, text in labels.items())
-    return Cell(ordered[0][0], others, by_sizes)
-
-
-def label(entries: Sequence[Entry]) -> str:
+def _label(entries: Sequence[Entry]) -> str:
     """From which length on a grammar of some sizes is identifiable."""
     lengths = sorted({entry.length for entry in entries})
     good = sorted({entry.length for entry in entries if entry.verdict == "yes"})
@@ -124,26 +138,16 @@ def label(entries: Sequence[Entry]) -> str:
     return "L = " + ", ".join(map(str, good))
 
 
-def written(sizes: Mapping[str, int]) -> str:
+def written(sizes: Iterable[tuple[str, int]]) -> str:
     """Sizes as text."""
-    return ", ".join(f"{name} = {value}" for name, value in sizes.items())
-
-
-def _by_sizes(where: str, found: Sequence[tuple[Mapping[str, int], str]]) -> list[str]:
-    """A line for all sizes that agree but in the last one."""
-    lines: dict[str, list[str]] = {}
-    for sizes, text in found:
-        *front, last = sizes.items()
-        key = f"{where}: " + (f"{written(dict(front))}: " if front else "")
-        lines.setdefault(key, []).append(f"{last[0]} = {last[1]} {text}")
-    return [key + "; ".join(parts) for key, parts in lines.items()]
+    return ", ".join(f"{name} = {value}" for name, value in sizes)
 
 
 def as_text(entries: Sequence[Entry]) -> str:
     """The table as text."""
-    table = summary(entries)
+    table = sweep_table(entries)
     rows = [("", *table.observed)]
-    rows += [(g, *(table.shown(g, name) for name in table.observed)) for g in table.grammars]
+    rows += [(grammar, *table.row(grammar)) for grammar in table.grammars]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -155,13 +159,12 @@ def as_text(entries: Sequence[Entry]) -> str:
 
 def as_latex(entries: Sequence[Entry]) -> str:
     """The table as a LaTeX tabular; its notes are comments after it."""
-    table = summary(entries)
+    table = sweep_table(entries)
     lines = [rf"\begin{{tabular}}{{l{'l' * len(table.observed)}}}", r"\hline"]
     heads = [rf"$\phi_{{{_tex_name(name)}}}$" for name in table.observed]
     lines.append("model & " + " & ".join(heads) + r" \\ \hline")
     for grammar in table.grammars:
-        cells = [_tex(table.shown(grammar, name)) for name in table.observed]
-        lines.append(" & ".join([_tex(grammar), *cells]) + r" \\")
+        lines.append(" & ".join(map(_tex, [grammar, *table.row(grammar)])) + r" \\")
     lines += [r"\hline", r"\end{tabular}", *(f"% {note}" for note in table.notes())]
     return "\n".join(lines) + "\n"
 
@@ -184,23 +187,22 @@ def as_csv(entries: Sequence[Entry]) -> str:
     sizes = list(dict.fromkeys(name for entry in entries for name in entry.sizes))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    heads = ["grammar", "observed", *sizes, "L", "parameters", "moments", "rank"]
-    writer.writerow([*heads, "deficiency", "verdict"])
+    counts = ["parameters", "moments", "rank", "deficiency", "verdict"]
+    writer.writerow(["grammar", "observed", *sizes, "L", *counts])
     for entry in entries:
-        own = [entry.sizes.get(name, "") for name in sizes]
-        rank = "" if entry.rank is None else entry.rank
-        deficiency = "" if entry.deficiency is None else entry.deficiency
-        front = [entry.grammar, entry.observed, *own, entry.length, entry.parameters]
-        writer.writerow([*front, entry.moments, rank, deficiency, entry.verdict])
+        values = entry.as_json()  # None is written as nothing
+        chosen = [entry.sizes.get(name) for name in sizes]
+        row = [entry.grammar, entry.observed, *chosen, entry.length]
+        writer.writerow([*row, *(values[name] for name in counts)])
     return file.getvalue()
 
 
-def as_json(entries: Sequence[Entry]) -> dict[str, Any]:
+def as_json(entries: Sequence[Entry]) -> dict[str, object]:
     """The table and all entries as a JSON object."""
-    table = summary(entries)
+    table = sweep_table(entries)
     return {
         "table": {
-            grammar: {name: table.shown(grammar, name) for name in table.observed}
+            grammar: dict(zip(table.observed, table.row(grammar), strict=True))
             for grammar in table.grammars
         },
         "notes": table.notes(),

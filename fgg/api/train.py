@@ -1,10 +1,9 @@
-"""Training: the door to runs that are kept in folders."""
+"""Training runs in folders: start or resume one, load its model, read data as it did."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -13,14 +12,25 @@ from typing import TYPE_CHECKING, Any
 from fgg.api.compile import compile, selected
 from fgg.api.saved import load_model
 from fgg.compiler.resolve.load import loads
-from fgg.data import Batches, load_vocabulary, read
+from fgg.data import Batches, read
 from fgg.diagnostics import refuse
-from fgg.files import read_limited, unreadable, write_whole
+from fgg.files import write_whole
 from fgg.grammar.domains import with_sizes
-from fgg.runtime.train.feeding import Feed, changed, feed_of, fields_of, sizes_for
+from fgg.runtime.train.feed import Feed, input_fields, make_feed, preprocessed, sizes_for
 from fgg.runtime.train.processes import Processes
-from fgg.runtime.train.settings import NAME, Settings, load_settings
-from fgg.runtime.train.trainer import METRICS, MODEL, Epoch, InOrder, Trainer
+from fgg.runtime.train.run_folder import (
+    FEED,
+    METRICS,
+    MODEL,
+    SETTINGS,
+    Settings,
+    history,
+    load_feed,
+    load_settings,
+    make_folder,
+    save_feed,
+)
+from fgg.runtime.train.trainer import Epoch, InOrder, Trainer
 
 if TYPE_CHECKING:
     from fgg.data import Batch, Corpus
@@ -28,13 +38,12 @@ if TYPE_CHECKING:
     from fgg.runtime.learn import Method
     from fgg.runtime.model.model import Model
 
-FEED = "feed.json"
 CURVES = "curves.svg"
 LEFT_OUT = "empty lines are no items, nor is what `--min-length` and `--max-length` leave out"
 IN_PYTHON = ("model", "options", "weights", "reduce")
-"""What a method is given besides its options, which a command line cannot write."""
-ORDERED = ("adam", "online-em")
-"""The methods for which the order of the batches matters, so that it is shuffled."""
+"""Parameters of a method that a command line cannot give."""
+SHUFFLED = ("adam", "online-em")
+"""The methods that take batches in random order, because the order matters."""
 
 
 def start(
@@ -51,19 +60,19 @@ def start(
     report: Callable[[Epoch], None] | None = None,
     tick: Callable[[Batch], None] | None = None,
 ) -> Trainer:
-    """The trainer of a run, new or taken up again. Raises GrammarError for what does not fit.
+    """The trainer of a new run, or of one to resume. Raises GrammarError for what does not fit.
 
-    Without settings they are those in the folder; `epochs` may then be others.
+    Without `settings`, those in the folder are used, with other `epochs` if given.
     """
     processes = processes or Processes()
     settings = _settled(folder, settings, resume, epochs)
     grammar = loads(settings.grammar, name=settings.name)
     asked = selected(grammar, settings.query)
-    fields = fields_of(asked, settings.fields)
+    fields = input_fields(asked, settings.fields)
     corpus = _corpus(settings, settings.data)
     feed = load_feed(folder) if (folder / FEED).exists() else None
     if feed is None:
-        feed = feed_of(asked, fields, corpus, settings.changes)
+        feed = make_feed(asked, fields, corpus, settings.changes)
         if next(iter(corpus), None) is None:
             shown = ", ".join(f"`{path}`" for path in settings.data)
             refuse("F478", f"there are no items in {shown} to learn from", LEFT_OUT)
@@ -110,8 +119,8 @@ def start(
         tick=tick,
         stopping=stopping,
     )
-    if processes.first and not (folder / NAME).exists():
-        _make(folder)
+    if processes.first and not (folder / SETTINGS).exists():
+        make_folder(folder)
         save_feed(folder, feed)
         settings.save(folder)
     processes.wait()
@@ -121,8 +130,8 @@ def start(
 
 
 def _settled(folder: Path, settings: Settings | None, resume: bool, epochs: int | None) -> Settings:
-    """The settings of a run: those given, if they fit what the folder holds."""
-    there = (folder / NAME).exists()
+    """The settings of a run: those given, if the folder holds no other ones."""
+    there = (folder / SETTINGS).exists()
     if there and not resume:
         help = "`--resume` goes on with it; a new run wants another folder"
         refuse("F479", f"`{folder}` holds a run already", help)
@@ -138,17 +147,17 @@ def _settled(folder: Path, settings: Settings | None, resume: bool, epochs: int 
 
 
 def _corpus(settings: Settings, paths: tuple[str, ...]) -> Corpus:
-    return changed(read(*paths, format=settings.format, skip=settings.skip), settings.changes)
+    return preprocessed(read(*paths, format=settings.format, skip=settings.skip), settings.changes)
 
 
 def _method(model: Model, settings: Settings, processes: Processes) -> Method:
     from fgg.runtime.learn import METHODS
 
     kind = METHODS[settings.method]
-    known: dict[str, Any] = {}
+    known: dict[str, object] = {}
     for each in reversed(kind.__mro__[:-1]):
         known.update({n: p.default for n, p in signature(each).parameters.items()})
-    options = dict(settings.options)
+    options: dict[str, Any] = dict(settings.options)
     for name, value in options.items():
         if name not in known or name in IN_PYTHON:
             refuse("F476", f"`{settings.method}` has no option `{name}`")
@@ -160,13 +169,13 @@ def _method(model: Model, settings: Settings, processes: Processes) -> Method:
     return kind(model, **options)
 
 
-def _option(name: str, value: Any, default: Any) -> Any:
-    """The value of a method's option. Raises GrammarError (F476) if it is of another kind."""
+def _option(name: str, value: object, default: object) -> object:
+    """The value of a method's option. Raises GrammarError (F476) if it is of a wrong type."""
     if name == "dtype":
         import torch
 
         names = {"float32": torch.float32, "float64": torch.float64}
-        if value in names:
+        if isinstance(value, str) and value in names:
             return names[value]
         refuse("F476", f"`{name}` is not `{value}`", "it is float32 or float64")
     if isinstance(default, bool):
@@ -191,48 +200,19 @@ def _batches(settings: Settings, corpus: Corpus, processes: Processes) -> Batche
     return Batches(
         corpus=corpus,
         tokens=settings.budget,
-        shuffle=settings.method in ORDERED,
+        shuffle=settings.method in SHUFFLED,
         seed=settings.seed,
         rank=processes.rank,
         world=processes.world,
     )
 
 
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        message = f"`{folder}` cannot be made: {reason}"
-        refuse("F413", message)
-
-
-def save_feed(folder: Path, feed: Feed) -> None:
-    """Write how data are fed: the fields of inputs, and the vocabularies of domains."""
-    names = {domain: f"vocabulary-{domain}.json" for domain in feed.vocabularies}
-    for domain, vocabulary in feed.vocabularies.items():
-        vocabulary.save(folder / names[domain])
-    data = {"fields": feed.fields, "domains": feed.domains, "vocabularies": names}
-    write_whole(folder / FEED, json.dumps(data, indent=1).encode() + b"\n")
-
-
-def load_feed(folder: Path) -> Feed:
-    """How data are fed to a run's model. Raises GrammarError (F479)."""
-    try:
-        data = json.loads(read_limited(folder / FEED))
-        names: Mapping[str, str] = data["vocabularies"]
-        found = {domain: load_vocabulary(folder / name) for domain, name in names.items()}
-        return Feed(data["fields"], data["domains"], found)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        refuse("F479", f"`{folder}` holds no training run: {FEED}: {error}")
-
-
 def load_run(
     folder: str | os.PathLike[str], query: str | None = None, *, jit: bool = False
 ) -> tuple[Model, Feed, Settings]:
-    """The best model of a run, how data are fed to it, and the run's settings.
+    """The best model of a run, its feed, and its settings.
 
-    `query` may be another one than it was trained by.
+    `query` may be another query than the model was trained with.
     """
     path = Path(folder)
     settings = load_settings(path)
@@ -244,8 +224,8 @@ def load_run(
 
 def run_inputs(
     folder: str | os.PathLike[str], grammar: Grammar, path: str, format: str | None = None
-) -> dict[str, list[Any]]:
-    """The inputs in a file of data, read as the data of a run are, for a query of its grammar.
+) -> dict[str, list[list[int] | list[list[int]]]]:
+    """The inputs of the items in a data file, read as a run reads its data, for a query's grammar.
 
     No item is left out for its length. Raises GrammarError.
     """
@@ -253,59 +233,44 @@ def run_inputs(
     feed = load_feed(Path(folder)).serving(grammar)
     lengths = ("min_length", "max_length")
     changes = {name: value for name, value in settings.changes.items() if name not in lengths}
-    examples = list(changed(read(path, format=format or settings.format), changes))
+    examples = list(preprocessed(read(path, format=format or settings.format), changes))
     if not examples:
         refuse("F478", f"`{path}` has no items")
     return {name: [feed.ids(name, example) for example in examples] for name in feed.fields}
 
 
 def known_words(
-    folder: str | os.PathLike[str], grammar: Grammar, given: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Inputs of a run's grammar, with unknown words as its vocabularies say."""
+    folder: str | os.PathLike[str], grammar: Grammar, given: Mapping[str, Sequence[object]]
+) -> dict[str, Sequence[object]]:
+    """The inputs with unknown words replaced as the vocabularies of a run say."""
     vocabularies = load_feed(Path(folder)).vocabularies
     domains = {item.name: item.domain for item in grammar.inputs}
-    found = dict(given)
+    inputs = dict(given)
     for name, values in given.items():
         vocabulary = vocabularies.get(domains.get(name, ""))
-        flat = isinstance(values, list) and all(isinstance(value, str) for value in values)
-        if vocabulary is not None and vocabulary.unknown is not None and flat:
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            continue
+        if vocabulary is not None and vocabulary.unknown is not None:
             kept = {*vocabulary.index, "-1", "-2"}
             ids = vocabulary.encode(values)
             names = [vocabulary.values[i] for i in ids]
-            found[name] = [v if v in kept else n for v, n in zip(values, names, strict=True)]
-    return found
+            inputs[name] = [v if v in kept else n for v, n in zip(values, names, strict=True)]
+    return inputs
 
 
-def history(folder: Path) -> list[dict[str, Any]]:
-    """The metrics of a run, an entry an epoch; a line that was cut off is passed over."""
-    path = folder / METRICS
-    try:
-        lines = read_limited(path).decode().splitlines()
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError) as error:
-        raise unreadable(path, error) from None
-    found = []
-    for line in lines:
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            break
-    return found
-
-
-def curves(folder: Path, found: list[dict[str, Any]]) -> None:
-    """Draw the perplexities of a run, an epoch a point."""
+def curves(folder: Path, epochs: list[dict[str, Any]]) -> None:
+    """Draw the perplexities of a run, one point an epoch, from its metrics."""
     from fgg.draw.plot import Line, Plot, to_svg
 
     lines = []
     for name, label in (("perplexity", "training"), ("valid", "held out")):
-        points = [(float(e["epoch"] + 1), float(e[name])) for e in found if e[name] is not None]
+        points = [(float(e["epoch"] + 1), float(e[name])) for e in epochs if e[name] is not None]
         if points:
             lines.append(Line(label=label, points=tuple(points)))
     if lines:
-        plot = Plot(title=found[0]["kind"], x="epoch", y="perplexity per token", lines=tuple(lines))
+        plot = Plot(
+            title=epochs[0]["kind"], x="epoch", y="perplexity per token", lines=tuple(lines)
+        )
         write_whole(folder / CURVES, to_svg(plot).encode())
 
 
@@ -321,9 +286,3 @@ __all__ = [
     "run_inputs",
     "start",
 ]
-
-
-def grammar_of(folder: Path) -> Grammar:
-    """The grammar of a run."""
-    settings = load_settings(folder)
-    return loads(settings.grammar, name=settings.name)

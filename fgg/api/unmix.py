@@ -1,22 +1,24 @@
-"""Unmixing: the parameters of a latent tree model from moments, without iterating [ID §5].
+"""`unmix` finds the parameters of a latent tree model from moments, without iterating [ID §5].
 
-Joins all three layers: moments come from the compiled program or from sentences.
+The moments come from the compiled program or from sentences.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fgg.diagnostics import GrammarError, refuse
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from fgg.runtime.program.program import Program
     from fgg.runtime.unmix.mixing import Mixing
-    from fgg.runtime.unmix.moments import Moments, Sampled
-    from fgg.runtime.unmix.result import Unmixed
+    from fgg.runtime.unmix.moments import Ints, Moments, SampledMoments
+    from fgg.runtime.unmix.result import Unmixing
 
 DIRECTIONS = 20
 MAX_LENGTH = 12
@@ -24,16 +26,16 @@ MAX_LENGTH = 12
 
 def unmix(
     grammar: Grammar,
-    sentences: Sequence[Sequence[int]] | Mapping[int, Any] | None = None,
+    sentences: Sequence[Sequence[int]] | Mapping[int, object] | None = None,
     *,
-    weights: Mapping[str, Any] | None = None,
+    weights: Mapping[str, object] | None = None,
     query: str | None = None,
     sizes: Mapping[str, int] | None = None,
     max_length: int = 3,
     directions: int = DIRECTIONS,
     refine: int = 0,
     seed: int = 0,
-) -> Unmixed:
+) -> Unmixing:
     """The parameters of a grammar from moments of sentences, or from exact ones of `weights`.
 
     Sentences are lists of word numbers, or arrays `[sentences, words]` by their length; those of at
@@ -45,15 +47,14 @@ def unmix(
     it, with a note (F464).
     """
     from fgg.api.compile import compile
-    from fgg.runtime.unmix.moments import Exact, Sampled, sampled
-    from fgg.runtime.unmix.shapes import States, shape_of
-    from fgg.runtime.unmix.solving import solve
+    from fgg.runtime.unmix.moments import ExactMoments, SampledMoments, sampled
+    from fgg.runtime.unmix.solve import solve
+    from fgg.runtime.unmix.structure import States, shape_of
 
     if (sentences is None) == (weights is None):
         raise TypeError("either sentences or weights are expected")
     if not 2 <= max_length <= MAX_LENGTH:
-        message = f"the greatest length is {max_length}; 2 to {MAX_LENGTH} can be unmixed"
-        refuse("F415", message)
+        refuse("F415", f"the greatest length is {max_length}; 2 to {MAX_LENGTH} can be unmixed")
     program = compile(grammar, query, sizes=sizes)
     shape = shape_of(program.grammar)
     if isinstance(shape, States) and shape.words < shape.states:
@@ -63,60 +64,59 @@ def unmix(
     moments: Moments
     if sentences is None:
         lengths = tuple(range(2, max_length + 1))
-        moments = Exact(program, checked(program, weights or {}), lengths)
+        moments = ExactMoments(program, checked(program, weights or {}), lengths)
     else:
         moments = sampled(sentences, shape.words)
     solved = solve(program, shape, moments, max_length, directions, seed)
-    if refine and isinstance(moments, Sampled):
+    if refine and isinstance(moments, SampledMoments):
         return refined(solved, moments, refine)
     return solved
 
 
-def refined(result: Unmixed, data: Sampled, steps: int) -> Unmixed:
-    """A result after at most so many steps of EM on all sentences."""
-    from fgg.runtime.unmix.refine import refine
+def refined(result: Unmixing, data: SampledMoments, steps: int) -> Unmixing:
+    """A result after at most `steps` steps of EM on all sentences."""
+    from fgg.runtime.unmix.solve import refine
 
     weights, levels = refine(result.program, result.weights, data, steps=steps)
-    own = {name: weights[name].detach().numpy() for name in result.weights}
-    return replace(result, weights=own, levels=levels)
+    refined_weights = {name: weights[name].detach().numpy() for name in result.weights}
+    return replace(result, weights=refined_weights, levels=levels)
 
 
-def checked(program: Program, weights: Mapping[str, Any]) -> dict[str, Any]:
+def checked(program: Program, weights: Mapping[str, object]) -> dict[str, Tensor]:
     """Weights in float64, each a distribution. Raises GrammarError (F417)."""
     import torch
 
-    found = program.weights(weights, dtype=torch.float64)
+    tensors = program.weights(weights, dtype=torch.float64)
     for factor in program.parameters:
         given = factor.given
         axes = tuple(range(given or 0, len(factor.domains)))
-        sums = found[factor.name].sum(dim=axes)
+        sums = tensors[factor.name].sum(dim=axes)
         if given is None or float((sums - 1).abs().max()) > 1e-6:
-            message = f"weights for `{factor.name}` are not distributions"
-            refuse("F417", message)
-    return found
+            refuse("F417", f"weights for `{factor.name}` are not distributions")
+    return tensors
 
 
 def draw(
     grammar: Grammar,
-    weights: Mapping[str, Any],
+    weights: Mapping[str, object],
     length: int,
     number: int,
     *,
     query: str | None = None,
     sizes: Mapping[str, int] | None = None,
     seed: int = 0,
-) -> Any:
+) -> Ints:
     """Independent sentences of one length as word numbers, `[number, length]`.
 
     They come from the table of all sentences of this length, so large ones are refused (F420); a
     million sentences of three words take no time.
     """
     from fgg.api.compile import compile
-    from fgg.runtime.unmix.moments import Exact
+    from fgg.runtime.unmix.moments import ExactMoments
     from fgg.runtime.unmix.moments import draw as drawn
 
     program = compile(grammar, query, sizes=sizes)
-    return drawn(Exact(program, checked(program, weights), (length,)), length, number, seed)
+    return drawn(ExactMoments(program, checked(program, weights), (length,)), length, number, seed)
 
 
 def mixing_matrix(
@@ -133,8 +133,8 @@ def mixing_matrix(
 
 
 @dataclass(frozen=True)
-class Point:
-    """Errors with so many sentences: the median over draws, before and after EM.
+class CurvePoint:
+    """The error with a number of sentences: the median over draws, before and after EM.
 
     `failed` is the number of draws with complex eigenvalues (F462); they count as no estimate.
     """
@@ -147,7 +147,7 @@ class Point:
 
 def curve(
     grammar: Grammar,
-    weights: Mapping[str, Any],
+    weights: Mapping[str, object],
     numbers: Sequence[int],
     *,
     draws: int = 5,
@@ -155,30 +155,30 @@ def curve(
     query: str | None = None,
     sizes: Mapping[str, int] | None = None,
     seed: int = 0,
-) -> tuple[Point, ...]:
+) -> tuple[CurvePoint, ...]:
     """How the greatest error of the estimate falls as sentences grow in number.
 
-    Sentences have the lengths that the structure needs: three words, or two and three, so many of
-    each. Raises GrammarError if the grammar cannot be unmixed.
+    Sentences have the lengths that the structure needs: three words, or two and three, and there
+    are `numbers` of each. Raises GrammarError if the grammar cannot be unmixed.
     """
     from fgg.api.compile import compile
-    from fgg.runtime.unmix.moments import Exact, sampled
+    from fgg.runtime.unmix.moments import ExactMoments, sampled
     from fgg.runtime.unmix.moments import draw as drawn
-    from fgg.runtime.unmix.shapes import States, shape_of
-    from fgg.runtime.unmix.solving import solve
+    from fgg.runtime.unmix.solve import solve
+    from fgg.runtime.unmix.structure import States, shape_of
 
     program = compile(grammar, query, sizes=sizes)
     shape = shape_of(program.grammar)
     lengths = (3,) if isinstance(shape, States) else (2, 3)
     truth = checked(program, weights)
-    exact = Exact(program, truth, lengths)
-    found = []
+    exact = ExactMoments(program, truth, lengths)
+    points = []
     for number in numbers:
         plain: list[float] = []
         after: list[float] = []
         for turn in range(draws):
-            own = {n: drawn(exact, n, number, seed + 1000 * turn + n) for n in lengths}
-            data = sampled(own, shape.words)
+            drawn_sentences = {n: drawn(exact, n, number, seed + 1000 * turn + n) for n in lengths}
+            data = sampled(drawn_sentences, shape.words)
             try:
                 result = solve(program, shape, data, 3, DIRECTIONS, seed + turn)
             except GrammarError as error:
@@ -187,8 +187,8 @@ def curve(
                 continue
             plain.append(result.error(truth))
             after.append(refined(result, data, refine).error(truth) if refine else plain[-1])
-        found.append(Point(number, _median(plain), _median(after), draws - len(plain)))
-    return tuple(found)
+        points.append(CurvePoint(number, _median(plain), _median(after), draws - len(plain)))
+    return tuple(points)
 
 
 def _median(values: Sequence[float]) -> float:

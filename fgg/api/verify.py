@@ -1,7 +1,7 @@
-"""Verify: whether what the compiler makes of a grammar means what the grammar means.
+"""`verify` checks that what the compiler makes of a grammar means what the grammar means.
 
-The source on the reference engine is the yardstick. It is held against the grammar after every
-pass and the plan of every space, exactly, and against the emitted programs in float64.
+The yardstick is the source grammar on the reference engine. The grammar after every pass and the
+plan of every space are compared with it exactly, the emitted programs in float64.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TRIALS = 4
 LENGTH = 4
 ITEMS = 40
-"""How many inputs are tried, about."""
+"""About how many inputs are tried."""
 MAX_LENGTH = 1000
 
 Sized = Callable[[Mapping[str, int]], "Side"]
@@ -34,7 +34,7 @@ Sized = Callable[[Mapping[str, int]], "Side"]
 
 @dataclass(frozen=True)
 class Candidate:
-    """What is compared with the source: a name, its space, and the side itself."""
+    """A side to compare with the source: its name, its space, and how to make it."""
 
     what: str
     space: str
@@ -43,7 +43,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Sides:
-    """All that is compared: sides, exactly; programs, by space; and what cannot be."""
+    """The sides to compare exactly, the spaces of programs to compare, and what is left out."""
 
     candidates: tuple[Candidate, ...]
     programs: tuple[str, ...]
@@ -68,14 +68,14 @@ def verify(
     jit: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Verification:
-    """The comparisons of a grammar, joined with a query, with what the compiler makes of it.
+    """Compare a grammar, joined with a query, with what the compiler makes of it.
 
-    `space` and `after` choose a space or a pass; with another grammar, `against` (or in the place
-    of the query), it is compared with that instead. Sizes are made small where `sizes` does not
-    give them. There are `trials` random points of prime fields, and about `items` inputs of
-    lengths up to `length`; programs are also asked with long and `peaked` ones. With `jit` programs
-    are compared as machine code. `progress` is called with how much is done, of how much. Raises
-    GrammarError for what cannot be asked; a difference is not an error, but the `verdict`.
+    `space` and `after` restrict that to a space or a pass. With another grammar, as `against` or in
+    the place of the query, the two grammars are compared instead. Sizes that `sizes` does not give
+    are made small. There are `trials` random points of prime fields, and about `items` inputs of
+    lengths up to `length`; programs also get long inputs with `peaked` weights. With `jit`,
+    programs are compared as machine code. `progress(done, total)` is called after each piece of
+    work. Raises GrammarError for wrong arguments; a difference is no error, but the `verdict`.
     """
     from fgg.runtime.verify.run import run
 
@@ -86,7 +86,7 @@ def verify(
     if against is None:
         small = small_sizes(source, sizes or {})
         source = with_sizes(source, small.structure)
-        found = sides(source, spaces(space, after), after, small.states)
+        compared = sides(source, spaces(space, after), after, small.states)
     else:
         check_sizes(against, {n: v for n, v in (sizes or {}).items() if n in against.size})
         other = selected(with_sizes(against, sizes or {}), query)
@@ -96,17 +96,17 @@ def verify(
             small = Small()
         source, other = (with_sizes(g, small.structure) for g in (source, other))
         candidate = Candidate(against.name, "", ground_side(other))
-        found = Sides((candidate,), (), (), ())
+        compared = Sides((candidate,), (), (), ())
     return run(
         source,
         name=grammar.name,
         states=small.states,
         free=small.free,
         shrunk={**small.structure, **small.states},
-        compared=[(c.what, c.space, c.side) for c in found.candidates],
-        programs={name: program_maker(name, jit) for name in found.programs},
-        left_out=found.left_out,
-        unchanged=found.unchanged,
+        compared=[(c.what, c.space, c.side) for c in compared.candidates],
+        programs={name: program_maker(name, jit) for name in compared.programs},
+        left_out=compared.left_out,
+        unchanged=compared.unchanged,
         trials=trials,
         length=length,
         number=items,
@@ -277,8 +277,8 @@ def tied_side(source: Grammar, space: str) -> Sized:
 
     def made(sizes: Mapping[str, int]) -> Side:
         with compilable(source.name):
-            found = plan_of(with_sizes(source, sizes), Expected(), space, pinned=False)
-        return PlanSide(found, tied=True)
+            plan = plan_of(with_sizes(source, sizes), Expected(), space, pinned=False)
+        return PlanSide(plan, tied=True)
 
     return made
 

@@ -1,4 +1,4 @@
-"""Whole-grammar checks: everything that can be said of a grammar once its names are resolved."""
+"""Whole-grammar checks: errors and warnings about a grammar whose names are resolved."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from collections.abc import Mapping
 from fgg.check.indices import check_indices
 from fgg.check.values import Locate, check_values
 from fgg.diagnostics import Diagnostic, Label, Report, did_you_mean
-from fgg.factors.maps import blocks_of
-from fgg.factors.pieces import is_piece, piece_of
-from fgg.factors.product_factors import is_joint, joint_of
+from fgg.factors.pieces import is_piece
+from fgg.factors.product_factors import is_product
 from fgg.grammar import Factor, Grammar, InputFactor
+from fgg.grammar.definitions import Piece, ProductOf, Slice, Tied
 from fgg.grammar.options import net_of, nets_fit
-from fgg.grammar.slices import is_slice, slice_of
-from fgg.grammar.values import Call, Word
+from fgg.grammar.slices import is_slice
 from fgg.rewrite.conjoin import conjoin
 from fgg.rewrite.trim import productive, reachable
 
 
 def check_grammar(grammar: Grammar, locate: Locate | None = None) -> list[Diagnostic]:
     """All errors and warnings about a grammar and its queries."""
-    found = check_values(grammar, locate) + check_ties(grammar) + check_slices(grammar)
-    found += check_pieces(grammar) + check_joints(grammar)
-    found += check_attributes(grammar)
-    found += check_useful(grammar) + check_indices(grammar)
+    diagnostics = check_values(grammar, locate) + check_ties(grammar) + check_slices(grammar)
+    diagnostics += check_pieces(grammar) + check_products(grammar)
+    diagnostics += check_attributes(grammar)
+    diagnostics += check_useful(grammar) + check_indices(grammar)
     for query in grammar.queries:
         conjunction = conjoin(grammar, query)
         report = Report()
@@ -37,14 +36,14 @@ def check_grammar(grammar: Grammar, locate: Locate | None = None) -> list[Diagno
                     query.span,
                     labels=[Label(rule.span, "the rule")] if rule.span else [],
                 )
-        found += report.diagnostics
+        diagnostics += report.diagnostics
         if conjunction.rules:
-            found += check_indices(conjunction)
-    return found
+            diagnostics += check_indices(conjunction)
+    return diagnostics
 
 
 def check_useful(grammar: Grammar) -> list[Diagnostic]:
-    """Warnings of symbols that no derivation uses."""
+    """Warnings about symbols that no derivation uses."""
     report = Report()
     reached, alive = reachable(grammar), productive(grammar)
     for nonterminal in grammar.nonterminals:
@@ -85,11 +84,10 @@ def check_useful(grammar: Grammar) -> list[Diagnostic]:
         )
     used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
     used |= {edge.label for query in grammar.queries for r in query.rules for edge in r.edges}
-    used |= {found.source for f in grammar.factors if f.name in used and (found := slice_of(f))}
-    used |= {piece.source for f in grammar.factors if f.name in used and (piece := piece_of(f))}
-    joints = [joint for f in grammar.factors if f.name in used and (joint := joint_of(f))]
-    used |= {part.source for joint in joints for part in joint.parts}
-    used |= {blocks_of(f) or "" for f in grammar.factors if f.name in used}
+    for kind in (Slice, Piece, ProductOf):
+        definitions = [f.definition for f in grammar.factors if f.name in used]
+        used |= {s for d in definitions if isinstance(d, kind) for s in d.sources}
+    used |= {f.blocks or "" for f in grammar.factors if f.name in used}
     used |= {name for rule in grammar.rules for c in rule.rhs.clamps for name in c.path}
     for factor in grammar.factors:
         if factor.name not in used:
@@ -103,65 +101,62 @@ def check_useful(grammar: Grammar) -> list[Diagnostic]:
 
 
 def check_ties(grammar: Grammar) -> list[Diagnostic]:
-    """Errors in attributes that name other factors."""
+    """Errors in factors that are tied to others."""
     report = Report()
     for factor in grammar.factors:
-        for attribute in factor.attributes:
-            value = attribute.value
-            if attribute.key != "tied" or not isinstance(value, Call):
-                continue
-            word = value.arguments[0]
-            other = grammar.factor.get(word.name) if isinstance(word, Word) else None
-            if other is None:
-                name = word.name if isinstance(word, Word) else ""
-                report.add(
-                    "F134",
-                    f"there is no factor `{name}`",
-                    attribute.span,
-                    help=did_you_mean(name, grammar.factor),
-                )
-            elif (
-                other.given != 1
-                or other.domains != other.domains[:1] * 2
-                or factor.given != 0
-                or factor.domains != other.domains[:1]
-            ):
-                report.add(
-                    "F134",
-                    f"`{factor.name}` cannot be the stationary distribution of `{other.name}`",
-                    attribute.span,
-                    help="it takes `factor pi(-> T)` and `factor trans(T -> T)`",
-                )
-            elif factor.value is not None:
-                report.add(
-                    "F134",
-                    f"`{factor.name}` is tied to `{other.name}`, but has a value besides",
-                    attribute.span,
-                    help="drop one of them",
-                )
+        tied = factor.definition
+        if not isinstance(tied, Tied):
+            continue
+        other = grammar.factor.get(tied.source)
+        if other is None:
+            report.add(
+                "F134",
+                f"there is no factor `{tied.source}`",
+                tied.span,
+                help=did_you_mean(tied.source, grammar.factor),
+            )
+        elif (
+            other.given != 1
+            or other.domains != other.domains[:1] * 2
+            or factor.given != 0
+            or factor.domains != other.domains[:1]
+        ):
+            report.add(
+                "F134",
+                f"`{factor.name}` cannot be the stationary distribution of `{other.name}`",
+                tied.span,
+                help="it takes `factor pi(-> T)` and `factor trans(T -> T)`",
+            )
+        elif factor.value is not None:
+            report.add(
+                "F134",
+                f"`{factor.name}` is tied to `{other.name}`, but has a value besides",
+                tied.span,
+                help="drop one of them",
+            )
     return report.diagnostics
 
 
 def check_slices(grammar: Grammar) -> list[Diagnostic]:
-    """Errors in attributes that say what a factor is a slice of."""
+    """Errors in slices of factors and of input factors."""
     report = Report()
     items: list[tuple[Factor | InputFactor, Mapping[str, Factor | InputFactor]]] = []
     items += [(item, grammar.factor) for item in grammar.factors]
     items += [(item, grammar.input_factor) for item in grammar.input_factors]
     for item, sources in items:
-        found = slice_of(item)
-        if found is None:
+        cut = item.definition
+        if not isinstance(cut, Slice):
             continue
-        span = next(a.span for a in item.attributes if a.key == "slice") or item.span
-        source = sources.get(found.source)
+        span = cut.span or item.span
+        source = sources.get(cut.source)
         if source is None:
             report.add(
                 "F134",
-                f"there is no factor `{found.source}` that `{item.name}` could be a slice of",
+                f"there is no factor `{cut.source}` that `{item.name}` could be a slice of",
                 span,
-                help=did_you_mean(found.source, sources),
+                help=did_you_mean(cut.source, sources),
             )
-        elif slice_of(source) is not None:
+        elif isinstance(source.definition, Slice):
             report.add("F134", f"`{source.name}` is a slice itself, so it has none", span)
         elif not is_slice(grammar, item, source):
             report.add(
@@ -175,25 +170,25 @@ def check_slices(grammar: Grammar) -> list[Diagnostic]:
 
 
 def check_pieces(grammar: Grammar) -> list[Diagnostic]:
-    """Errors in attributes that say what a factor is a piece of."""
+    """Errors in pieces of factors of low rank."""
     report = Report()
     for factor in grammar.factors:
-        found = piece_of(factor)
-        if found is None:
+        piece = factor.definition
+        if not isinstance(piece, Piece):
             continue
-        span = next(a.span for a in factor.attributes if a.key == "piece") or factor.span
-        source = grammar.factor.get(found.source)
+        span = piece.span or factor.span
+        source = grammar.factor.get(piece.source)
         if source is None:
             report.add(
                 "F134",
-                f"there is no factor `{found.source}` that `{factor.name}` could be a piece of",
+                f"there is no factor `{piece.source}` that `{factor.name}` could be a piece of",
                 span,
-                help=did_you_mean(found.source, grammar.factor),
+                help=did_you_mean(piece.source, grammar.factor),
             )
         elif not is_piece(grammar, factor, source):
             report.add(
                 "F134",
-                f"`{factor.name}` cannot be piece {found.number} of `{source.name}`",
+                f"`{factor.name}` cannot be piece {piece.number} of `{source.name}`",
                 span,
                 help="the pieces of `factor f(A -> B, C) rank r` are `(A -> R)`, `(R -> B)` and "
                 "`(R -> C)`, with `rank R = r` and no value",
@@ -201,15 +196,15 @@ def check_pieces(grammar: Grammar) -> list[Diagnostic]:
     return report.diagnostics
 
 
-def check_joints(grammar: Grammar) -> list[Diagnostic]:
-    """Errors in attributes that say what a factor is the product of."""
+def check_products(grammar: Grammar) -> list[Diagnostic]:
+    """Errors in factors that are products of others."""
     report = Report()
     for factor in grammar.factors:
-        found = joint_of(factor)
-        if found is None:
+        product = factor.definition
+        if not isinstance(product, ProductOf):
             continue
-        span = next(a.span for a in factor.attributes if a.key == "product") or factor.span
-        unknown = [part.source for part in found.parts if part.source not in grammar.factor]
+        span = product.span or factor.span
+        unknown = [source for source in product.sources if source not in grammar.factor]
         if unknown:
             report.add(
                 "F134",
@@ -217,8 +212,8 @@ def check_joints(grammar: Grammar) -> list[Diagnostic]:
                 span,
                 help=did_you_mean(unknown[0], grammar.factor),
             )
-        elif not is_joint(grammar, factor):
-            names = " and ".join(f"`{part.source}`" for part in found.parts)
+        elif not is_product(grammar, factor):
+            names = " and ".join(f"`{source}`" for source in product.sources)
             report.add(
                 "F134",
                 f"`{factor.name}` cannot be this product of {names}",
@@ -233,10 +228,10 @@ LEARNED_ONLY = ("prior", "net", "init")
 
 
 def check_attributes(grammar: Grammar) -> list[Diagnostic]:
-    """Attributes that speak of learning, on factors that are not learned, or not in this way."""
+    """Warnings about options for learning on factors that are not learned, or not this way."""
     report = Report()
     for factor in grammar.factors:
-        tied = factor.attribute("tied") is not None
+        tied = isinstance(factor.definition, Tied)
         for attribute in factor.attributes:
             if attribute.key in LEARNED_ONLY and (factor.value is not None or tied):
                 why = "is tied to another one" if tied else "has a value"

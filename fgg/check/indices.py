@@ -21,12 +21,12 @@ from fgg.grammar.spans import Span
 
 
 def check_indices(grammar: Grammar) -> list[Diagnostic]:
-    """What is wrong with the indices of a grammar (of a conjunction, if it has queries)."""
+    """Errors in the indices of a grammar (of a conjunction, if it has queries)."""
     report = Report()
     if not grammar.is_indexed and not any(rule.conditions for rule in grammar.rules):
         return []
-    found = regions(grammar)
-    checker = _Checker(grammar, found, report)
+    ranges = regions(grammar)
+    checker = _Checker(grammar, ranges, report)
     checker.families()
     checker.reference(grammar.start, length_rows(grammar, least=1))
     for rule in grammar.rules:
@@ -35,9 +35,9 @@ def check_indices(grammar: Grammar) -> list[Diagnostic]:
 
 
 class _Checker:
-    def __init__(self, grammar: Grammar, found: Mapping[str, Region], report: Report) -> None:
+    def __init__(self, grammar: Grammar, ranges: Mapping[str, Region], report: Report) -> None:
         self.grammar = grammar
-        self.regions = found
+        self.regions = ranges
         self.report = report
         self.sizes = size_values(grammar)
         self.lengths = {name for r in length_rows(grammar) for name, _ in r.coefficients}
@@ -91,8 +91,8 @@ class _Checker:
 
     def rule(self, rule: Rule) -> None:
         """Check the conditions and references of a rule."""
-        own = condition_rows(rule.conditions, self.sizes) + length_rows(self.grammar)
-        if not is_feasible(own):
+        rows = condition_rows(rule.conditions, self.sizes) + length_rows(self.grammar)
+        if not is_feasible(rows):
             names = {n for c in rule.conditions for term in c.terms for n in term.names()}
             if names and names <= set(self.sizes):
                 return  # for these sizes the rule is not there
@@ -181,7 +181,7 @@ class _Checker:
         return f"its range is `{', '.join(map(str, conditions))}`" if conditions else ""
 
     def suspicious_sizes(self, rule: Rule) -> None:
-        """Warn of a size that stands where an index variable is expected: `i < k < j`."""
+        """Warn about a size in the place of an index variable: `i < k < j`."""
         bare = {
             name
             for edge in rule.rhs.edges
@@ -218,7 +218,7 @@ def _exprs(rule: Rule) -> list[Expr]:
 
 
 def _place(rule: Rule, name: str) -> Span | None:
-    """Where a rule first speaks of an index variable."""
+    """The place where a rule first names an index variable."""
     return next((e.span for e in _exprs(rule) if e.span and name in e.names()), None)
 
 

@@ -42,7 +42,7 @@ MAX_REPORTS = 5
 
 
 def check_values(grammar: Grammar, locate: Locate | None = None) -> list[Diagnostic]:
-    """What is wrong with the values of a grammar's factors."""
+    """Errors in the values of a grammar's factors."""
     report = Report()
     for factor in grammar.factors:
         if factor.value is not None:
@@ -70,7 +70,7 @@ class _FactorChecker:
         return place or self.factor.span
 
     def add(self, code: str, message: str, position: tuple[int, ...] = (), help: str = "") -> None:
-        """Report a problem at an entry, but not thousands of them."""
+        """Report a problem at an entry, up to a limit."""
         self.reports += 1
         if self.reports <= MAX_REPORTS:
             text = f"factor `{self.factor.name}`: {message}"
@@ -99,8 +99,8 @@ class _FactorChecker:
                 help="declare what it is a distribution over, or write `= 1`",
             )
         elif isinstance(value, Eye) and (len(self.shape) != 2 or self.shape[0] != self.shape[1]):
-            found = " and ".join(map(str, self.shape)) or "none"
-            self.add("F131", f"`eye` takes two domains of one size, but the sizes are {found}")
+            shown = " and ".join(map(str, self.shape)) or "none"
+            self.add("F131", f"`eye` takes two domains of one size, but the sizes are {shown}")
         elif isinstance(value, Map):
             self.map()
         elif isinstance(value, Load):
@@ -118,8 +118,10 @@ class _FactorChecker:
         try:
             map_values(self.grammar, self.factor.name)
         except GrammarError as error:
-            for found in error.diagnostics:
-                self.report.add(found.code, found.message, self.span(), help=found.help)
+            for diagnostic in error.diagnostics:
+                self.report.add(
+                    diagnostic.code, diagnostic.message, self.span(), help=diagnostic.help
+                )
 
     def weight(self, number: Number, position: tuple[int, ...]) -> bool:
         """Whether a weight is finite and non-negative."""
@@ -202,8 +204,8 @@ class _FactorChecker:
         if given is None:
             return
         if len(position) == given:
-            for own in self.blocked(list(_flat(entries))):
-                yield position, _float(sum(map(exact, own), Fraction(0)))
+            for numbers in self.blocked(list(_flat(entries))):
+                yield position, _float(sum(map(exact, numbers), Fraction(0)))
         elif isinstance(entries, tuple):
             for i, entry in enumerate(entries):
                 yield from self.sums(entry, (*position, i))
@@ -212,10 +214,10 @@ class _FactorChecker:
         """The numbers that sum to one: all of them, or those of each block."""
         if self.blocks is None:
             return [numbers]
-        found: dict[int, list[Number]] = {}
+        members: dict[int, list[Number]] = {}
         for number, block in zip(numbers, self.blocks, strict=True):
-            found.setdefault(block, []).append(number)
-        return list(found.values())
+            members.setdefault(block, []).append(number)
+        return list(members.values())
 
     def rows(
         self,
@@ -284,8 +286,8 @@ class _FactorChecker:
                 self.rows(_indexed(array.sum(axis=axes, dtype="float64")), tolerance)
                 return
             for block in sorted(set(self.blocks)):
-                own = [place for place, found in enumerate(self.blocks) if found == block]
-                self.rows(_indexed(array[..., own].sum(axis=-1, dtype="float64")), tolerance)
+                places = [place for place, number in enumerate(self.blocks) if number == block]
+                self.rows(_indexed(array[..., places].sum(axis=-1, dtype="float64")), tolerance)
 
 
 def _float(number: Fraction) -> float:
@@ -296,7 +298,7 @@ def _float(number: Fraction) -> float:
 
 
 def _exponentials(entries: Nested) -> Nested:
-    """The weights that logarithms stand for, as floats: good enough to see what they sum to."""
+    """The exponentials of logarithms, as floats: exact enough to check what they sum to."""
     if isinstance(entries, tuple):
         return tuple(map(_exponentials, entries))
     return exp(entries) if entries < MAX_LOG else float_info.max

@@ -1,44 +1,44 @@
-"""The command line: `fggc`. One small module a subcommand; this one dispatches.
+"""The command line `fggc`: `main` runs a subcommand; each has its module in `fgg.cli.commands`.
 
-Exit codes. 0: done. 1: the answer is no (the grammar has errors, a verification is refuted). 2: the
-command or a file is wrong. 3: a bug of ours.
+Exit codes: 0 for success, 1 if the answer is no (the grammar has errors, a verification is
+refuted), 2 if the command line or a file is wrong, 3 for a bug in fggc.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib import import_module
 
 COMMANDS = {
-    "check": "report what is wrong with a grammar",
-    "show": "print a grammar, its parts, or another form of it",
+    "check": "report the errors and warnings of a grammar",
+    "show": "print a grammar as a summary, as text, as JSON or as equations",
     "draw": "draw the rules of a grammar",
-    "compile": "make a Python module of a grammar, or show its plan and its cost",
-    "decompose": "find pieces of low rank for factors that have weights",
+    "compile": "compile a grammar to a Python module, or show its plan and its cost",
+    "decompose": "approximate factors that have weights by factors of low rank",
     "decode": "find the best derivation of each item",
-    "sample": "draw derivations, from the posterior of each item or from the model",
-    "train": "fit a model to data, in a run that can be stopped and taken up again",
+    "sample": "sample derivations, from the posterior of each item or from the model",
+    "train": "fit a model to data; a run can be stopped and resumed",
     "eval": "score a trained model on data",
-    "unmix": "find the parameters of a latent tree model from moments of sentences",
-    "verify": "prove that what the compiler makes of a grammar means what the grammar means",
+    "unmix": "estimate the parameters of a latent tree model from moments of sentences",
+    "verify": "prove that compiled programs mean the same as their grammar",
     "identify": "find out whether moments of strings determine a model's parameters",
-    "run": "compute a grammar's value, marginals, best derivations, samples",
+    "run": "compute the value of a grammar, marginals, best derivations, samples",
     "cluster": "put the words of a text into blocks",
-    "bench": "measure compiled programs beside peers",
-    "explain": "explain an error code, or a grammar in equations",
+    "bench": "measure compiled programs and compare them with other libraries",
+    "explain": "explain an error code, or a grammar by its equations",
 }
 
-SHOW_THEIR_OWN = ("train", "bench")
-"""Commands that print a line for each epoch or measurement."""
+OWN_PROGRESS = ("train", "bench")
+"""Commands that show their own progress, a line for each epoch or measurement."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of a command."""
+    """Run a command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if sys.stdout is None:
         print("error[F413]: standard output is closed", file=sys.stderr)
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # The reader went away; nothing more can be said on standard output.
+        # The reader of standard output has gone.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -63,19 +63,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _run(arguments: Sequence[str]) -> int:
-    if arguments and arguments[0] in ("-V", "--version"):
+def _run(words: Sequence[str]) -> int:
+    if words and words[0] in ("-V", "--version"):
         from fgg import __version__
 
         print(f"fggc {__version__}")
         return 0
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
+    if not words or words[0] in ("-h", "--help", "help"):
         print(_overview())
-        return 0 if arguments else 2
-    name, *rest = arguments
-    # For `bench` it names a file.
-    as_json = "--json" in rest and name != "bench"
+        return 0 if words else 2
+    name, *rest = words
+    as_json = "--json" in rest and name != "bench"  # for `bench` it names a file
     # Imported here so that `fggc --help` answers at once.
+    from fgg.cli.arguments import Parser, Usage
     from fgg.cli.output import fail_internal, fail_usage, report_failure
     from fgg.diagnostics import GrammarError, did_you_mean
 
@@ -85,28 +85,25 @@ def _run(arguments: Sequence[str]) -> int:
 
     module = import_module(f"fgg.cli.commands.{name}")
     parser = Parser(prog=f"fggc {name}", description=module.__doc__, allow_abbrev=False)
-    module.add_arguments(parser)
+    progress = nullcontext() if name in OWN_PROGRESS else shown_progress(sys.stderr, quiet=as_json)
     try:
+        module.add_arguments(parser)
         with warnings.catch_warnings():
-            warnings.showwarning = _plainly
-            chosen = parser.parse_args(rest)
-            if name in SHOW_THEIR_OWN:
-                code: int = module.run(chosen)
-            else:
-                with shown_progress(sys.stderr, quiet=as_json):
-                    code = module.run(chosen)
-        return code
+            warnings.showwarning = _show_warning
+            arguments = parser.parse_args(rest)
+            with progress:
+                return int(module.run(arguments))
     except Usage as error:
         return fail_usage(str(error), error.help, as_json)
     except GrammarError as error:
         return report_failure(error, as_json)
     except OSError:
         raise
-    except (Exception, RecursionError) as error:
+    except Exception as error:
         return fail_internal(error, as_json)
 
 
-def _plainly(
+def _show_warning(
     message: Warning | str,
     category: type[Warning],
     filename: str,
@@ -114,27 +111,11 @@ def _plainly(
     file: object = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning; one of ours says all there is to say."""
+    """Print a warning; those of fgg come without the line of source that raised them."""
     text = str(message)
     if not text.startswith("warning["):
         text = warnings.formatwarning(message, category, filename, lineno)
     print(text.rstrip("\n"), file=sys.stderr)
-
-
-class Usage(Exception):
-    """The command's words are wrong."""
-
-    def __init__(self, message: str, help: str = "") -> None:
-        super().__init__(message)
-        self.help = help
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser that raises instead of leaving the process."""
-
-    def error(self, message: str) -> None:  # type: ignore[override]
-        """Raise `Usage`."""
-        raise Usage(message, f"see `{self.prog} --help`")
 
 
 def _overview() -> str:
@@ -145,5 +126,5 @@ def _overview() -> str:
         "Check, show, draw, compile and run factor graph grammars.\n\n"
         f"{commands}\n\n"
         "FILE is a grammar (.fgg), FGG JSON, `-` for standard input, or the bare name of a\n"
-        "library grammar (`fggc show` lists them). `fggc COMMAND --help` says more.\n"
+        "library grammar (`fggc show` lists them). `fggc COMMAND --help` lists its options.\n"
     ).rstrip()

@@ -1,33 +1,41 @@
-"""What all commands share: printing diagnostics and JSON, exit codes, writing files whole."""
+"""Printing diagnostics and JSON reports, exit codes, and writing files."""
 
 from __future__ import annotations
 
 import json
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from fgg.cli import Usage
-from fgg.diagnostics import Diagnostic, GrammarError, as_json, render
+from fgg.cli.arguments import Usage
+from fgg.diagnostics import Diagnostic, GrammarError, as_json, refuse, render
 from fgg.files import check_writable as check_writable
 from fgg.files import write_whole as write_whole
 from fgg.grammar.spans import Source
 
+if TYPE_CHECKING:
+    import numpy as np
+
+Figures = dict[str, Any]
+"""What a command reports, by name, in a form that JSON can express."""
+
 MAX_SHOWN = 100
 WRONG_GRAMMAR = ("F0", "F1", "F2", "F405", "F406", "F407", "F425", "F46")
+"""How the codes begin that say that a grammar, not the command or a file, is wrong."""
 
 
 def check_picture(path: str | None) -> None:
-    """Raise where a plot cannot be written, before the work that it is of."""
+    """Raise Usage or GrammarError if a plot cannot be written, before any work is done."""
     if path is not None and Path(path).suffix != ".svg":
         raise Usage(f"`--plot {path}`: plots are written as .svg")
     check_writable(path)
 
 
 def exit_code(diagnostics: Iterable[Diagnostic]) -> int:
-    """0 without errors, 1 if a grammar is wrong, 2 if only the command or a file is."""
+    """Return 0 without errors, 1 if a grammar is wrong, 2 if only the command or a file is."""
     errors = [d for d in diagnostics if d.is_error]
     if not errors:
         return 0
@@ -35,7 +43,7 @@ def exit_code(diagnostics: Iterable[Diagnostic]) -> int:
 
 
 def print_diagnostics(diagnostics: Iterable[Diagnostic], source: Source | None) -> None:
-    """Write diagnostics to standard error, as text; not more than a person would read."""
+    """Write diagnostics to standard error as text, at most `MAX_SHOWN` of them."""
     listed = list(diagnostics)
     for diagnostic in listed[:MAX_SHOWN]:
         print(render(diagnostic, source), end="\n\n", file=sys.stderr)
@@ -45,7 +53,7 @@ def print_diagnostics(diagnostics: Iterable[Diagnostic], source: Source | None) 
 
 @contextmanager
 def placed(source: Source | None) -> Iterator[None]:
-    """Errors in this context show their places in the source."""
+    """Make errors in this context show their places in the source."""
     try:
         yield
     except GrammarError as error:
@@ -58,8 +66,28 @@ def print_json(value: object) -> None:
     print()
 
 
+def print_report(
+    figures: Figures, notes: Iterable[Diagnostic] = (), source: Source | None = None
+) -> None:
+    """Write the JSON report of a command that succeeded."""
+    listed = [as_json(note, source) for note in notes]
+    print_json({"ok": True, **figures, "diagnostics": listed})
+
+
+def write_weights(path: str, weights: Mapping[str, np.ndarray]) -> None:
+    """Write weights by name as a safetensors file. Raises GrammarError."""
+    import numpy as np
+    from safetensors.numpy import save
+
+    try:
+        data = save({name: np.ascontiguousarray(array) for name, array in weights.items()})
+    except Exception:
+        refuse("F413", "the weights cannot be written as a safetensors file")
+    write_whole(Path(path), data)
+
+
 def report_failure(error: GrammarError, wants_json: bool) -> int:
-    """Report the diagnostics of an error; the exit code."""
+    """Report the diagnostics of an error and return the exit code."""
     if wants_json:
         items = [as_json(d, error.source) for d in error.diagnostics]
         print_json({"ok": False, "diagnostics": items})
@@ -69,13 +97,13 @@ def report_failure(error: GrammarError, wants_json: bool) -> int:
 
 
 def fail_usage(message: str, help: str, wants_json: bool) -> int:
-    """Report a command that makes no sense; the exit code."""
+    """Report a wrong command line and return the exit code."""
     problem = Diagnostic(code="F415", message=message, help=help)
     return report_failure(GrammarError([problem]), wants_json)
 
 
 def fail_internal(error: BaseException, wants_json: bool) -> int:
-    """Report a bug of ours, with what is needed to mend it; the exit code."""
+    """Report a bug in fggc with the place in its source, and return the exit code."""
     frames = traceback.extract_tb(error.__traceback__)[-3:]
     where = " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in reversed(frames))
     message = f"{type(error).__name__}: {error} ({where})"

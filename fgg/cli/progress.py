@@ -1,8 +1,8 @@
-"""Progress on standard error: nothing while a command is quick, then how far it is.
+"""Progress on standard error, once a command has taken some time.
 
-A thread waits until the command has taken some time. On a terminal it then draws a bar for each
-stage in hand; elsewhere it prints a line now and then. Since it is a thread of its own, it also
-speaks while one long operation runs. It reads no clock: it waits.
+A thread waits for a while. On a terminal it then draws a bar for each stage of the work; elsewhere
+it prints a line now and then. Since it is a thread of its own, it also reports while one long
+operation runs. It does not read the clock: it waits.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 PATIENCE = 10.0
-"""Seconds before a word is said."""
+"""Seconds before the first report."""
 LONGEST = 80.0
-"""The most seconds from one line to the next; each pause is twice the one before it."""
+"""The most seconds between two lines; each pause is twice the one before it."""
 REFRESH = 0.2
-"""Seconds between two looks at the stages, for bars."""
+"""Seconds between two updates of the bars."""
 
 Wait = Callable[[float], bool]
-"""Waits for so many seconds; True as soon as the work has ended."""
+"""Waits for so many seconds; returns True as soon as the work has ended."""
 
 
 @contextmanager
 def shown_progress(
     stream: TextIO | None, *, quiet: bool, wait: Wait | None = None
 ) -> Iterator[None]:
-    """In this context, work that takes long is reported on a stream.
+    """Report work in this context on a stream if it takes long.
 
-    With `quiet`, only a person at a terminal is told.
+    With `quiet`, nothing is reported unless the stream is a terminal.
     """
     if stream is None or stream.closed or (quiet and not stream.isatty()):
         yield
         return
     ended = Event()
-    shown = Shown(stream, wait or ended.wait)
+    shown = ProgressDisplay(stream, wait or ended.wait)
     thread = Thread(target=shown.run, daemon=True)
     thread.start()
     try:
@@ -52,7 +52,7 @@ def shown_progress(
         shown.idle()
 
 
-class Shown(Listener):
+class ProgressDisplay(Listener):
     """Shows stages on a stream."""
 
     def __init__(self, stream: TextIO, wait: Wait) -> None:
@@ -88,7 +88,7 @@ class Shown(Listener):
         print(line, file=self.stream, flush=True)
 
     def draw(self) -> None:
-        """Draw bars while there are stages; if there is none yet, a line stands for them."""
+        """Draw bars while there are stages; if there is none yet, print a line first."""
         if not self.stages:
             self.print_line(PATIENCE)
         while True:

@@ -1,6 +1,6 @@
-"""Words in clusters: Brown clustering, and partitions to compare it with."""
+"""Clusters of words: Brown clustering, and simpler partitions to compare it with."""
 
-from fgg.clusters.counts import Bigrams, count_bigrams
+from fgg.clusters.bigrams import Bigrams, count_bigrams
 from fgg.clusters.partition import (
     Clustering,
     brown,

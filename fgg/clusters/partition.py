@@ -1,4 +1,4 @@
-"""Words in clusters: the value that clustering gives, how good it is, and its files."""
+"""Clusterings of words: Brown clusters and simpler ones, their quality, and their files."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fgg.clusters.counts import Bigrams, count_bigrams
-from fgg.clusters.greedy import Progress, greedy
+from fgg.clusters.bigrams import Bigrams, count_bigrams
+from fgg.clusters.brown_merging import OnProgress, greedy
 from fgg.diagnostics import refuse
 from fgg.files import read_limited, unreadable, write_whole
 
-MAX_TABLES = 1 << 31  # bytes that the tables of Brown clustering may take
+MAX_TABLES = 1 << 31  # the most bytes for the tables of Brown clustering
 Text = Iterable[Sequence[str]] | Bigrams
 
 
 @dataclass(frozen=True, kw_only=True)
 class Clustering:
-    """Blocks 0 … many-1 of words: `blocks[i]` holds word i, which occurs `tokens[i]` times.
+    """Words in blocks 0 … many-1: word i occurs `tokens[i]` times and is in block `blocks[i]`.
 
-    `paths` has the bit string of each block where there is a hierarchy, in sorted order.
+    `paths` are the bit strings of the blocks, in sorted order, if there is a hierarchy.
     """
 
     words: tuple[str, ...]
@@ -50,33 +50,33 @@ class Clustering:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write the block of each word, whole or not at all. Raises GrammarError."""
+        """Write the block of each word, atomically. Raises GrammarError (F413)."""
         write_whole(Path(path), self.blocks_text().encode())
 
     def save_paths(self, path: str | Path) -> None:
-        """Write the bit string of each word, whole or not at all. Raises GrammarError."""
+        """Write the bit string of each word, atomically. Raises GrammarError (F413)."""
         write_whole(Path(path), self.paths_text().encode())
 
 
 def brown(
-    text: Text, clusters: int, *, across: bool = True, progress: Progress | None = None
+    text: Text, clusters: int, *, across: bool = True, progress: OnProgress | None = None
 ) -> Clustering:
-    """Brown clusters of the words of a text: sentences, each a sequence of words, or its counts.
+    """The Brown clusters of the words of a text, given as sentences or as bigrams.
 
-    With `across`, the text is one stream of words; without, no pair reaches over the end of a
-    sentence. If there are fewer words than clusters, each word has its own. Raises GrammarError.
+    With `across`, the text is one stream of words; without, no pair crosses the end of a sentence.
+    If there are fewer words than clusters, each word is a cluster. Raises GrammarError (F489).
     """
     bigrams = _counted(text, clusters, across)
     size = min(clusters, len(bigrams.words)) + 1
     if (needed := size * size * 8 * 8) > MAX_TABLES:
-        message = f"{clusters:,} clusters would need {needed / 2**30:.1f} GiB for the merge losses"
-        refuse("F489", message)
+        gib = needed / 2**30
+        refuse("F489", f"{clusters:,} clusters would need {gib:.1f} GiB for the merge losses")
     blocks, paths = greedy(bigrams, clusters, progress)
     return _clustering(bigrams, blocks, paths)
 
 
 def uniform(text: Text, clusters: int, *, seed: int = 0) -> Clustering:
-    """Blocks of equal numbers of words (give or take one), drawn at random."""
+    """Random blocks with equal numbers of words, give or take one."""
     bigrams = _counted(text, clusters, True)
     many = len(bigrams.words)
     blocks = np.random.default_rng(seed).permutation(many) % min(clusters, many)
@@ -84,11 +84,11 @@ def uniform(text: Text, clusters: int, *, seed: int = 0) -> Clustering:
 
 
 def by_frequency(text: Text, clusters: int) -> Clustering:
-    """Blocks of about equal numbers of tokens: words in order of frequency, cut into pieces.
+    """Blocks with about equal numbers of tokens, of words of similar frequency.
 
-    All tokens, in the order of their words, are cut into c stretches of one length; a word is in
-    the block of the stretch that the middle of its tokens is in, except that no block stays empty:
-    very frequent words, which fill several stretches, are blocks of their own.
+    The tokens, in order of the frequency of their words, are cut into c stretches of equal length.
+    A word is in the block of the stretch that holds the middle of its tokens, except that no block
+    stays empty: a very frequent word, which fills several stretches, is a block by itself.
     """
     bigrams = _counted(text, clusters, True)
     many = len(bigrams.words)
@@ -104,8 +104,7 @@ def by_frequency(text: Text, clusters: int) -> Clustering:
 
 def _counted(text: Text, clusters: int, across: bool) -> Bigrams:
     if clusters < 1:
-        message = f"{clusters} clusters are asked for; at least 1 is needed"
-        refuse("F489", message)
+        refuse("F489", f"{clusters} clusters are asked for; at least 1 is needed")
     bigrams = text if isinstance(text, Bigrams) else count_bigrams(text, across=across)
     if not bigrams.words:
         refuse("F489", "there are no words to cluster")
@@ -125,10 +124,10 @@ def _clustering(
 
 
 def mutual_information(bigrams: Bigrams, blocks: ArrayLike) -> float:
-    """The average mutual information of neighbouring blocks, in bits.
+    """The average mutual information of adjacent blocks, in bits.
 
-    Σ p(a,b) log2 (p(a,b) / (p(a) p(b))) over the blocks of the left and the right word of a pair;
-    `blocks[i]` is the block of word i. No merge of blocks makes it greater.
+    Σ p(a,b) log2 (p(a,b) / (p(a) p(b))) over the blocks a, b of the two words of a bigram;
+    `blocks[i]` is the block of word i. Merging blocks never increases it.
     """
     given = np.asarray(blocks, np.int64)
     _, numbers = np.unique(given, return_inverse=True)  # any numbers will do
@@ -147,12 +146,11 @@ def read_blocks(path: str | Path) -> dict[str, int]:
         text = read_limited(path).decode()
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
-    found: dict[str, int] = {}
+    block_of: dict[str, int] = {}
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         word, _, block = line.partition("\t")
-        if not word or not block.isdecimal() or word in found:
-            why = f"`{word}` has a block already" if word in found else "no `word<TAB>block`"
-            message = f"{path}:{number}: {why}"
-            refuse("F488", message)
-        found[word] = int(block)
-    return found
+        if not word or not block.isdecimal() or word in block_of:
+            why = f"`{word}` has a block already" if word in block_of else "no `word<TAB>block`"
+            refuse("F488", f"{path}:{number}: {why}")
+        block_of[word] = int(block)
+    return block_of

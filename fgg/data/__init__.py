@@ -1,7 +1,10 @@
-"""Data: corpora as streams of examples, vocabularies, batches, streams of tokens."""
+"""Data: corpora of examples, preprocessing, vocabularies, batches, windows of a token stream."""
 
 from fgg.data.batches import Batch, Batches, Position
-from fgg.data.changes import (
+from fgg.data.corpus import Corpus, Skipped, read
+from fgg.data.example import Example, brackets
+from fgg.data.formats import FORMATS
+from fgg.data.preprocess import (
     PUNCTUATION,
     as_characters,
     as_tags,
@@ -11,12 +14,9 @@ from fgg.data.changes import (
     of_length,
     without_punctuation,
 )
-from fgg.data.corpus import FORMATS, Corpus, Skipped, read
-from fgg.data.example import Example, brackets
-from fgg.data.finding import find
-from fgg.data.shapes import shape
 from fgg.data.streams import Tokens, Window, Windows, token_stream
-from fgg.data.vocabulary import Vocabulary
+from fgg.data.text_files import find
+from fgg.data.vocabulary import Vocabulary, word_shape
 from fgg.data.vocabulary import build as build_vocabulary
 from fgg.data.vocabulary import load as load_vocabulary
 
@@ -44,7 +44,7 @@ __all__ = [
     "normal",
     "of_length",
     "read",
-    "shape",
     "token_stream",
     "without_punctuation",
+    "word_shape",
 ]

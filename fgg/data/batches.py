@@ -1,9 +1,9 @@
-"""Batches: examples of like length together, in an order that a seed decides.
+"""Batches of examples of similar length, in an order that a seed decides.
 
 A window of examples is read, shuffled, sorted by length and cut into batches, and the batches are
-shuffled; then comes the next window. So a corpus of any size is a stream, and one that fits into a
-window is shuffled as a whole. Everything follows from the seed, the epoch and the number of the
-window: a run that goes on from a saved position sees the batches that it would have seen.
+shuffled; then comes the next window. So a corpus of any size is a stream, and a corpus that fits
+into one window is shuffled as a whole. The order depends only on the seed, the epoch and the number
+of the window: a run resumed at a saved position sees the batches that it would have seen.
 """
 
 from __future__ import annotations
@@ -12,19 +12,24 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgg.data.example import Example
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Numbered = tuple[int, Example]  # an example and its position in the corpus
+
 WINDOW = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """A place between two batches: those before `batch` of `window` of `epoch` are done."""
+    """A place between two batches: those before number `batch` of the window are done."""
 
     epoch: int = 0
     window: int = 0
@@ -37,10 +42,10 @@ class Position:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Examples to be worked on together.
+    """Examples that are processed together.
 
-    `numbers` are their places in the corpus, from 0; `whole` is the size of the batch over all
-    processes, of which this one has `examples`, perhaps none; `after` is where to go on.
+    `numbers` are their positions in the corpus, from 0. `whole` is the size of the batch over all
+    processes; this process has `examples`, perhaps none. `after` is the position of the next batch.
     """
 
     examples: tuple[Example, ...]
@@ -53,7 +58,7 @@ class Batch:
 
     @property
     def ids(self) -> list[list[int]]:
-        """The numbers of the words of each example, as programs take them."""
+        """The token ids of each example, as programs take them."""
         return [list(_ids(example)) for example in self.examples]
 
     @property
@@ -62,14 +67,14 @@ class Batch:
         return [len(example) for example in self.examples]
 
     def padded(self, fill: int = -1) -> NDArray[np.int64]:
-        """The numbers `[example, position]`, filled up to the longest example."""
+        """The token ids as an array `[example, position]`, padded with `fill`."""
         table = np.full((len(self), max(self.lengths, default=0)), fill, np.int64)
         for row, example in zip(table, self.examples, strict=True):
             row[: len(example)] = _ids(example)
         return table
 
-    def tensor(self, fill: int = -1) -> Any:
-        """The same as a tensor."""
+    def tensor(self, fill: int = -1) -> Tensor:
+        """The token ids as a tensor `[example, position]`, padded with `fill`."""
         import torch
 
         return torch.from_numpy(self.padded(fill))
@@ -82,12 +87,11 @@ def _ids(example: Example) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Batches:
-    """The batches of a corpus, the same whenever they are asked for.
+    """The batches of a corpus; every pass over an epoch yields the same ones.
 
-    `tokens` bounds the size of a batch, examples times the longest of them; an example that is
-    longer is a batch of its own. `examples` bounds their number too. Of each batch, process `rank`
-    of `world` gets every `world`-th example, so all have as many batches, and together they have
-    what one process alone would have.
+    `tokens` bounds the padded size of a batch: its number of examples times the longest of them. A
+    longer example is a batch by itself. `examples` bounds the number of examples. Process `rank` of
+    `world` gets every `world`-th example of each batch, so all processes have equally many batches.
     """
 
     corpus: Iterable[Example]
@@ -108,7 +112,7 @@ class Batches:
         return self.start(Position(epoch=number))
 
     def start(self, position: Position) -> Iterator[Batch]:
-        """What is left of an epoch, from a position on."""
+        """The batches of an epoch from a position on."""
         source = islice(enumerate(self.corpus), position.window * self.window, None)
         number = position.window
         while window := list(islice(source, self.window)):
@@ -119,30 +123,28 @@ class Batches:
                 yield self._batch(batches[index], after)
             number += 1
 
-    def _cut(
-        self, window: list[tuple[int, Example]], epoch: int, number: int
-    ) -> list[list[tuple[int, Example]]]:
+    def _cut(self, window: list[Numbered], epoch: int, number: int) -> list[list[Numbered]]:
         draw = Random(f"{self.seed}/{epoch}/{number}")
         if self.shuffle:
             draw.shuffle(window)
         window.sort(key=lambda item: len(item[1]))
-        found: list[list[tuple[int, Example]]] = []
+        batches: list[list[Numbered]] = []
         for item in window:
-            many = len(found[-1]) + 1 if found else 0
+            many = len(batches[-1]) + 1 if batches else 0
             fits = many and many * max(len(item[1]), 1) <= self.tokens
             if fits and (self.examples is None or many <= self.examples):
-                found[-1].append(item)
+                batches[-1].append(item)
             else:
-                found.append([item])
+                batches.append([item])
         if self.shuffle:
-            draw.shuffle(found)
-        return found
+            draw.shuffle(batches)
+        return batches
 
-    def _batch(self, items: list[tuple[int, Example]], after: Position) -> Batch:
-        own = items[self.rank :: self.world]
+    def _batch(self, items: list[Numbered], after: Position) -> Batch:
+        share = items[self.rank :: self.world]
         return Batch(
-            examples=tuple(example for _, example in own),
-            numbers=tuple(number for number, _ in own),
+            examples=tuple(example for _, example in share),
+            numbers=tuple(number for number, _ in share),
             whole=len(items),
             after=after,
         )

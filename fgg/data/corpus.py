@@ -1,55 +1,30 @@
-"""A corpus: files of a format as a stream of examples that can be read again and again."""
+"""A corpus: the examples of some files, read lazily and as often as needed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from fgg.data.example import Example
-from fgg.data.lines import Line, Report, plain_suffix, read_lines
-from fgg.data.plain import read_ids, read_morphs, read_structures, read_tagged, read_words
-from fgg.data.tables import KNOWN, read_columns, read_conllu
-from fgg.data.trees import read_trees
+from fgg.data.example import Change, Example
+from fgg.data.formats import FORMATS, KNOWN, SUFFIXES, Reader, read_columns
+from fgg.data.text_files import plain_suffix, read_lines
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 
-Reader = Callable[[Iterator[Line], Report], Iterator[Example]]
-Change = Callable[[Example], Example | None]
-
-FORMATS: dict[str, Reader] = {
-    "words": read_words,
-    "ids": read_ids,
-    "tagged": read_tagged,
-    "conllu": read_conllu,
-    "columns": read_columns,
-    "trees": read_trees,
-    "morphs": read_morphs,
-    "structures": read_structures,
-}
-SUFFIXES = {
-    ".txt": "words",
-    ".ids": "ids",
-    ".pos": "tagged",
-    ".tagged": "tagged",
-    ".conllu": "conllu",
-    ".trees": "trees",
-    ".mrg": "trees",
-    ".dbn": "structures",
-}
 MAX_REPORTED = 20
-MAX_AFTER = 10_000  # examples that are looked at after the first bad one, to find more such
+MAX_AFTER = 10_000  # examples read after the first bad line, to report further ones
 
 
 @dataclass
 class Skipped:
-    """What a pass over a corpus has left out: how many items, and why the first ones."""
+    """The items that a pass over a corpus left out: their number, and why for the first ones."""
 
     count: int = 0
     first: list[Diagnostic] = field(default_factory=list)
 
     def warning(self) -> Diagnostic | None:
-        """One diagnostic that says so, if there is something to say."""
+        """The diagnostic (F487) for what was left out; None if nothing was."""
         if not self.count:
             return None
         what = "1 item was" if self.count == 1 else f"{self.count:,} items were"
@@ -59,15 +34,15 @@ class Skipped:
 
 
 class _Enough(Exception):
-    """As many bad lines as anyone wants to read about."""
+    """Raised when `MAX_REPORTED` bad lines have been reported."""
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """The examples of some files, read as they are used; each iteration reads the files anew.
+    """The examples of some files. They are read lazily, and anew in every iteration.
 
-    A bad line raises GrammarError with file, number and cause, of it and of those that follow. With
-    `skip`, it is left out and counted: `skipped` is what the last pass that was begun left out.
+    Bad lines raise one GrammarError that names file, line and cause of each. With `skip`, bad lines
+    are left out and counted in `skipped`.
     """
 
     paths: tuple[Path, ...]
@@ -79,11 +54,11 @@ class Corpus:
 
     @property
     def skipped(self) -> Skipped:
-        """What the last pass has left out so far."""
+        """What the most recent pass has left out so far."""
         return self._passes[0]
 
     def map(self, *changes: Change) -> Corpus:
-        """The corpus with each example changed, or left out where a change gives None."""
+        """The corpus with these changes applied to each example; None leaves the example out."""
         return replace(self, changes=(*self.changes, *changes), _passes=[Skipped()])
 
     def __iter__(self) -> Iterator[Example]:
@@ -117,12 +92,12 @@ class Corpus:
             raise GrammarError(skipped.first)
 
     def _changed(self, example: Example, path: Path) -> Example | None:
-        found: Example | None = replace(example, place=f"{path}:{example.place}")
+        changed: Example | None = replace(example, place=f"{path}:{example.place}")
         for change in self.changes:
-            if found is None:
+            if changed is None:
                 return None
-            found = change(found)
-        return found
+            changed = change(changed)
+        return changed
 
 
 def read(
@@ -132,10 +107,11 @@ def read(
     skip: bool = False,
     blank: bool = False,
 ) -> Corpus:
-    """The corpus in some files, of this format or of the one that the suffix of their names says.
+    """The corpus in some files. Without `format`, the suffix of their names decides (`SUFFIXES`).
 
-    `columns` names the columns of the format `columns`. `skip` leaves bad lines out. `blank` keeps
-    empty lines as examples without words, where each line is an item. Raises GrammarError.
+    `columns` names the columns of the format `columns`. `skip` leaves out bad lines. `blank` keeps
+    empty lines as examples without words, in formats of one item a line. Raises GrammarError
+    (F486).
     """
     files = tuple(map(Path, paths))
     name = format or _guess(files)
@@ -154,8 +130,8 @@ def read(
 
 
 def _guess(paths: Iterable[Path]) -> str:
-    found = {SUFFIXES.get(plain_suffix(path)) for path in paths}
-    if len(found) == 1 and (name := found.pop()):
+    formats = {SUFFIXES.get(plain_suffix(path)) for path in paths}
+    if len(formats) == 1 and (name := formats.pop()):
         return name
     shown = ", ".join(f"`{path}`" for path in paths)
     known = ", ".join(f"`{name}`" for name in FORMATS)

@@ -1,7 +1,8 @@
-"""An example: the words of one item of a corpus, and what its format says about them."""
+"""An example: the words of one item of a corpus and their annotation."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 Span = tuple[int, int, str]
@@ -11,28 +12,32 @@ Span = tuple[int, int, str]
 class Example:
     """A sequence of words (or characters, or nucleotides) and its annotation.
 
-    Positions are counted from 0, spans are half open. What a format does not give is None.
+    Positions are counted from 0, spans are half open. Annotation that a format lacks is None.
     """
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None
-    fine_tags: tuple[str, ...] | None = None  # a second tag set: the language's own, of CoNLL-U
-    heads: tuple[int, ...] | None = None  # of each word: 0 is the root, i + 1 the word at i
+    fine_tags: tuple[str, ...] | None = None  # the language-specific tags of CoNLL-U
+    heads: tuple[int, ...] | None = None  # 0 is the root, i + 1 the word at position i
     relations: tuple[str, ...] | None = None
     spans: tuple[Span, ...] | None = None  # (start, end, label) of each phrase, parents first
     segments: tuple[tuple[int, int], ...] | None = None  # (start, end) of each part, in order
-    pairs: tuple[tuple[int, int], ...] | None = None  # (i, j), i < j: positions that pair
-    ids: tuple[int, ...] | None = None  # numbers of the words in a vocabulary
+    pairs: tuple[tuple[int, int], ...] | None = None  # positions (i, j), i < j, that are paired
+    ids: tuple[int, ...] | None = None  # the words' numbers in a vocabulary
     name: str | None = None
-    count: int = 1  # how often it occurs, where a format says so
+    count: int = 1  # how often it occurs, if the format says so
     place: str = ""  # file:line
 
     def __len__(self) -> int:
         return len(self.words)
 
 
+Change = Callable[[Example], Example | None]
+"""A step of preprocessing: the changed example, or None to leave it out."""
+
+
 def brackets(example: Example) -> str:
-    """The tree of an example with spans and tags, in brackets."""
+    """The tree of an example with spans and tags, as bracketed text."""
     assert example.spans is not None and example.tags is not None
     opened: list[list[str]] = [[] for _ in range(len(example) + 1)]
     closed = [0] * (len(example) + 1)

@@ -1,8 +1,8 @@
-"""Streams: a text as one long row of tokens, cut into windows for truncated backpropagation.
+"""Streams: a text as one long sequence of tokens, cut into windows for truncated backpropagation.
 
-Several rows are read side by side; each window of a row follows the one before it, so what a model
-knows at the end of one (the distribution of its state) can be carried over to the next. `continues`
-says where that is right.
+A stream is cut into rows that are read side by side. Each window of a row follows the one before
+it, so a model can carry the distribution of its state from one window to the next, wherever
+`continues` is true.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 
 from fgg.data.example import Example
 from fgg.diagnostics import refuse
+from fgg.files import reason_of
 
 CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The numbers of all words of a text, and where its documents begin."""
+    """The token ids of a text, `[tokens]`, and the positions where its documents begin."""
 
     ids: NDArray[np.int32]
     starts: NDArray[np.int64]
@@ -41,11 +42,11 @@ def token_stream(
     begins: Callable[[Example], bool] | None = None,
     path: str | Path | None = None,
 ) -> Tokens:
-    """The tokens of examples with ids, one after the other, each followed by `end` if there is one.
+    """The token ids of all examples in a row, each example followed by `end` if it is given.
 
-    An example for which `begins` is true is the first of a document; without `begins` the text is
-    one document. With a `path` the tokens are written there, 4 bytes each, and read from there as
-    they are needed: a text that is larger than memory is possible.
+    A document begins at each example for which `begins` is true; without `begins` the text is one
+    document. With a `path`, the tokens are written to that file, 4 bytes each, and mapped into
+    memory, so a text may be larger than memory.
     """
     starts = [0]
     with _Sink(None if path is None else Path(path)) as sink:
@@ -58,7 +59,7 @@ def token_stream(
 
 
 class _Sink:
-    """Where tokens go: to memory, or to a file that appears when all is written."""
+    """Collects tokens in memory, or in a file that appears when all are written."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -96,12 +97,10 @@ class _Sink:
             with open(self._part, "ab") as file:
                 file.write(chunk.tobytes())
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            message = f"`{self.path}` cannot be written: {reason}"
-            refuse("F413", message)
+            refuse("F413", f"`{self.path}` cannot be written: {reason_of(error)}")
 
     def ids(self) -> NDArray[np.int32]:
-        """All tokens, once they are all there."""
+        """All tokens; called once, at the end."""
         if self.path is None or self._part is None:
             return np.concatenate(self._chunks)
         os.replace(self._part, self.path)
@@ -112,10 +111,10 @@ class _Sink:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """A piece of each row. `ids` is `[row, position]`, -1 after the `lengths` of the rows.
+    """The next piece of each row: `ids[row, position]`, -1 beyond `lengths[row]`.
 
-    `continues[row]` is true where the piece goes on from the row's piece in the window before, and
-    false where a row or a document begins. `after` is the number of the next window.
+    `continues[row]` is true if the piece follows the row's piece in the window before, and false
+    where a row or a document begins. `after` is the number of the next window.
     """
 
     ids: NDArray[np.int64]
@@ -126,11 +125,11 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class Windows:
-    """The windows of a stream: `rows` side by side, at most `length` tokens of each at a time.
+    """The windows of a stream: `rows` rows side by side, `length` tokens of each at a time.
 
     The stream is cut into rows of equal length (the last may be shorter). With `documents`, rows
-    are whole documents, as even as they can be, and no window reaches over the end of one. Each
-    token is in one window. Process `rank` of `world` has every `world`-th row.
+    are whole documents, of lengths as equal as possible, and no window crosses the end of a
+    document. Each token is in one window. Process `rank` of `world` has every `world`-th row.
     """
 
     tokens: Tokens
@@ -145,22 +144,22 @@ class Windows:
 
     @cached_property
     def _pieces(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]]:
-        """Of each row: where its windows begin and end, and whether they go on from the last."""
+        """For each row, the begin and end of its windows, and whether each continues the last."""
         total = len(self.tokens)
         bounds = np.minimum(np.arange(self.rows + 1) * -(-total // self.rows), total)
         starts = self.tokens.starts
         if self.documents:
             ends = np.append(starts, total)
             bounds = ends[np.searchsorted(ends, bounds)]  # the next beginning of a document
-        found = []
+        rows = []
         for low, high in pairwise(bounds):
             inner = starts[(starts > low) & (starts < high)] if self.documents else starts[:0]
             pieces = np.concatenate([[low], inner, [high]])
             begins = [np.arange(a, b, self.length) for a, b in pairwise(pieces)]
             first = np.concatenate(begins).astype(np.int64)
             last = np.append(first[1:], high)[: len(first)]
-            found.append((first, last, ~np.isin(first, pieces)))
-        return found
+            rows.append((first, last, ~np.isin(first, pieces)))
+        return rows
 
     def __len__(self) -> int:
         return max(len(first) for first, _, _ in self._pieces)
@@ -169,13 +168,13 @@ class Windows:
         return self.start(0)
 
     def start(self, number: int) -> Iterator[Window]:
-        """The windows from this one on: where a run goes on that was interrupted."""
-        own = self._pieces[self.rank :: self.world]
+        """The windows from this number on, for a run that resumes."""
+        rows = self._pieces[self.rank :: self.world]
         for step in range(number, len(self)):
-            ids = np.full((len(own), self.length), -1, np.int64)
-            lengths = np.zeros(len(own), np.int64)
-            continues = np.zeros(len(own), bool)
-            for row, (first, last, flags) in enumerate(own):
+            ids = np.full((len(rows), self.length), -1, np.int64)
+            lengths = np.zeros(len(rows), np.int64)
+            continues = np.zeros(len(rows), bool)
+            for row, (first, last, flags) in enumerate(rows):
                 if step < len(first):
                     piece = self.tokens.ids[first[step] : last[step]]
                     ids[row, : len(piece)] = piece

@@ -1,4 +1,4 @@
-"""Vocabularies: which words have numbers, and what becomes of all others."""
+"""Vocabularies: the numbers of words, and the classes of unknown words."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from functools import cached_property
 from pathlib import Path
 
 from fgg.data.example import Example
-from fgg.data.shapes import shape
 from fgg.diagnostics import GrammarError, refuse
 from fgg.files import read_limited, unreadable, write_whole
 
 UNKNOWN = "<unk>"
+ENDINGS = ("ing", "ion", "ity", "est", "ed", "er", "ly", "al", "s", "y")  # the first that fits
 
 
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary:
-    """Words with the numbers 0, 1, …; each other word becomes `unknown`, if there is such a word.
+    """The words numbered 0, 1, …; any other word is read as `unknown`, or refused if that is None.
 
-    With `shapes`, it becomes `<unk:capital-s>` or the like where the vocabulary has that class, and
-    `<unk>` where not. `counts` says how often each value occurred when the vocabulary was built.
+    With `shapes`, a word is read as its class, such as `<unk:capital-s>`, if the vocabulary has
+    that class, and as `<unk>` if not. `counts` are the frequencies in the text it was built from.
     """
 
     values: tuple[str, ...]
@@ -45,22 +45,21 @@ class Vocabulary:
         return word in self.index
 
     def known(self, word: str) -> str:
-        """The value that stands for a word. Raises GrammarError if there is none."""
+        """The value that stands for a word. Raises GrammarError (F488) if there is none."""
         if word in self.index:
             return word
         if self.unknown is None:
-            message = f"`{word}` is not in the vocabulary, which has no word for unknown ones"
-            refuse("F488", message)
+            refuse("F488", f"`{word}` is not in the vocabulary, which has no word for unknown ones")
         if self.shapes and (group := unknown_class(self.unknown, word)) in self.index:
             return group
         return self.unknown
 
     def encode(self, words: Iterable[str]) -> list[int]:
-        """The numbers of words. Raises GrammarError for one that has none."""
+        """The numbers of words. Raises GrammarError (F488) for a word that has none."""
         return [self.index[self.known(word)] for word in words]
 
     def decode(self, numbers: Iterable[int]) -> list[str]:
-        """The words of numbers."""
+        """The words with these numbers."""
         return [self.values[number] for number in numbers]
 
     def encoded(self, example: Example) -> Example:
@@ -75,12 +74,12 @@ class Vocabulary:
         try:
             return list(map(self.known, example.words))
         except GrammarError as error:
-            (found,) = error.diagnostics
-            message = f"{example.place}: {found.message}"
-            raise GrammarError([replace(found, message=message)]) from None
+            (diagnostic,) = error.diagnostics
+            message = f"{example.place}: {diagnostic.message}"
+            raise GrammarError([replace(diagnostic, message=message)]) from None
 
     def save(self, path: str | Path) -> None:
-        """Write a value a line, as `domain W = file(…)` reads it, or all as JSON (`.json`)."""
+        """Write one value a line, as `domain W = file(…)` reads it, or all fields to a `.json`."""
         target = Path(path)
         if target.suffix == ".json":
             data = {
@@ -95,9 +94,32 @@ class Vocabulary:
         write_whole(target, text.encode())
 
 
+def word_shape(word: str) -> str:
+    """The class of a word by its letters, such as `capital-s` or `digit-hyphen`; "" if plain.
+
+    First comes `capitals` (two or more cased letters, all upper case) or `capital` (the first
+    letter is), then `digit` and `hyphen` if the word has one, then the ending if the word has at
+    least four letters and no digit.
+    """
+    parts = []
+    cased = [letter for letter in word if letter.isupper() or letter.islower()]
+    if len(cased) > 1 and word.isupper():
+        parts.append("capitals")
+    elif word[:1].isupper():
+        parts.append("capital")
+    if any(letter.isdigit() for letter in word):
+        parts.append("digit")
+    if "-" in word:
+        parts.append("hyphen")
+    if len(word) >= 4 and "digit" not in parts:
+        ending = next((each for each in ENDINGS if word.lower().endswith(each)), "")
+        parts += [ending] if ending else []
+    return "-".join(parts)
+
+
 def unknown_class(unknown: str, word: str) -> str:
-    """The name of the class of unknown words that a word belongs to."""
-    form = shape(word)
+    """The class of unknown words that a word belongs to, such as `<unk:capital-s>`."""
+    form = word_shape(word)
     return f"{unknown.removesuffix('>')}:{form}>" if form else unknown
 
 
@@ -110,22 +132,22 @@ def build(
     shapes: bool = False,
     extra: Sequence[str] = (),
 ) -> Vocabulary:
-    """The vocabulary of some examples: `unknown`, its classes, `extra`, words by frequency.
+    """The vocabulary of some examples: `unknown`, its classes, `extra`, then words by frequency.
 
-    A word is in it if it occurs at least `least` times and is one of the `most` most frequent; of
-    words that are equally frequent the one that came first counts as the more frequent. With
-    `shapes`, each class that a word left out belongs to is there too.
+    A word is included if it occurs at least `least` times and is among the `most` most frequent; of
+    equally frequent words the one that occurs first comes first. With `shapes`, the classes of all
+    words left out are included.
     """
-    found: Counter[str] = Counter()
+    frequency: Counter[str] = Counter()
     for example in examples:
         for word in example.words:
-            found[word] += example.count
+            frequency[word] += example.count
     special = dict.fromkeys([*([unknown] if unknown else []), *extra])
-    ranked = [(w, n) for w, n in found.most_common() if w not in special and n >= least]
+    ranked = [(w, n) for w, n in frequency.most_common() if w not in special and n >= least]
     chosen = dict(ranked if most is None else ranked[:most])
-    rest = Counter({word: found[word] for word in special})
+    rest = Counter({word: frequency[word] for word in special})
     classes: dict[str, None] = {}
-    for word, number in found.items():
+    for word, number in frequency.items():
         if unknown and word not in chosen and word not in special:
             group = unknown_class(unknown, word) if shapes else unknown
             classes.setdefault(group)
@@ -142,10 +164,10 @@ def build(
 
 
 def load(path: str | Path) -> Vocabulary:
-    """The vocabulary in a file that `save` has written, or any with a word a line.
+    """The vocabulary in a file that `save` wrote, or in any file with one word a line.
 
-    In a file of lines, `<unk>` is the word for unknown ones if it is there, and words that begin
-    with `<unk:` are its classes. Raises GrammarError.
+    In a file of lines, `<unk>` if present is the word for unknown ones, and words that begin with
+    `<unk:` are its classes. Raises GrammarError (F401, F488).
     """
     source = Path(path)
     try:

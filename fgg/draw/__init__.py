@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from fgg.draw.errors import MissingExtra, TooLarge
-
 if TYPE_CHECKING:
     from fgg.draw.layout.fragment import Engine
-    from fgg.draw.page import Picture
-    from fgg.draw.panel import Panel
+    from fgg.draw.picture import Panel, Picture
     from fgg.grammar import Grammar, Rule
 
 Format = Literal["svg", "dot", "tikz", "png"]
@@ -21,6 +18,20 @@ MAX_VERTICES = 400
 __all__ = ["MissingExtra", "TooLarge", "draw_grammar", "draw_rule", "render"]
 
 
+class MissingExtra(ImportError):
+    """A library that only drawing needs is not installed."""
+
+    def __init__(self, library: str, purpose: str) -> None:
+        """Name the library and what it is needed for."""
+        super().__init__(f'{purpose} needs {library}; install it with: pip install "fgg[draw]"')
+        self.library = library
+        self.purpose = purpose
+
+
+class TooLarge(ValueError):
+    """A grammar has too many rules, or a rule too many nodes, for a picture of use to anyone."""
+
+
 def draw_rule(grammar: Grammar, rule: Rule | str, *, engine: Engine = "auto") -> Picture:
     """The picture of a rule, given itself or by name.
 
@@ -28,10 +39,10 @@ def draw_rule(grammar: Grammar, rule: Rule | str, *, engine: Engine = "auto") ->
     large fragments where pygraphviz is installed. Raises `TooLarge`, `MissingExtra`, and KeyError
     for a name that no rule has.
     """
-    from fgg.draw.page import rule_picture
+    from fgg.draw.picture import rule_picture
 
     if isinstance(rule, str):
-        rule = {found.name: found for found in grammar.rules}[rule]
+        rule = {other.name: other for other in grammar.rules}[rule]
     return rule_picture(_panel(grammar, rule, engine))
 
 
@@ -40,7 +51,7 @@ def draw_grammar(grammar: Grammar, *, engine: Engine = "auto") -> Picture:
 
     Raises `TooLarge` and `MissingExtra`; for the engines see `draw_rule`.
     """
-    from fgg.draw.page import grammar_picture
+    from fgg.draw.picture import grammar_picture
     from fgg.draw.scene import clean, indices_text
 
     if len(grammar.rules) > MAX_RULES:
@@ -56,7 +67,7 @@ def draw_grammar(grammar: Grammar, *, engine: Engine = "auto") -> Picture:
 
 def _panel(grammar: Grammar, rule: Rule, engine: Engine) -> Panel:
     from fgg.draw.layout.fragment import layout
-    from fgg.draw.panel import rule_panel
+    from fgg.draw.picture import rule_panel
     from fgg.draw.scene import rule_scene
 
     size = len(rule.rhs.nodes) + len(rule.rhs.edges)

@@ -107,10 +107,10 @@ class Route:
         """The route as a chain of short straight segments."""
         if self.is_straight:
             return self.points
-        found = [self.points[0]]
+        points = [self.points[0]]
         for i in range(0, len(self.points) - 1, 3):
-            found.extend(_cubic(self.points[i : i + 4]))
-        return tuple(found)
+            points.extend(_cubic(self.points[i : i + 4]))
+        return tuple(points)
 
     def moved(self, dx: float, dy: float) -> Route:
         """The route at another place."""
@@ -122,15 +122,12 @@ class Route:
 
 
 def _cubic(points: tuple[Point, ...], steps: int = 12) -> Iterator[Point]:
-    a, b, c, d = points
     for i in range(1, steps + 1):
         t = i / steps
         s = 1 - t
-        w = (s * s * s, 3 * s * s * t, 3 * s * t * t, t * t * t)
-        yield (
-            w[0] * a[0] + w[1] * b[0] + w[2] * c[0] + w[3] * d[0],
-            w[0] * a[1] + w[1] * b[1] + w[2] * c[1] + w[3] * d[1],
-        )
+        weights = (s * s * s, 3 * s * s * t, 3 * s * t * t, t * t * t)
+        x, y = (sum(w * point[k] for w, point in zip(weights, points, strict=True)) for k in (0, 1))
+        yield x, y
 
 
 def unit(start: Point, end: Point) -> Point:

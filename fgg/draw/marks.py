@@ -1,17 +1,15 @@
-"""A picture as a flat list of marks, back to front, for writers that know nothing of grammars."""
+"""Marks, of which every picture is made: shapes, lines, arrow heads and texts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from fgg.draw import style
-from fgg.draw.geometry import Box, Point, Route, unit
-from fgg.draw.layout.fragment import Placed
-from fgg.draw.layout.labels import Label, Role
-from fgg.draw.page import Picture
-from fgg.draw.panel import Panel, Text
-from fgg.draw.scene import Flow, Vertex
+from fgg.draw.geometry import Box, Point, Route, text_width, unit
+
+Anchor = Literal["start", "middle", "end"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,42 +41,47 @@ class Head:
     color: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """A line of text; `place` is the left end, middle or right end of its base line."""
+
+    text: str
+    place: Point
+    size: float
+    color: str = style.INK
+    bold: bool = False
+    italic: bool = False
+    anchor: Anchor = "start"
+    halo: bool = False
+
+    def moved(self, dx: float, dy: float) -> Text:
+        """The text at another place."""
+        return replace(self, place=(self.place[0] + dx, self.place[1] + dy))
+
+    def box(self) -> Box:
+        """The box that the text is estimated to fill."""
+        width = text_width(self.text, self.size, bold=self.bold)
+        x, y = self.place
+        left = {"start": x, "middle": x - width / 2, "end": x - width}[self.anchor]
+        return Box(left, y - self.size * 0.9, left + width, y + self.size * 0.3)
+
+
 Mark = Shape | Stroke | Head | Text
 
 
-def marks(picture: Picture) -> Iterator[Mark]:
-    """The marks of a picture in the order in which they are to be painted."""
-    yield from picture.texts
-    for panel in picture.panels:
-        yield from _panel(panel)
-    if picture.legend is not None:
-        yield from _placed(picture.legend)
+def segment(start: Point, end: Point, color: str, width: float) -> Stroke:
+    """A straight line."""
+    return Stroke(route=Route((start, end)), color=color, width=width)
 
 
-def _panel(panel: Panel) -> Iterator[Mark]:
-    if panel.framed:
-        yield Shape(box=panel.frame, radius=8, fill=style.PAPER, line=style.HAIRLINE, width=1)
-    yield from panel.texts
-    yield from _placed(panel.left)
-    yield from _arrow(panel.arrow, style.INK, 1.6, 9.0)
-    yield from _placed(panel.right)
+def dot(center: Point, radius: float, color: str) -> Shape:
+    """A filled disc."""
+    box = Box.around(center, 2 * radius, 2 * radius)
+    return Shape(box=box, radius=radius, fill=color, line=color, width=1)
 
 
-def _placed(placed: Placed) -> Iterator[Mark]:
-    for link, route in zip(placed.graph.links, placed.routes, strict=True):
-        if link.flow is Flow.NONE:
-            yield Stroke(route=route, color=style.LINE, width=1.2)
-        else:
-            towards_node = link.flow is Flow.INTO_NODE
-            points = route.points if towards_node else route.points[::-1]
-            yield from _arrow(Route(points), style.LINE, 1.2, style.ARROW)
-    for vertex in placed.graph.vertices:
-        yield from _vertex(vertex, placed.centers[vertex.key])
-    for label in placed.labels:
-        yield label_text(label)
-
-
-def _arrow(route: Route, color: str, width: float, size: float) -> Iterator[Mark]:
+def arrow(route: Route, color: str, width: float, size: float) -> Iterator[Mark]:
+    """A line with a head of a size at its end."""
     tip = route.points[-1]
     dx, dy = unit(route.points[-2], tip)
     foot = (tip[0] - dx * size, tip[1] - dy * size)
@@ -89,48 +92,3 @@ def _arrow(route: Route, color: str, width: float, size: float) -> Iterator[Mark
     yield Stroke(route=route, color=color, width=width)
     sides = ((foot[0] - dy * half, foot[1] + dx * half), (foot[0] + dy * half, foot[1] - dx * half))
     yield Head(points=(tip, sides[0], waist, sides[1]), color=color)
-
-
-def _vertex(vertex: Vertex, center: Point) -> Iterator[Mark]:
-    look, box, radius = style.look(vertex), style.shape_box(vertex, center), style.corner(vertex)
-    if vertex.rank:
-        yield Shape(
-            box=box, radius=radius, fill=style.PAPER, line=look.line, width=1.2, title=vertex.title
-        )
-        box, radius = box.grown(-style.RING), radius - style.RING
-    yield Shape(
-        box=box, radius=radius, fill=look.fill, line=look.line, width=1.3, title=vertex.title
-    )
-    if vertex.text:
-        place = (center[0], center[1] + style.INSIDE * 0.36)
-        yield Text(
-            text=vertex.text, place=place, size=style.INSIDE, color=look.text, anchor="middle"
-        )
-
-
-_COLORS = {
-    Role.NAME: style.INK,
-    Role.FACTOR: style.INK,
-    Role.PATH: style.NONTERMINAL.line,
-    Role.PORT: style.QUIET,
-    Role.POSITION: style.INK,
-}
-
-
-def label_text(label: Label) -> Text:
-    """The text of a label, at its place."""
-    x, y = label.box.center
-    x = {"start": label.box.left, "middle": x, "end": label.box.right}[label.anchor]
-    return Text(
-        text=label.text,
-        place=(x, y + label.size * 0.36),
-        size=label.size,
-        color=_COLORS[label.role],
-        italic=label.role in (Role.NAME, Role.PATH),
-        bold=label.role is Role.POSITION,
-        anchor=label.anchor,
-        halo=True,
-    )
-
-
-__all__ = ["Head", "Mark", "Shape", "Stroke", "Text", "label_text", "marks"]

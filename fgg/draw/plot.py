@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
 
 from fgg.draw import style
-from fgg.draw.geometry import Box, Point, Route, text_width
-from fgg.draw.marks import Mark, Shape, Stroke
-from fgg.draw.panel import Text
+from fgg.draw.geometry import Box, Point, text_width
+from fgg.draw.marks import Mark, Text, dot, segment
 from fgg.draw.writers.svg import document
 
 COLORS = ("#0969da", "#cf222e", "#1a7f37", "#8250df", "#9a6700", "#57606a", "#1b7c83", "#bf3989")
 MARKER = 3.5
 LABEL = 11.0
+_text = partial(Text, size=LABEL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """What a plot shows; a legend is drawn where there are several lines."""
+    """Lines over two axes; if there are several, a legend names them."""
 
     title: str
     lines: tuple[Line, ...]
@@ -47,7 +47,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class _Axis:
-    """A map from numbers to places, and the ticks on it."""
+    """An axis from `start` to `end` in the picture, which shows the numbers `low` to `high`."""
 
     low: float
     high: float
@@ -78,31 +78,31 @@ def _marks(plot: Plot) -> Iterator[Mark]:
     up = _axis((y for line in plot.lines for _, y in line.points), plot.log_y)
     x = _Axis(*across[:2], frame.left, frame.right, plot.log_x, across[2])
     y = _Axis(*up[:2], frame.bottom, frame.top, plot.log_y, up[2])
-    yield _text(plot.title, (frame.left, 26), size=style.CAPTION + 1, bold=True)
-    yield _text(plot.y, (frame.left, 46), color=style.QUIET)
+    yield _text(text=plot.title, place=(frame.left, 26), size=style.CAPTION + 1, bold=True)
+    yield _text(text=plot.y, place=(frame.left, 46), color=style.QUIET)
     yield from _axes(plot, frame, x, y)
     place = frame.left
     for number, line in enumerate(plot.lines):
         color = COLORS[number % len(COLORS)]
         yield from _line(line, x, y, color)
         if legend:
-            yield _marker((place + 5, 64), color)
-            yield _text(line.label, (place + 14, 68))
+            yield dot((place + 5, 64), MARKER, color)
+            yield _text(text=line.label, place=(place + 14, 68))
             place += 32 + text_width(line.label, LABEL)
 
 
 def _axes(plot: Plot, frame: Box, x: _Axis, y: _Axis) -> Iterator[Mark]:
     for value in x.ticks:
         place = x.place(value)
-        yield _stroke((place, frame.top), (place, frame.bottom), style.HAIRLINE, 1)
-        yield _text(_number(value), (place, frame.bottom + 18), anchor="middle")
+        yield segment((place, frame.top), (place, frame.bottom), style.HAIRLINE, 1)
+        yield _text(text=_number(value), place=(place, frame.bottom + 18), anchor="middle")
     for value in y.ticks:
         place = y.place(value)
-        yield _stroke((frame.left, place), (frame.right, place), style.HAIRLINE, 1)
-        yield _text(_number(value), (frame.left - 8, place + 4), anchor="end")
-    yield _stroke((frame.left, frame.bottom), (frame.right, frame.bottom), style.LINE, 1.2)
-    yield _stroke((frame.left, frame.top), (frame.left, frame.bottom), style.LINE, 1.2)
-    yield _text(plot.x, (frame.right, plot.height - 12), anchor="end", color=style.QUIET)
+        yield segment((frame.left, place), (frame.right, place), style.HAIRLINE, 1)
+        yield _text(text=_number(value), place=(frame.left - 8, place + 4), anchor="end")
+    yield segment((frame.left, frame.bottom), (frame.right, frame.bottom), style.LINE, 1.2)
+    yield segment((frame.left, frame.top), (frame.left, frame.bottom), style.LINE, 1.2)
+    yield _text(text=plot.x, place=(frame.right, plot.height - 12), anchor="end", color=style.QUIET)
 
 
 def _line(line: Line, x: _Axis, y: _Axis, color: str) -> Iterator[Mark]:
@@ -114,11 +114,11 @@ def _line(line: Line, x: _Axis, y: _Axis, color: str) -> Iterator[Mark]:
             continue
         here = (x.place(a), y.place(b))
         if before is not None and line.joined:
-            yield _stroke(before, here, color, 1.8)
+            yield segment(before, here, color, 1.8)
         before = here
         places.append(here)
     if line.markers or not line.joined:
-        yield from (_marker(place, color) for place in places)
+        yield from (dot(place, MARKER, color) for place in places)
 
 
 def _axis(values: Iterable[float], log: bool) -> tuple[float, float, tuple[float, ...]]:
@@ -154,27 +154,6 @@ def _number(value: float) -> str:
 
 def _raised(power: int) -> str:
     return "".join("⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".index(c)] for c in str(power))
-
-
-def _stroke(a: Point, b: Point, color: str, width: float) -> Stroke:
-    return Stroke(route=Route((a, b)), color=color, width=width)
-
-
-def _marker(center: Point, color: str) -> Shape:
-    box = Box.around(center, 2 * MARKER, 2 * MARKER)
-    return Shape(box=box, radius=MARKER, fill=color, line=color, width=1)
-
-
-def _text(
-    text: str,
-    place: Point,
-    *,
-    size: float = LABEL,
-    anchor: Literal["start", "middle", "end"] = "start",
-    color: str = style.INK,
-    bold: bool = False,
-) -> Text:
-    return Text(text=text, place=place, size=size, anchor=anchor, color=color, bold=bold)
 
 
 def lines(named: Sequence[tuple[str, Sequence[Point]]]) -> tuple[Line, ...]:

@@ -1,4 +1,4 @@
-"""A rule as abstract elements: vertices (nodes and edges of a fragment) and links between them."""
+"""The elements of a rule's picture: vertices for its nodes and edges, and links between them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from fgg.grammar import Attachment, Clamp, Edge, Fragment, Grammar, Node, Rule
+from fgg.grammar.definitions import Slice
 from fgg.grammar.index import Condition, Expr
-from fgg.grammar.slices import slice_of
 
 MAX_TEXT = 28
 """Longer texts are cut; the whole text stays in the vertex's title."""
@@ -114,24 +114,22 @@ def rule_scene(grammar: Grammar, rule: Rule) -> RuleScene:
 
 
 def _summed(grammar: Grammar, rule: Rule) -> str:
-    """Which state nodes beside rank nodes only parameters touch: they are summed before any input.
+    """The note on state nodes that only parameters touch, for a rule that has rank nodes.
 
+    These state nodes are summed before any input is seen.
     So `binary_1` and `binary_0` around a summed node are the matrix H of [RS Fig. 4].
     """
-    ranks = [n for n in rule.rhs.nodes if n.domain in grammar.domain and _is_rank(grammar, n)]
+    domains = {domain.name for domain in grammar.domains if domain.rank}
+    ranks = [node for node in rule.rhs.nodes if node.domain in domains]
     clamped = {clamp.attachment.node for clamp in rule.rhs.clamps}
-    found = []
+    summed = []
     for node in rule.rhs.internals if ranks else ():
         touching = [e for e in rule.rhs.edges if any(a.node == node.name for a in e.attachments)]
         if node in ranks or node.name in clamped or len(touching) < 2:
             continue
         if all(edge.label in grammar.factor for edge in touching):
-            found.append(clean(node.name))
-    return f"{', '.join(found)} summed beforehand" if found else ""
-
-
-def _is_rank(grammar: Grammar, node: Node) -> bool:
-    return grammar.domain[node.domain].rank
+            summed.append(clean(node.name))
+    return f"{', '.join(summed)} summed beforehand" if summed else ""
 
 
 def _graph(grammar: Grammar, fragment: Fragment, nonterminals: frozenset[str]) -> Graph:
@@ -185,8 +183,8 @@ def _edge(grammar: Grammar, edge: Edge, kind: Kind, key: str) -> Vertex:
         return Vertex(key=key, kind=kind, text=shorten(label), title=label)
     # Of a slice, the nodes tell which one it is.
     factor = grammar.factor.get(edge.label) or grammar.input_factor.get(edge.label)
-    cut = None if factor is None else slice_of(factor)
-    name = label if cut is None else clean(cut.source) + indices_text(edge.indices)
+    cut = None if factor is None else factor.definition
+    name = clean(cut.source) + indices_text(edge.indices) if isinstance(cut, Slice) else label
     return Vertex(key=key, kind=kind, name=shorten(name), title=label)
 
 
@@ -194,7 +192,7 @@ def _links(grammar: Grammar, edge: Edge, key: str, keys: dict[str, str]) -> list
     factor = grammar.factor.get(edge.label)
     given = None if factor is None else factor.given
     count = len(edge.attachments)
-    found = []
+    links = []
     for i, attachment in enumerate(edge.attachments):
         if given is None:
             flow, alike = Flow.NONE, count
@@ -202,7 +200,7 @@ def _links(grammar: Grammar, edge: Edge, key: str, keys: dict[str, str]) -> list
             flow, alike = Flow.INTO_EDGE, given
         else:
             flow, alike = Flow.INTO_NODE, count - given
-        found.append(
+        links.append(
             Link(
                 edge=key,
                 node=keys[attachment.node],
@@ -212,7 +210,7 @@ def _links(grammar: Grammar, edge: Edge, key: str, keys: dict[str, str]) -> list
                 flow=flow,
             )
         )
-    return found
+    return links
 
 
 def indices_text(indices: tuple[Expr, ...]) -> str:
@@ -223,7 +221,7 @@ def indices_text(indices: tuple[Expr, ...]) -> str:
 
 
 def expression_text(expression: Expr) -> str:
-    """The expression without spaces, and not beginning with a minus if it need not."""
+    """The expression without spaces; a positive term comes first if there is one."""
     positive_first = sorted(expression.terms, key=lambda term: term[1] < 0)
     parts = str(Expr(tuple(positive_first))).split("`")  # quoted names stay as they are
     parts[::2] = (part.replace(" ", "") for part in parts[::2])
@@ -235,30 +233,27 @@ _SIGNS = {"<=": "≤", ">=": "≥", "==": "="}
 
 def conditions_text(conditions: tuple[Condition, ...]) -> str:
     """The conditions as a picture shows them, `for i < k < j`, or nothing if there are none."""
-    found = [text for condition in conditions for text in _condition_texts(condition)]
-    return "for " + ", ".join(found) if found else ""
-
-
-def _is_true(form: Expr) -> bool:
-    return form.constant is not None and form.constant >= 0
+    texts = [text for condition in conditions for text in _condition_texts(condition)]
+    return "for " + ", ".join(texts) if texts else ""
 
 
 def _condition_texts(condition: Condition) -> list[str]:
     """The chains of a condition, without comparisons that always hold, `i < i+1`."""
-    found: list[str] = []
+    chains: list[str] = []
     joined = False
     for left, operator, right in condition.pairs():
         whole = Condition((left, right), (operator,))
-        if all(_is_true(form) for form in whole.inequalities()):
+        constants = [form.constant for form in whole.inequalities()]
+        if all(number is not None and number >= 0 for number in constants):
             joined = False
             continue
         text = f" {_SIGNS.get(operator, operator)} {expression_text(right)}"
         if joined:
-            found[-1] += text
+            chains[-1] += text
         else:
-            found.append(expression_text(left) + text)
+            chains.append(expression_text(left) + text)
         joined = True
-    return found
+    return chains
 
 
 def shorten(text: str, limit: int = MAX_TEXT) -> str:
@@ -270,7 +265,7 @@ def shorten(text: str, limit: int = MAX_TEXT) -> str:
 
 
 def clean(text: str) -> str:
-    """The text without characters that XML forbids or that change the direction of writing."""
+    """The text; what XML forbids or changes the direction of writing is replaced."""
     return "".join(
         char if _is_harmless(ord(char)) else "\N{REPLACEMENT CHARACTER}" for char in text
     )

@@ -37,32 +37,31 @@ class Look:
     text: str = INK
 
 
-FACTOR = Look(INK, INK)
-INPUT_FACTOR = Look("#8ab4f0", "#1f5fbf")
 NONTERMINAL = Look("#eaf2fd", "#35619c")
-NODE = Look(PAPER, INK)
-EXTERNAL = Look(INK, INK, PAPER)
-OBSERVED = Look("#cdd3da", INK)
-OBSERVED_EXTERNAL = Look("#6e7781", INK, PAPER)
-RANK = Look("#fff1d0", "#9a6200")
-RANK_EXTERNAL = Look(INK, "#c07a00", PAPER)
+LOOKS = {
+    "node": Look(PAPER, INK),
+    "external": Look(INK, INK, PAPER),
+    "observed": Look("#cdd3da", INK),
+    "observed external": Look("#6e7781", INK, PAPER),
+    "rank": Look("#fff1d0", "#9a6200"),
+    "rank external": Look(INK, "#c07a00", PAPER),
+    "factor": Look(INK, INK),
+    "input factor": Look("#8ab4f0", "#1f5fbf"),
+    "nonterminal": NONTERMINAL,
+}
+
+
+def look_name(vertex: Vertex) -> str:
+    """The name of a vertex's colours."""
+    if vertex.kind is not Kind.NODE:
+        return str(vertex.kind.value)
+    kind = "observed" if vertex.observed else "rank" if vertex.rank else ""
+    return " ".join(filter(None, (kind, "external" if vertex.external else ""))) or "node"
 
 
 def look(vertex: Vertex) -> Look:
     """The colours of a vertex."""
-    match vertex.kind:
-        case Kind.FACTOR:
-            return FACTOR
-        case Kind.INPUT_FACTOR:
-            return INPUT_FACTOR
-        case Kind.NONTERMINAL:
-            return NONTERMINAL
-        case Kind.NODE:
-            if vertex.observed:
-                return OBSERVED_EXTERNAL if vertex.external else OBSERVED
-            if vertex.rank:
-                return RANK_EXTERNAL if vertex.external else RANK
-            return EXTERNAL if vertex.external else NODE
+    return LOOKS[look_name(vertex)]
 
 
 def size(vertex: Vertex) -> tuple[float, float]:

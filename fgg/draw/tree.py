@@ -1,15 +1,13 @@
-"""Trees as SVG: for derivations."""
+"""Derivation trees as SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fgg.draw import style
-from fgg.draw.errors import TooLarge
-from fgg.draw.geometry import Box, Route, text_width
-from fgg.draw.marks import Mark, Shape, Stroke
-from fgg.draw.panel import Text
+from fgg.draw import TooLarge, style
+from fgg.draw.geometry import Box, text_width
+from fgg.draw.marks import Mark, Shape, Text, segment
 from fgg.draw.scene import clean
 from fgg.draw.writers.svg import document
 
@@ -21,7 +19,7 @@ MARGIN = 16.0
 
 @dataclass(frozen=True)
 class TreeNode:
-    """A node of a tree: what stands in its box, what beneath it, and its parent."""
+    """A node of a tree: the text in its box, the text below it, and the number of its parent."""
 
     text: str
     below: str
@@ -40,17 +38,17 @@ def tree_svg(title: str, nodes: Sequence[TreeNode]) -> str:
             depth[number] = depth[node.parent] + 1
     widths = [_width(node) for node in nodes]
     centers = _centers(children, widths)
-    painted: list[Mark] = []
+    marks: list[Mark] = []
     for number, node in enumerate(nodes):
         if node.parent is not None:
             start = (centers[node.parent], MARGIN + depth[node.parent] * STEP + 42)
             end = (centers[number], MARGIN + depth[number] * STEP)
-            painted.append(Stroke(route=Route((start, end)), color=style.LINE, width=1.2))
+            marks.append(segment(start, end, style.LINE, 1.2))
     for number, node in enumerate(nodes):
-        painted += _node(node, centers[number], MARGIN + depth[number] * STEP)
+        marks += _node(node, centers[number], MARGIN + depth[number] * STEP)
     wide = max((c + w / 2 for c, w in zip(centers, widths, strict=True)), default=0.0) + MARGIN
     high = MARGIN * 2 + max(depth, default=0) * STEP + 46
-    return document(clean(title), wide, high, painted)
+    return document(clean(title), wide, high, marks)
 
 
 def _width(node: TreeNode) -> float:
@@ -76,25 +74,18 @@ def _centers(children: list[list[int]], widths: list[float]) -> list[float]:
     return centers
 
 
-def _node(node: TreeNode, x: float, top: float) -> list[Mark]:
-    inside = text_width(clean(node.text), style.INSIDE) + 18
+def _node(node: TreeNode, x: float, top: float) -> Iterator[Mark]:
+    text, below = clean(node.text), clean(node.below)
+    box = Box.around((x, top + 12), text_width(text, style.INSIDE) + 18, 24)
     look = style.NONTERMINAL
-    box = Box.around((x, top + 12), inside, 24)
-    found: list[Mark] = [
-        Shape(
-            box=box, radius=6, fill=look.fill, line=look.line, width=1.2, title=clean(node.below)
-        ),
-        Text(text=clean(node.text), place=(x, top + 16.5), size=style.INSIDE, anchor="middle"),
-    ]
-    if node.below:
-        found.append(
-            Text(
-                text=clean(node.below),
-                place=(x, top + 37),
-                size=style.SMALL + 1,
-                color=style.QUIET,
-                anchor="middle",
-                halo=True,
-            )
+    yield Shape(box=box, radius=6, fill=look.fill, line=look.line, width=1.2, title=below)
+    yield Text(text=text, place=(x, top + 16.5), size=style.INSIDE, anchor="middle")
+    if below:
+        yield Text(
+            text=below,
+            place=(x, top + 37),
+            size=style.SMALL + 1,
+            color=style.QUIET,
+            anchor="middle",
+            halo=True,
         )
-    return found

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
-from fgg.files import map_array, read_limited, why_unreadable
+from fgg.diagnostics import did_you_mean, refuse
+from fgg.files import map_array, read_limited, reason_of
 from fgg.grammar import Factor, Grammar, Union
 from fgg.grammar.domains import domain_size, parts, value_index
 from fgg.grammar.memo import per_grammar
-from fgg.grammar.values import Map, Word
+from fgg.grammar.values import Map
 
 PATTERNS = ("cycle", "runs", "part")
 
@@ -24,18 +25,12 @@ def is_map(factor: Factor | None) -> bool:
     return factor is not None and isinstance(factor.value, Map) and len(factor.domains) == 2
 
 
-def blocks_of(factor: Factor) -> str | None:
-    """The name of the map in whose blocks a factor's weights sum to one, or None."""
-    value = factor.attribute("blocks")
-    return value.name if isinstance(value, Word) else None
-
-
 def groups(grammar: Grammar, factor: Factor) -> tuple[int, ...] | None:
     """The block of each value of a factor's last domain, within which its weights sum to one.
 
     None if the factor has no blocks. Raises GrammarError where the map cannot be used.
     """
-    name = blocks_of(factor)
+    name = factor.blocks
     if name is None or factor.given is None or not is_map(grammar.factor.get(name)):
         return None
     return map_values(grammar, name)
@@ -43,7 +38,7 @@ def groups(grammar: Grammar, factor: Factor) -> tuple[int, ...] | None:
 
 @per_grammar
 def map_values(grammar: Grammar, name: str) -> tuple[int, ...]:
-    """For each value of a map's first domain the value of its second that it goes with.
+    """The value of a map's second domain for each value of its first.
 
     Raises GrammarError (F490, F491, F492).
     """
@@ -56,19 +51,19 @@ def map_values(grammar: Grammar, name: str) -> tuple[int, ...]:
         offset = next(iter(places(grammar, source, target)), None)
         if offset is None:
             message = f"`{source}` is no part of `{target}`"
-            raise _fail(factor, "F492", message, "`map(part)` leads from a part to its union")
+            _refuse(factor, "F492", message, "`map(part)` leads from a part to its union")
         return tuple(range(offset, offset + count))
     if value.pattern:
         # Neighbours in different blocks, or in the same.
         cycle = value.pattern == "cycle"
         return tuple(i % blocks if cycle else i * blocks // count for i in range(count))
     if not value.path:
-        found: Sequence[int | str] = value.values
+        targets: Sequence[int | str] = value.values
     elif value.path.endswith(".npy"):
-        found = _array(factor, value, count)
+        targets = _array(factor, value, count)
     else:
-        found = _lines(grammar, factor, value)
-    return _checked(grammar, factor, found, count, blocks)
+        targets = _lines(grammar, factor, value)
+    return _checked(grammar, factor, targets, count, blocks)
 
 
 def places(grammar: Grammar, part: str, whole: str) -> Iterator[int]:
@@ -81,32 +76,31 @@ def places(grammar: Grammar, part: str, whole: str) -> Iterator[int]:
                 yield inner.offset + offset
 
 
-def _fail(factor: Factor, code: str, message: str, help: str = "") -> GrammarError:
-    text = f"map `{factor.name}`: {message}"
-    return GrammarError([Diagnostic(code=code, message=text, span=factor.span, help=help)])
+def _refuse(factor: Factor, code: str, message: str, help: str = "") -> NoReturn:
+    refuse(code, f"map `{factor.name}`: {message}", help, span=factor.span)
 
 
 def _check_count(factor: Factor, blocks: int, count: int) -> None:
     if blocks != count:
         message = f"{blocks} blocks, but `{factor.domains[0]}` has {count} values"
-        raise _fail(factor, "F491", message, "give one for each value, in order")
+        _refuse(factor, "F491", message, "give one for each value, in order")
 
 
 def _checked(
-    grammar: Grammar, factor: Factor, found: Sequence[int | str], count: int, blocks: int
+    grammar: Grammar, factor: Factor, targets: Sequence[int | str], count: int, blocks: int
 ) -> tuple[int, ...]:
     source, target = factor.domains
-    _check_count(factor, len(found), count)
-    names = value_index(grammar, target) if any(isinstance(x, str) for x in found) else {}
+    _check_count(factor, len(targets), count)
+    names = value_index(grammar, target) if any(isinstance(x, str) for x in targets) else {}
     numbers = []
-    for place, block in enumerate(found):
+    for place, block in enumerate(targets):
         number = names.get(block) if isinstance(block, str) else block
         if number is None and isinstance(block, str) and block.isdecimal():
             number = int(block)  # its place, where the values have names
         if number is None or not 0 <= number < blocks:
             message = f"value {place} of `{source}` goes to `{block}`, which `{target}` has not"
             help = did_you_mean(str(block), list(names)) if names and blocks < 10_000 else ""
-            raise _fail(factor, "F492", message, help or f"its blocks are 0 to {blocks - 1}")
+            _refuse(factor, "F492", message, help or f"its blocks are 0 to {blocks - 1}")
         numbers.append(number)
     return tuple(numbers)
 
@@ -116,10 +110,10 @@ def _array(factor: Factor, value: Map, count: int) -> list[int]:
     try:
         array = map_array(Path(value.folder) / value.path)
     except (OSError, ValueError) as error:
-        message = f"`{value.path}` cannot be read as an array: {why_unreadable(error)}"
-        raise _fail(factor, "F490", message) from None
+        message = f"`{value.path}` cannot be read as an array: {reason_of(error)}"
+        _refuse(factor, "F490", message)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise _fail(factor, "F490", f"`{value.path}` is not a list of whole numbers")
+        _refuse(factor, "F490", f"`{value.path}` is not a list of whole numbers")
     _check_count(factor, len(array), count)
     return [int(x) for x in array]
 
@@ -129,10 +123,10 @@ def _lines(grammar: Grammar, factor: Factor, value: Map) -> Sequence[str]:
     try:
         text = read_limited(Path(value.folder) / value.path).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise _fail(factor, "F490", f"`{value.path}` is not text") from None
+        _refuse(factor, "F490", f"`{value.path}` is not text")
     except (OSError, ValueError) as error:
-        message = f"`{value.path}` cannot be read: {why_unreadable(error)}"
-        raise _fail(factor, "F490", message) from None
+        message = f"`{value.path}` cannot be read: {reason_of(error)}"
+        _refuse(factor, "F490", message)
     lines = [line for line in text.split("\n") if line.strip()]
     if all(len(line.split()) == 1 for line in lines):
         return [line.strip() for line in lines]
@@ -144,11 +138,11 @@ def _lines(grammar: Grammar, factor: Factor, value: Map) -> Sequence[str]:
             continue  # a file may say more than the domain has
         if place in known:
             message = f"line {number} of `{value.path}` gives `{word}` a second time"
-            raise _fail(factor, "F491", message)
+            _refuse(factor, "F491", message)
         known[place] = block
     missing = next((i for i in range(len(index)) if i not in known), None)
     if missing is not None:
-        raise _missing(grammar, factor, value, missing, len(index) - len(known), index)
+        _missing(grammar, factor, value, missing, len(index) - len(known), index)
     return [known[i] for i in range(len(index))]
 
 
@@ -157,15 +151,15 @@ def _pairs(factor: Factor, value: Map, lines: Sequence[str]) -> Iterator[tuple[i
         cells = line.split("\t") if "\t" in line else line.strip().rsplit(None, 1)
         if len(cells) != 2:
             message = f"line {number} of `{value.path}` is not a value and its block"
-            raise _fail(factor, "F490", message, "write `word block`, one a line")
+            _refuse(factor, "F490", message, "write `word block`, one a line")
         yield number, cells[0].strip(), cells[1].strip()
 
 
 def _missing(
     grammar: Grammar, factor: Factor, value: Map, place: int, count: int, index: Mapping[str, int]
-) -> GrammarError:
+) -> NoReturn:
     name = next(name for name, number in index.items() if number == place)
     source = factor.domains[0]
     message = f"`{value.path}` has no block for `{name}`"
     message += f" and {count - 1} more values of `{source}`" if count > 1 else f" of `{source}`"
-    return _fail(factor, "F491", message)
+    _refuse(factor, "F491", message)

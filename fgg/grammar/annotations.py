@@ -1,8 +1,8 @@
-"""What a derivation says of its sequence: spans, tags, heads, segments, pairs.
+"""Annotations of a sequence by a derivation: spans, tags, heads, segments, pairs.
 
-All of it follows from the cells and the rules of a derivation, for any grammar. What no general
-rule can know (which word of a rule is the head of which) is said by *links*: the name of a rule and
-two index expressions in its variables, `left_some=j-1:k`.
+They follow from the cells and the rules of a derivation, for any grammar. Which word of a rule is
+the head of which is no general fact; the user gives it as *links*, each the name of a rule and two
+index expressions in its variables, `left_some=j-1:k`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from fgg.diagnostics import did_you_mean, refuse
 from fgg.grammar import Grammar, Rule
 
 
-class Step(Protocol):
+class AppliedRule(Protocol):
     """The application of a rule."""
 
     @property
     def rule(self) -> Rule:
-        """The ground rule, which says where it comes from."""
+        """The ground rule; its `origin` names the rule that the user wrote."""
 
 
 class Derived(Protocol):
-    """What is needed of a derivation."""
+    """The part of a derivation that annotations read."""
 
     @property
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Sequence[AppliedRule]:
         """The rules that were applied, in preorder."""
 
     def spans(self) -> Sequence[tuple[str, tuple[int, ...], tuple[int, ...]]]:
@@ -37,7 +37,7 @@ class Derived(Protocol):
 
 @dataclass(frozen=True)
 class Link:
-    """Two positions that a rule connects, each a sum of variables and a number; None: nothing."""
+    """Two positions that a rule connects, each a sum of variables and a number, or None."""
 
     rule: str
     first: Mapping[str, int] | None
@@ -54,7 +54,7 @@ def read_links(texts: Iterable[str], grammar: Grammar) -> tuple[Link, ...]:
     Raises GrammarError (F478) for what cannot be read or is no rule of the grammar.
     """
     names = {rule.origin.rule if rule.origin else rule.name for rule in grammar.rules}
-    found = []
+    links = []
     for text in texts:
         name, equals, rest = text.partition("=")
         first, colon, second = rest.partition(":")
@@ -62,23 +62,23 @@ def read_links(texts: Iterable[str], grammar: Grammar) -> tuple[Link, ...]:
             refuse("F478", f"`{text}` is no link", "write a rule and two positions, `arc=i:j-1`")
         if name not in names:
             refuse("F478", f"there is no rule `{name}`", did_you_mean(name, names))
-        found.append(Link(name, _position(first, text), _position(second, text)))
-    return tuple(found)
+        links.append(Link(name, _position(first, text), _position(second, text)))
+    return tuple(links)
 
 
 def _position(text: str, whole: str) -> dict[str, int] | None:
     if not text.strip():
         return None
-    found: dict[str, int] = {}
+    terms: dict[str, int] = {}
     for term in text.replace("-", "+-").split("+"):
         sign, name = (-1, term.strip()[1:]) if term.strip().startswith("-") else (1, term.strip())
         if name.isdecimal():
-            found[ONE] = found.get(ONE, 0) + sign * int(name)
+            terms[ONE] = terms.get(ONE, 0) + sign * int(name)
         elif name.isidentifier():
-            found[name] = found.get(name, 0) + sign
+            terms[name] = terms.get(name, 0) + sign
         elif name:
             refuse("F478", f"`{whole}`: `{term}` is no index", "write sums such as `j-1`")
-    return found
+    return terms
 
 
 def span_cells(derivation: Derived, families: Iterable[str] = ()) -> set[tuple[int, int]]:
@@ -92,20 +92,20 @@ def span_cells(derivation: Derived, families: Iterable[str] = ()) -> set[tuple[i
 
 
 def tags(derivation: Derived, length: int, families: Iterable[str] = ()) -> list[str | None]:
-    """A tag for each position: the values of its cell, `[i]` or `[i,i+1]`; None where none is."""
+    """A tag for each position: the values of its cell `[i]` or `[i,i+1]`; None without one."""
     wanted = set(families)
-    found: list[str | None] = [None] * length
+    tag_of: list[str | None] = [None] * length
     for family, indices, values in derivation.spans():
         single = len(indices) == 1 or (len(indices) == 2 and indices[1] == indices[0] + 1)
         if not single or not values or not 0 <= indices[0] < length:
             continue
         if not wanted or family in wanted:
-            found[indices[0]] = " ".join(map(str, values))
-    return found
+            tag_of[indices[0]] = " ".join(map(str, values))
+    return tag_of
 
 
 def segments(derivation: Derived, length: int) -> list[tuple[int, int]]:
-    """The parts of a sequence: wherever an index of a rule lies within it, a part begins."""
+    """The segments of a sequence: one begins at each index that a rule of the derivation has."""
     cuts = {0, length}
     for values in _variables(derivation):
         cuts.update(v for v in values.values() if 0 < v < length)
@@ -116,14 +116,14 @@ def segments(derivation: Derived, length: int) -> list[tuple[int, int]]:
 def pairs(
     derivation: Derived, grammar: Grammar, links: Sequence[Link] = ()
 ) -> set[tuple[int, int]]:
-    """The positions that pair: by links, or those that one rule reads two of from one input."""
+    """The pairs of positions that links give, or else that one rule reads from one input."""
     if links:
         return {
             (min(one, two), max(one, two))
             for one, two in _linked(derivation, links)
             if one is not None and two is not None
         }
-    found = set()
+    paired = set()
     rules = {rule.name: rule for rule in grammar.rules}
     for step in derivation.steps:
         origin = step.rule.origin
@@ -138,20 +138,20 @@ def pairs(
                     read.setdefault(clamp.input, []).append(place)
         for places in read.values():
             if len(places) == 2 and places[0] != places[1]:
-                found.add((min(places), max(places)))
-    return found
+                paired.add((min(places), max(places)))
+    return paired
 
 
 def heads(derivation: Derived, length: int, links: Sequence[Link]) -> list[int]:
-    """The head of each word, 0 for the root and i + 1 for the word at i; -1 where none is said.
+    """The head of each word: 0 for the root, i + 1 for the word at i, -1 where no link applies.
 
     A link is HEAD:WORD; without HEAD the word is the root.
     """
-    found = [-1] * length
+    head_of = [-1] * length
     for head, word in _linked(derivation, links):
         if word is not None and 0 <= word < length:
-            found[word] = 0 if head is None else head + 1
-    return found
+            head_of[word] = 0 if head is None else head + 1
+    return head_of
 
 
 def _variables(derivation: Derived) -> Iterator[Mapping[str, int]]:

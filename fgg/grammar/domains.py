@@ -1,4 +1,4 @@
-"""What a domain's values are: their number, their names, and the parts of unions and products."""
+"""Domains in numbers: sizes, names of values, parts of unions and products; lengths."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def with_sizes(grammar: Grammar, sizes: Mapping[str, int]) -> Grammar:
 
 
 def with_domain_size(grammar: Grammar, name: str, size: int) -> Grammar:
-    """The grammar with another number of values of a domain, which then have no names."""
+    """The grammar with `size` values of a domain; they lose their names."""
     domain = replace(grammar.domain[name], shape=Sized(Expr.of(size)))
     return replace(grammar, domains=tuple(domain if d.name == name else d for d in grammar.domains))
 
@@ -127,7 +127,7 @@ def value_index(grammar: Grammar, name: str) -> Mapping[str, int]:
 
 
 class Numbers(Sequence[str]):
-    """The names `0`, `1`, … of a sized domain, made when they are asked for."""
+    """The names `0`, `1`, … of a sized domain, each made on demand."""
 
     def __init__(self, size: int) -> None:
         self.size = min(max(size, 0), MAX_SIZE)  # a wrong size has been reported
@@ -142,8 +142,8 @@ class Numbers(Sequence[str]):
     def __getitem__(self, index: slice) -> Sequence[str]: ...
 
     def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        found = range(self.size)[index]
-        return str(found) if isinstance(found, int) else tuple(map(str, found))
+        chosen = range(self.size)[index]
+        return str(chosen) if isinstance(chosen, int) else tuple(map(str, chosen))
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Numbers):
@@ -175,7 +175,7 @@ class NumberIndex(Mapping[str, int]):
 
 
 @dataclass(frozen=True)
-class Part:
+class DomainPart:
     """How a part or component sits in a domain.
 
     Value x of the domain belongs to the part if `offset <= x // stride % period < offset + size`,
@@ -194,24 +194,24 @@ class Part:
         return inner if 0 <= inner < self.size else None
 
 
-def parts(grammar: Grammar, name: str) -> Mapping[str, Part]:
+def parts(grammar: Grammar, name: str) -> Mapping[str, DomainPart]:
     """The direct parts of a union or components of a product, by name."""
     shape = grammar.domain[name].shape
     if not isinstance(shape, Union | Product):
         return {}
     total = domain_size(grammar, name)
-    found: dict[str, Part] = {}
+    by_name: dict[str, DomainPart] = {}
     offset = 0
     stride = total
     for part in shape.parts:
         size = domain_size(grammar, part)
         if isinstance(shape, Union):
-            found[part] = Part(part, size, offset=offset, period=total)
+            by_name[part] = DomainPart(part, size, offset=offset, period=total)
             offset += size
         else:
             stride //= size
-            found[part] = Part(part, size, stride=stride, period=size)
-    return found
+            by_name[part] = DomainPart(part, size, stride=stride, period=size)
+    return by_name
 
 
 def select(grammar: Grammar, domain: str, path: Sequence[str], value: int) -> int | None:
@@ -233,3 +233,15 @@ def path_domain(grammar: Grammar, domain: str, path: Sequence[str]) -> str | Non
             return None
         domain = name
     return domain
+
+
+def lengths(grammar: Grammar) -> set[str]:
+    """The lengths: names in the shapes of inputs and tables, and in ranges of input factors.
+
+    Names of sizes, and the indices of a factor in its own range, are none.
+    """
+    names = {name for item in grammar.observed for expr in item.shape for name in expr.names()}
+    for factor in grammar.input_factors:
+        terms = [term for condition in factor.conditions for term in condition.terms]
+        names |= {name for term in terms for name in term.names()} - set(factor.indices)
+    return names - set(grammar.size)

@@ -6,13 +6,18 @@ local invariants only; what a whole grammar must satisfy is checked in `fgg.chec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
+from fgg.grammar.definitions import Definition, Slice
 from fgg.grammar.index import Condition, Expr
 from fgg.grammar.spans import Span
-from fgg.grammar.values import AttributeValue, Value
+from fgg.grammar.values import AttributeValue, Value, Word
+
+if TYPE_CHECKING:
+    from fgg.grammar.provenance import FamilySource, RuleSource
 
 
 def _span() -> Span | None:
@@ -79,7 +84,7 @@ class Domain:
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute:
-    """What training and sparsity need to know of a factor, `with prior = dirichlet(0.1)`."""
+    """An option of a factor, for training or sparsity, `with prior = dirichlet(0.1)`."""
 
     key: str
     value: AttributeValue
@@ -91,7 +96,8 @@ class Factor:
     """A terminal edge label: a non-negative tensor over the domains of its nodes.
 
     `given` is the number of domains left of the arrow: for each of their values the weights sum
-    to one over the rest. None: a potential, not normalised.
+    to one over the rest. None: a potential, not normalised. The weights are those of `value`,
+    follow from other factors or inputs by `definition`, or else are parameters.
     """
 
     name: str
@@ -99,6 +105,7 @@ class Factor:
     given: int | None = None
     rank: Expr | None = None
     value: Value | None = None
+    definition: Definition | None = None
     attributes: tuple[Attribute, ...] = ()
     span: Span | None = _span()
 
@@ -109,12 +116,26 @@ class Factor:
         """The value of the attribute `key`, or None."""
         return next((a.value for a in self.attributes if a.key == key), None)
 
+    @property
+    def blocks(self) -> str | None:
+        """The name of the map in whose blocks the weights sum to one, or None."""
+        value = self.attribute("blocks")
+        return value.name if isinstance(value, Word) else None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The factors that this one follows from, and the map of its blocks."""
+        sources = () if self.definition is None else self.definition.sources
+        return sources if self.blocks is None else (*sources, self.blocks)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Nonterminal:
     """An edge label that rules rewrite; a family when it has indices.
 
-    An indexed nonterminal without conditions has its range inferred from the rules.
+    An indexed nonterminal without conditions has its range inferred from the rules. In a ground
+    grammar, `origin` is the family and the index of the cell that it is; in a compiled one,
+    `source` is the part of the user's family that it is (`fgg.grammar.provenance`).
     """
 
     name: str
@@ -122,6 +143,7 @@ class Nonterminal:
     indices: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
     origin: tuple[str, tuple[int, ...]] | None = field(default=None, compare=False, repr=False)
+    source: FamilySource | None = field(default=None, compare=False, repr=False)
     span: Span | None = _span()
 
 
@@ -139,14 +161,14 @@ class Input:
 class InputFactor:
     """A family of factors whose log-potentials are given at run time.
 
-    The one attribute it may have is `slice`: then it follows from another input factor.
+    With a definition it is a slice of another input factor, and not given itself.
     """
 
     name: str
     domains: tuple[str, ...]
     indices: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
-    attributes: tuple[Attribute, ...] = ()
+    definition: Slice | None = None
     span: Span | None = _span()
 
 
@@ -263,7 +285,11 @@ class Origin:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """Nonterminal -> fragment, for every index that satisfies the conditions."""
+    """Nonterminal -> fragment, for every index that satisfies the conditions.
+
+    `origin` names the rule as the user wrote it. In a compiled grammar, `source` is the variant of
+    the user's rule that it is (`fgg.grammar.provenance`).
+    """
 
     name: str
     lhs: str
@@ -271,8 +297,14 @@ class Rule:
     indices: tuple[Expr, ...] = ()
     conditions: tuple[Condition, ...] = ()
     origin: Origin | None = field(default=None, compare=False, repr=False)
+    source: RuleSource | None = field(default=None, compare=False, repr=False)
     span: Span | None = _span()
     head_span: Span | None = _span()
+
+    @property
+    def origin_or_self(self) -> Origin:
+        """The origin; a rule without one is the user's own."""
+        return self.origin or Origin(rule=self.name)
 
     @property
     def head(self) -> Reference:
@@ -382,10 +414,15 @@ class Grammar:
     @cached_property
     def rules_of(self) -> Mapping[str, tuple[Rule, ...]]:
         """The rules of each nonterminal that has any."""
-        found: dict[str, list[Rule]] = {}
+        by_head: dict[str, list[Rule]] = {}
         for rule in self.rules:
-            found.setdefault(rule.lhs, []).append(rule)
-        return {name: tuple(rules) for name, rules in found.items()}
+            by_head.setdefault(rule.lhs, []).append(rule)
+        return {name: tuple(rules) for name, rules in by_head.items()}
+
+    @cached_property
+    def memo(self) -> dict[Hashable, object]:
+        """Results that `fgg.grammar.memo` keeps, by function and arguments."""
+        return {}
 
     def signature(self, label: str) -> tuple[str, ...] | None:
         """The domains that an edge label's nodes have, or None for an unknown label."""

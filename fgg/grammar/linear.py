@@ -146,14 +146,14 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Nest:
+class LoopNest:
     """Nested loops over the integer points of a system, for known values of some variables."""
 
     guards: tuple[Row, ...]
     loops: tuple[Loop, ...]
 
 
-def scan_order(rows: Iterable[Row], order: Iterable[str], given: Iterable[str]) -> Nest:
+def scan_order(rows: Iterable[Row], order: Iterable[str], given: Iterable[str]) -> LoopNest:
     """The loop nest that enumerates `order`, each variable bounded by the ones before it."""
     names = list(order)
     system = project(rows, {*names, *given})
@@ -163,7 +163,7 @@ def scan_order(rows: Iterable[Row], order: Iterable[str], given: Iterable[str]) 
         upper = tuple(row for row in system if row.coefficient(name) < 0)
         loops.append(Loop(name, lower, upper))
         system = eliminate(system, name)
-    return Nest(tuple(system), tuple(loops[::-1]))
+    return LoopNest(tuple(system), tuple(loops[::-1]))
 
 
 def holds(row: Row, values: Mapping[str, int]) -> bool:
@@ -171,7 +171,7 @@ def holds(row: Row, values: Mapping[str, int]) -> bool:
     return row.constant + sum(c * values[name] for name, c in row.coefficients) >= 0
 
 
-def scan(nest: Nest, given: Mapping[str, int]) -> Iterator[dict[str, int]]:
+def scan(nest: LoopNest, given: Mapping[str, int]) -> Iterator[dict[str, int]]:
     """All integer points of a loop nest, in lexicographic order."""
     loops = [
         (loop.name, _bound(loop.name, loop.lower), _bound(loop.name, loop.upper))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 
 
 def fresh(wanted: str, taken: Container[str]) -> str:
@@ -13,3 +13,22 @@ def fresh(wanted: str, taken: Container[str]) -> str:
     while f"{wanted}_{number}" in taken:
         number += 1
     return f"{wanted}_{number}"
+
+
+def is_safe(name: str) -> bool:
+    """Whether the language can write a name, at least between backquotes."""
+    return "`" not in name and name.splitlines() == [name] and not any(map(_is_surrogate, name))
+
+
+def safe_names(names: Collection[str]) -> dict[str, str]:
+    """The names of a namespace, each with one that the language can write: itself if possible."""
+    safe = {name: name for name in names if is_safe(name)}
+    for name in names:
+        if name not in safe:
+            kept = "".join("_" if c == "`" or _is_surrogate(c) else c for c in name)
+            safe[name] = fresh("_".join(kept.splitlines()) or "_", set(safe.values()))
+    return safe
+
+
+def _is_surrogate(char: str) -> bool:
+    return "\ud800" <= char <= "\udfff"

@@ -1,14 +1,14 @@
-"""Weights, domain values and attributes as the language writes them."""
+"""Weights, domain values and attributes as text, and how text is broken into lines."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from fgg.grammar.index import is_plain_name, quote_name
-from fgg.grammar.print_layout import Group, Piece
 from fgg.grammar.values import (
     ZERO,
     AttributeValue,
@@ -57,7 +57,7 @@ def print_constant(text: str) -> str:
     return print_string(text)
 
 
-def value_piece(value: Value, axes: Sequence[Sequence[str]]) -> Piece:
+def value_piece(value: Value, axes: Sequence[Sequence[str]]) -> Layout:
     """A factor's value; `axes` gives the names of the values of each of its domains."""
     match value:
         case Constant(number):
@@ -65,7 +65,7 @@ def value_piece(value: Value, axes: Sequence[Sequence[str]]) -> Piece:
         case Table(entries):
             return _nested(entries)
         case Exp(entries):
-            return Group("exp(", (_nested(entries),), ")")
+            return Bracketed("exp(", (_nested(entries),), ")")
         case Sparse(entries):
             # The values of a union or product can share a name; then only a full table is clear.
             if any(len(set(names)) < len(names) for names in axes):
@@ -81,49 +81,49 @@ def value_piece(value: Value, axes: Sequence[Sequence[str]]) -> Piece:
             return map_piece(value)
 
 
-def map_piece(value: Map) -> Piece:
+def map_piece(value: Map) -> Layout:
     """A function as it is written: `map("clusters.txt")`, `map(cycle)`, `map(0, 1, 1)`."""
     if value.path:
         return f"map({print_string(value.path)})"
     if value.pattern:
         return f"map({value.pattern})"
     names = (str(x) if isinstance(x, int) else _block_name(x) for x in value.values)
-    return Group("map(", tuple(names), ")")
+    return Bracketed("map(", tuple(names), ")")
 
 
 def _block_name(name: str) -> str:
     return quote_name(name) if is_plain_name(name) else print_string(name)
 
 
-def _nested(entries: Nested) -> Piece:
+def _nested(entries: Nested) -> Layout:
     if isinstance(entries, tuple):
-        return Group("[", tuple(map(_nested, entries)), "]")
+        return Bracketed("[", tuple(map(_nested, entries)), "]")
     return print_number(entries)
 
 
 def _sparse(
     key: str, entries: Iterable[tuple[tuple[int, ...], Number]], axes: Sequence[Sequence[str]]
-) -> Piece:
+) -> Layout:
     groups: dict[int, list[tuple[tuple[int, ...], Number]]] = {}
     for position, number in entries:
         groups.setdefault(position[0], []).append((position[1:], number))
-    items: list[Piece] = []
+    items: list[Layout] = []
     for first, inner in groups.items():
         name = f"{print_constant(axes[0][first])}: "
         if len(axes) == 1:
             items.extend(name + print_number(number) for _, number in inner)
         else:
             items.append(_sparse(name, inner, axes[1:]))
-    return Group(key + "{", tuple(items), "}")
+    return Bracketed(key + "{", tuple(items), "}")
 
 
 def _dense(
     entries: Mapping[tuple[int, ...], Number], shape: Sequence[int], position: tuple[int, ...]
-) -> Piece:
+) -> Layout:
     if len(position) == len(shape):
         return print_number(entries.get(position, 0.0))
     inner = (_dense(entries, shape, (*position, i)) for i in range(shape[len(position)]))
-    return Group("[", tuple(inner), "]")
+    return Bracketed("[", tuple(inner), "]")
 
 
 def print_attribute(value: AttributeValue) -> str:
@@ -137,3 +137,71 @@ def print_attribute(value: AttributeValue) -> str:
         arguments += [f"{quote_name(k)}={print_attribute(item)}" for k, item in value.keywords]
         return f"{quote_name(value.name)}({', '.join(arguments)})"
     return print_number(value)
+
+
+WIDTH = 100
+STEP = 2
+
+
+@dataclass(frozen=True)
+class Bracketed:
+    """Items between an opening and a closing text, separated by commas."""
+
+    opening: str
+    items: tuple[Layout, ...]
+    closing: str
+
+
+Layout = str | Bracketed
+
+
+def flat(piece: Layout, limit: int) -> str | None:
+    """The piece on one line, or None if it is longer than `limit`."""
+    if isinstance(piece, str):
+        return piece if len(piece) <= limit else None
+    text = piece.opening
+    for position, item in enumerate(piece.items):
+        shown = flat(item, limit - len(text))
+        if shown is None:
+            return None
+        text += shown if position == 0 else f", {shown}"
+    text += piece.closing
+    return text if len(text) <= limit else None
+
+
+def lay_out(piece: Layout, indent: int, column: int, tail: int = 0) -> str:
+    """The text of a piece that begins at `column`, broken where a line would be too long.
+
+    `indent` is the indentation of the line it stands on, `tail` the room needed after it.
+    """
+    if isinstance(piece, str):
+        return piece
+    shown = flat(piece, WIDTH - column - tail)
+    if shown is not None:
+        return shown
+    inner = indent + STEP
+    pad = "\n" + " " * inner
+    words = [item for item in piece.items if isinstance(item, str)]
+    if len(words) == len(piece.items):
+        body = fill([f"{word}," for word in words[:-1]] + words[-1:], inner, inner)
+    else:
+        body = f",{pad}".join(lay_out(item, inner, inner, 1) for item in piece.items)
+    return f"{piece.opening}{pad}{body}\n{' ' * indent}{piece.closing}"
+
+
+def fill(pieces: Iterable[str], indent: int, column: int) -> str:
+    """The pieces separated by spaces, beginning at `column`, with line breaks before `WIDTH`."""
+    text = ""
+    for piece in pieces:
+        first_line = piece.split("\n", 1)[0]
+        if not text:
+            text = piece
+        elif column + 1 + len(first_line) > WIDTH:
+            text += "\n" + " " * indent + piece
+            column = indent
+        else:
+            text += " " + piece
+            column += 1
+        breaks = piece.rfind("\n")
+        column = len(piece) - breaks - 1 if breaks >= 0 else column + len(piece)
+    return text

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from fgg.grammar import (
     Attachment,
-    Attribute,
     Clamp,
     Domain,
     Edge,
@@ -27,10 +26,19 @@ from fgg.grammar import (
 )
 from fgg.grammar.domains import domain_values
 from fgg.grammar.index import Condition, Expr, quote_name
-from fgg.grammar.print_layout import STEP, Group, fill, lay_out
-from fgg.grammar.print_values import print_attribute, print_constant, print_string, value_piece
+from fgg.grammar.options import written_attributes
+from fgg.grammar.print_values import (
+    STEP,
+    Bracketed,
+    fill,
+    lay_out,
+    print_attribute,
+    print_constant,
+    print_string,
+    value_piece,
+)
 from fgg.grammar.values import Sparse
-from fgg.inputs.positions import positions
+from fgg.inputs.clamps import positions
 
 HANG = 4
 MAX_PAD = 24
@@ -63,7 +71,7 @@ def print_domain(domain: Domain) -> str:
     shape = domain.shape
     if isinstance(shape, Enumerated):
         start = f"domain {name} = "
-        values = Group("{", tuple(map(print_constant, shape.values)), "}")
+        values = Bracketed("{", tuple(map(print_constant, shape.values)), "}")
         return start + lay_out(values, 0, len(start))
     if isinstance(shape, FromFile):
         return f"domain {name} = file({print_string(shape.path)})"
@@ -91,7 +99,7 @@ def print_table(item: InputTable) -> str:
 def print_input_factor(item: InputFactor, indent: int = 0) -> str:
     """An input factor's declaration."""
     start = f"input factor {_family(item.name, item.indices)}({_names(item.domains)})"
-    clauses = [*_conditions(item.conditions), *_attributes(item.attributes)]
+    clauses = [*_conditions(item.conditions), *_attributes(item)]
     return fill([start, *clauses], indent + HANG, indent)
 
 
@@ -110,10 +118,11 @@ def print_factor(grammar: Grammar, factor: Factor) -> str:
         text += " = "
         text += lay_out(value_piece(factor.value, axes), 0, len(text))
     clauses = [f"rank {factor.rank}"] if factor.rank is not None else []
-    return fill([text, *clauses, *_attributes(factor.attributes)], HANG, 0)
+    return fill([text, *clauses, *_attributes(factor)], HANG, 0)
 
 
-def _attributes(attributes: Iterable[Attribute]) -> list[str]:
+def _attributes(item: Factor | InputFactor) -> list[str]:
+    attributes = written_attributes(item)
     shown = [f"{quote_name(a.key)} = {print_attribute(a.value)}" for a in attributes]
     return _listed("with", shown)
 
@@ -155,7 +164,7 @@ def print_query(query: Query) -> str:
     """A query with everything it contains."""
     start = f"query {quote_name(query.name)}"
     if query.inputs:
-        inputs = Group(f"{start}(", tuple(map(_declaration, query.inputs)), ")")
+        inputs = Bracketed(f"{start}(", tuple(map(_declaration, query.inputs)), ")")
         start = lay_out(inputs, 0, 0, len(" {"))
     pad = " " * STEP
     lines = [pad + print_table(item) for item in query.tables]
@@ -178,7 +187,7 @@ def _query_rule_parts(rule: QueryRule) -> tuple[str, str, list[str]]:
 
 
 def _aligned(rules: Sequence[tuple[str, str, list[str]]], indent: int = 0) -> list[str]:
-    """Rules with their heads and arrows below each other, as far as names are of usual length."""
+    """Rules with heads and arrows aligned, except for names longer than `MAX_PAD`."""
     pads = [
         max((len(rule[part]) for rule in rules if len(rule[part]) <= MAX_PAD), default=0)
         for part in (0, 1)

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fgg.grammar import Edge, Grammar, Rule
-from fgg.grammar.domains import size_values
+from fgg.grammar.domains import lengths, size_values
 from fgg.grammar.index import Condition, Expr
 from fgg.grammar.linear import Row, TooManyRows, is_feasible, project
 from fgg.grammar.memo import per_grammar
-from fgg.rewrite.conjoin import lengths
 
 ROUNDS_BEFORE_WIDENING = 4
 NARROWINGS = 2
@@ -68,27 +67,27 @@ class Region:
 
 
 def length_rows(grammar: Grammar, least: int = 0) -> list[Row]:
-    """Every length is at least `least`."""
+    """The inequalities that every length is at least `least`."""
     return [Row.make({name: 1}, -least) for name in sorted(lengths(grammar))]
 
 
 def input_rows(grammar: Grammar, rule: Rule) -> list[Row]:
-    """Positions outside an input never match, so a rule's positions lie inside."""
+    """The inequalities that keep a rule's positions inside its inputs: others never match."""
     sizes = size_values(grammar)
-    found: list[Row] = []
+    rows: list[Row] = []
     for clamp in rule.rhs.clamps:
         for index, extent in zip(clamp.indices, grammar.input[clamp.input].shape, strict=True):
-            found += [row(index, sizes), row(extent - index - 1, sizes)]
-    return found
+            rows += [row(index, sizes), row(extent - index - 1, sizes)]
+    return rows
 
 
 def rule_rows(grammar: Grammar, rule: Rule, regions: Mapping[str, Region]) -> list[Row]:
-    """What holds of the index variables of a rule: head's range, conditions, positions."""
+    """The inequalities of a rule's index variables: head's range, conditions, positions."""
     sizes = size_values(grammar)
-    found = condition_rows(rule.conditions, sizes) + input_rows(grammar, rule)
+    rows = condition_rows(rule.conditions, sizes) + input_rows(grammar, rule)
     if rule.lhs in regions:
-        found += regions[rule.lhs].rows(rule.indices, sizes)
-    return found + length_rows(grammar)
+        rows += regions[rule.lhs].rows(rule.indices, sizes)
+    return rows + length_rows(grammar)
 
 
 def declared_region(grammar: Grammar, name: str) -> Region | None:
@@ -109,28 +108,28 @@ def index_extents(
     """
     rows = [*rows, *length_rows(grammar)]
     rows += [Row.make({n: sign}, -sign * x) for n, x in lengths.items() for sign in (1, -1)]
-    found: list[int | None] = []
+    extents: list[int | None] = []
     for index in indices:
         bounds = [r for r in project(rows, {index}) if r.coefficient(index) < 0]
         ends = [r.constant // -r.coefficient(index) for r in bounds]
-        found.append(max(0, 1 + min(ends)) if ends else None)
-    return found
+        extents.append(max(0, 1 + min(ends)) if ends else None)
+    return extents
 
 
 @per_grammar
 def regions(grammar: Grammar) -> Mapping[str, Region]:
     """The range of every nonterminal that can be reached from the start."""
-    found: dict[str, Region] = {}
+    known: dict[str, Region] = {}
     open_names: set[str] = set()
     for nonterminal in grammar.nonterminals:
         region = declared_region(grammar, nonterminal.name)
         if region is None:
             open_names.add(nonterminal.name)
         else:
-            found[nonterminal.name] = region
+            known[nonterminal.name] = region
     if open_names:
-        found.update(_Inference(grammar, found, open_names).run())
-    return found
+        known.update(_Inference(grammar, known, open_names).run())
+    return known
 
 
 class _Inference:
@@ -189,7 +188,7 @@ class _Inference:
                     self.join(edge, rows, widen=False)
 
     def join(self, edge: Edge, rows: list[Row], *, widen: bool) -> bool:
-        """Enlarge a family's range by a reference to it; whether it grew."""
+        """Enlarge a family's range by a reference to it. Returns whether the range grew."""
         if edge.label not in self.open_names:
             return False
         family = self.grammar.nonterminal[edge.label]
@@ -222,11 +221,11 @@ def templates(grammar: Grammar, name: str) -> list[Expr]:
     """The differences that ranges bound: index - index, index - length, index, negated."""
     indices = [Expr.of(i) for i in grammar.nonterminal[name].indices]
     others = [Expr()] + [Expr.of(n) for n in sorted(lengths(grammar))]
-    found: list[Expr] = []
+    differences: list[Expr] = []
     for position, index in enumerate(indices):
         for other in others + indices[:position]:
-            found += [index - other, other - index]
-    return found
+            differences += [index - other, other - index]
+    return differences
 
 
 def least_value(expr: Expr, rows: Sequence[Row], sizes: Mapping[str, int]) -> int | None:

@@ -8,21 +8,19 @@ and domain values mean is said here once more rather than taken from `fgg.gramma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import exp, prod
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from fgg.factors.maps import map_values
-from fgg.factors.pieces import piece_of
-from fgg.factors.product_factors import Joint, joint_of
 from fgg.grammar import Factor, Grammar, Product, Rule, Sized, Union
+from fgg.grammar.definitions import Piece, ProductOf, Slice, Variant
 from fgg.grammar.domains import size_values
 from fgg.grammar.memo import per_grammar
-from fgg.grammar.slices import Slice, Variant, slice_of
-from fgg.grammar.values import Constant, Exp, Eye, Load, Map, Sparse, Table, Uniform
+from fgg.grammar.values import Constant, Exp, Eye, Load, Map, Nested, Number, Sparse, Table, Uniform
 
 DomainValue = int | str | tuple["DomainValue", ...]
 """A value of a domain: a number or a name; of a union (part, value); of a product a tuple."""
@@ -80,13 +78,13 @@ def _children(grammar: Grammar, rule: Rule) -> tuple[str, ...]:
 
 def _productive_rules(grammar: Grammar) -> tuple[Rule, ...]:
     """The rules from which a derivation can be completed."""
-    found: tuple[Rule, ...] = ()
+    rules: tuple[Rule, ...] = ()
     while True:
-        productive = {rule.lhs for rule in found}
+        productive = {rule.lhs for rule in rules}
         more = tuple(r for r in grammar.rules if productive.issuperset(_children(grammar, r)))
-        if len(more) == len(found):
-            return found
-        found = more
+        if len(more) == len(rules):
+            return rules
+        rules = more
 
 
 def _is_recursive(grammar: Grammar, rules: Sequence[Rule]) -> bool:
@@ -96,20 +94,20 @@ def _is_recursive(grammar: Grammar, rules: Sequence[Rule]) -> bool:
         below.setdefault(rule.lhs, set()).update(_children(grammar, rule))
 
     def reached(start: str) -> set[str]:
-        found: set[str] = set()
+        labels: set[str] = set()
         pending = set(below.get(start, ()))
         while pending:
             label = pending.pop()
-            found.add(label)
-            pending |= below[label] - found
-        return found
+            labels.add(label)
+            pending |= below[label] - labels
+        return labels
 
     start = grammar.start.label
     return any(label in reached(label) for label in {start} | reached(start))
 
 
 @dataclass(frozen=True)
-class Place:
+class NodePart:
     """A node of a factor graph, or the part of it that `path` leads to."""
 
     node: int
@@ -124,14 +122,14 @@ class FactorGraph:
     """
 
     domains: list[str] = field(default_factory=list)
-    factors: list[tuple[str, tuple[Place, ...]]] = field(default_factory=list)
-    equal: list[tuple[Place, Place]] = field(default_factory=list)
+    factors: list[tuple[str, tuple[NodePart, ...]]] = field(default_factory=list)
+    equal: list[tuple[NodePart, NodePart]] = field(default_factory=list)
     externals: tuple[int, ...] = ()
 
-    def add_node(self, domain: str) -> Place:
+    def add_node(self, domain: str) -> NodePart:
         """The place of a new node."""
         self.domains.append(domain)
-        return Place(len(self.domains) - 1)
+        return NodePart(len(self.domains) - 1)
 
 
 def glue(grammar: Grammar, derivation: Derivation) -> FactorGraph:
@@ -148,12 +146,12 @@ def _start_domains(grammar: Grammar) -> tuple[str, ...]:
 
 
 def _glue(
-    grammar: Grammar, derivation: Derivation, outside: Sequence[Place], graph: FactorGraph
+    grammar: Grammar, derivation: Derivation, outside: Sequence[NodePart], graph: FactorGraph
 ) -> None:
     """Add a derivation whose external nodes lie at the places `outside`."""
     fragment = derivation.rule.rhs
     assert not fragment.clamps, "a ground grammar has no clamps"
-    places: dict[str, Place] = {}
+    places: dict[str, NodePart] = {}
     for name, place in zip(fragment.externals, outside, strict=True):
         # A node that is external twice joins two places.
         graph.equal.append((places.setdefault(name, place), place))
@@ -162,7 +160,7 @@ def _glue(
     children = iter(derivation.children)
     for edge in fragment.edges:
         inner = [(places[a.node], a.path) for a in edge.attachments]
-        touched = tuple(Place(place.node, place.path + path) for place, path in inner)
+        touched = tuple(NodePart(place.node, place.path + path) for place, path in inner)
         if edge.label in grammar.nonterminal:
             _glue(grammar, next(children), touched, graph)
         else:
@@ -170,7 +168,7 @@ def _glue(
 
 
 def brute_force(
-    grammar: Grammar, weights: Mapping[str, Any], *, max_depth: int | None = None
+    grammar: Grammar, weights: Mapping[str, object], *, max_depth: int | None = None
 ) -> Array:
     """The sum over derivations and assignments of the product of the edges' weights.
 
@@ -179,31 +177,31 @@ def brute_force(
     array over the external nodes of the start symbol.
     """
     arrays = dict(weights)
-    slices = {f.name: found for f in grammar.factors if (found := slice_of(f)) is not None}
-    decomposed = {piece.source for f in grammar.factors if (piece := piece_of(f)) is not None}
-    joints = {f.name: joint for f in grammar.factors if (joint := joint_of(f)) is not None}
+    definitions = {f.name: f.definition for f in grammar.factors}
+    slices = {name: d for name, d in definitions.items() if isinstance(d, Slice)}
+    decomposed = {d.source for d in definitions.values() if isinstance(d, Piece)}
+    products = {name: d for name, d in definitions.items() if isinstance(d, ProductOf)}
     for factor in grammar.factors:
-        if factor.name not in weights and factor.name not in {*slices, *decomposed, *joints}:
-            arrays[factor.name] = _array(grammar, factor)
-    for name, joint in joints.items():
+        if factor.name not in weights and factor.name not in {*slices, *decomposed, *products}:
+            arrays[factor.name] = array_of(grammar, factor)
+    for name, definition in products.items():
         if name not in weights:
-            arrays[name] = _joined(grammar, grammar.factor[name], joint, arrays)
-    for name, found in slices.items():
+            arrays[name] = _multiplied(grammar, grammar.factor[name], definition, arrays)
+    for name, cut in slices.items():
         if name not in weights:
-            arrays[name] = _sliced(grammar, found, arrays[found.source])
-    totals: dict[tuple[int, ...], Any] = {}
+            arrays[name] = _sliced(grammar, cut, arrays[cut.source])
+    totals: dict[tuple[int, ...], float] = {}
     for derivation in derivations(grammar, max_depth=max_depth):
         graph = glue(grammar, derivation)
         for index, weight in _assignments(grammar, graph, arrays):
             totals[index] = totals.get(index, 0) + weight
     sizes = tuple(len(_values(grammar, domain)) for domain in _start_domains(grammar))
-    result: Array = _nested(sizes, lambda index: float(totals.get(index, 0)))
-    return result
+    return _nested(sizes, lambda index: float(totals.get(index, 0)))
 
 
 def _assignments(
-    grammar: Grammar, graph: FactorGraph, arrays: Mapping[str, Any]
-) -> Iterator[tuple[tuple[int, ...], Any]]:
+    grammar: Grammar, graph: FactorGraph, arrays: Mapping[str, object]
+) -> Iterator[tuple[tuple[int, ...], float]]:
     """The external values and the weight of every assignment whose weight is not zero.
 
     Nodes get their values one after the other; a factor is multiplied in as soon as all its nodes
@@ -211,32 +209,32 @@ def _assignments(
     """
     assigned: list[DomainValue] = []
     choices = [_values(grammar, domain) for domain in graph.domains]
-    equal: dict[int, list[tuple[Place, Place]]] = {}
+    equal: dict[int, list[tuple[NodePart, NodePart]]] = {}
     for places in graph.equal:
         equal.setdefault(max(place.node for place in places), []).append(places)
-    factors: dict[int, list[tuple[str, tuple[Place, ...]]]] = {}
+    factors: dict[int, list[tuple[str, tuple[NodePart, ...]]]] = {}
     for label, touched in graph.factors:
         last = max((place.node for place in touched), default=-1)
         factors.setdefault(last, []).append((label, touched))
 
-    def weight(node: int) -> Any:
+    def weight(node: int) -> float:
         """The weight of all that can be said once this node has its value."""
-        total: Any = 1
+        total: float = 1
         for places in equal.get(node, ()):
             first, second = (_at(grammar, graph, place, assigned) for place in places)
             if first is None or first != second:
                 return 0
         for label, touched in factors.get(node, ()):
-            entry = arrays[label]
+            index = []
             for domain, place in zip(grammar.factor[label].domains, touched, strict=True):
                 value = _at(grammar, graph, place, assigned)
                 if value is None:
                     return 0
-                entry = entry[_values(grammar, domain).index(value)]
-            total = total * entry
+                index.append(_values(grammar, domain).index(value))
+            total = total * _entry(arrays[label], index)
         return total
 
-    def assign(total: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
+    def assign(total: float) -> Iterator[tuple[tuple[int, ...], float]]:
         node = len(assigned)
         if not total:
             return
@@ -252,7 +250,7 @@ def _assignments(
 
 
 def _at(
-    grammar: Grammar, graph: FactorGraph, place: Place, assigned: Sequence[DomainValue]
+    grammar: Grammar, graph: FactorGraph, place: NodePart, assigned: Sequence[DomainValue]
 ) -> DomainValue | None:
     """The value at a place; None if a union node has its value in another part."""
     domain, value = graph.domains[place.node], assigned[place.node]
@@ -284,7 +282,14 @@ def _values(grammar: Grammar, domain: str) -> tuple[DomainValue, ...]:
     return shape.values
 
 
-def _array(grammar: Grammar, factor: Factor) -> Any:
+def _entry(array: object, index: Iterable[int]) -> float:
+    """The entry of an array, or of nested lists, at an index."""
+    for i in index:
+        array = cast(Sequence[object], array)[i]
+    return cast(float, array)
+
+
+def array_of(grammar: Grammar, factor: Factor) -> object:
     """The array that the grammar itself gives to a factor. Raises KeyError for a parameter."""
     value = factor.value
     sizes = tuple(len(_values(grammar, domain)) for domain in factor.domains)
@@ -311,14 +316,14 @@ def _array(grammar: Grammar, factor: Factor) -> Any:
     raise KeyError(f"no weights for factor {factor.name}")
 
 
-def _exponentials(entries: Any) -> Any:
+def _exponentials(entries: Nested) -> Array:
     """What logarithms stand for, entry by entry."""
     return [_exponentials(e) for e in entries] if isinstance(entries, tuple) else exp(entries)
 
 
-def _sliced(grammar: Grammar, found: Slice, array: Any) -> Any:
+def _sliced(grammar: Grammar, cut: Slice, array: object) -> Array:
     """The array of a slice: the source's entries at the values that the variants stand for."""
-    domains = [leaf for axis in found.axes for _, leaf in axis.leaves()]
+    domains = [leaf for axis in cut.axes for _, leaf in axis.leaves()]
 
     def whole(variant: Variant, values: Iterator[DomainValue]) -> DomainValue:
         if not variant.inner:
@@ -328,33 +333,30 @@ def _sliced(grammar: Grammar, found: Slice, array: Any) -> Any:
             return inner
         return (variant.inner[0].domain, inner[0])
 
-    def entry(index: tuple[int, ...]) -> Any:
+    def entry(index: tuple[int, ...]) -> float:
         values = iter([_values(grammar, d)[i] for d, i in zip(domains, index, strict=True)])
-        result = array
-        for axis in found.axes:
-            result = result[_values(grammar, axis.domain).index(whole(axis, values))]
-        return result
+        wholes = [_values(grammar, a.domain).index(whole(a, values)) for a in cut.axes]
+        return _entry(array, wholes)
 
     return _nested(tuple(len(_values(grammar, domain)) for domain in domains), entry)
 
 
-def _joined(grammar: Grammar, factor: Factor, joint: Joint, arrays: Mapping[str, Any]) -> Any:
-    """The array of a joint factor: the product of its parts' entries."""
+def _multiplied(
+    grammar: Grammar, factor: Factor, definition: ProductOf, arrays: Mapping[str, object]
+) -> Array:
+    """The array of a product of factors, entry by entry."""
 
-    def entry(index: tuple[int, ...]) -> Any:
-        total: Any = 1
-        for part in joint.parts:
-            weight = arrays[part.source]
-            for axis in part.axes:
-                weight = weight[index[axis]]
-            total = total * weight
-        return total
+    def entry(index: tuple[int, ...]) -> float:
+        weights = [_entry(arrays[p.source], [index[i] for i in p.axes]) for p in definition.parts]
+        return prod(weights)
 
     return _nested(tuple(len(_values(grammar, d)) for d in factor.domains), entry)
 
 
-def _nested(sizes: tuple[int, ...], entry: Any, index: tuple[int, ...] = ()) -> Any:
+def _nested(
+    sizes: tuple[int, ...], entry: Callable[[tuple[int, ...]], Number], index: tuple[int, ...] = ()
+) -> Array:
     """Nested lists of the given sizes with what `entry` gives for each index."""
     if len(index) == len(sizes):
-        return entry(index)
+        return cast(float, entry(index))  # fractions stay exact
     return [_nested(sizes, entry, (*index, i)) for i in range(sizes[len(index)])]

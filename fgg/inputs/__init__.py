@@ -1,1 +1,1 @@
-"""Inputs: what users give, paths into a position's value, and where rules read it."""
+"""Inputs: what users give, clamps that read it, and several clamps that read one token."""

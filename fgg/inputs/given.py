@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isnan
-from typing import Any
+from typing import SupportsInt, cast
 
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.grammar import Grammar, Input, InputFactor, InputTable
-from fgg.grammar.domains import domain_size, size_values, value_index
+from fgg.grammar.domains import domain_size, lengths, size_values, value_index
 from fgg.grammar.index import Expr
-from fgg.rewrite.conjoin import lengths
 
 MISSING = -1
 IMPOSSIBLE = -2
 MAX_PROBLEMS = 20
 
-Nest = Sequence[Any]
+Nest = Sequence[object]
 """Lists of lists, as deep as the input has indices."""
 
 
@@ -97,68 +96,69 @@ class _Observer:
         potentials = {n: self.inputs[n] for n in grammar.input_factor if n in self.inputs}
         return Observation(self.lengths, tokens, tables, potentials)
 
-    def entries(self, item: Input | InputTable) -> Iterator[tuple[tuple[int, ...], Any]]:
+    def entries(self, item: Input | InputTable) -> Iterator[tuple[tuple[int, ...], object]]:
         """The entries of an input with their positions; its extents give lengths."""
         yield from self._walk(item, self.inputs[item.name], item.shape, ())
 
     def _walk(
         self,
         item: Input | InputTable,
-        nest: Any,
+        nest: object,
         shape: tuple[Expr, ...],
         position: tuple[int, ...],
-    ) -> Iterator[tuple[tuple[int, ...], Any]]:
+    ) -> Iterator[tuple[tuple[int, ...], object]]:
         if not shape:
             yield position, nest
             return
-        if isinstance(nest, str) or not hasattr(nest, "__len__"):
+        items = _items(nest)
+        if items is None:
             self.fail("F411", f"`{item.name}`: a list is expected at {list(position)}")
             return
-        if not self.extent(item, shape[0], len(nest)):
+        if not self.extent(item, shape[0], len(items)):
             return
-        for i, inner in enumerate(nest):
+        for i, inner in enumerate(items):
             yield from self._walk(item, inner, shape[1:], (*position, i))
 
-    def extent(self, item: Input | InputTable, expr: Expr, found: int) -> bool:
-        """Whether an extent fits what is known; an unknown length is set by it."""
+    def extent(self, item: Input | InputTable, expr: Expr, count: int) -> bool:
+        """Whether `count` entries fit an extent; sets a length that is still unknown."""
         unknown = [n for n in expr.names() if n not in self.sizes and n not in self.lengths]
         if len(unknown) == 1:
-            self.set_length(unknown[0], expr, found)
+            self.set_length(unknown[0], expr, count)
         values = {**self.sizes, **self.lengths}
-        if all(name in values for name in expr.names()) and expr.evaluate(values) == found:
+        if all(name in values for name in expr.names()) and expr.evaluate(values) == count:
             return True
         known = {n: values[n] for n in expr.names() if n in values}
         shown = ", ".join(f"{n} = {v}" for n, v in known.items())
         self.fail(
             "F411",
-            f"`{item.name}` has {found} entries where `{expr}` are expected"
+            f"`{item.name}` has {count} entries where `{expr}` are expected"
             + (f" ({shown})" if shown else ""),
         )
         return False
 
     def potential_lengths(self, factor: InputFactor) -> None:
-        """Set unknown lengths from how many log-potentials are given: `i < n` has n of them."""
-        nest: Any = self.inputs[factor.name]
+        """Set unknown lengths from the number of log-potentials: `i < n` has n of them."""
+        nest: object = self.inputs[factor.name]
         for index in factor.indices:
-            if isinstance(nest, str) or not hasattr(nest, "__len__"):
+            items = _items(nest)
+            if items is None:
                 return
             for inequality in (e for c in factor.conditions for e in c.inequalities()):
                 above = inequality + Expr.of(index)  # index <= above
                 names = [n for n in above.names() if n not in self.sizes]
                 unknown = [n for n in names if n not in self.lengths]
                 if len(unknown) == 1 and not set(names) & set(factor.indices):
-                    self.set_length(unknown[0], above + 1, len(nest))
-            if not len(nest):
+                    self.set_length(unknown[0], above + 1, len(items))
+            if not len(items):
                 return
-            nest = nest[0]
+            nest = items[0]
 
-    def potentials(self, factor: InputFactor, nest: Any, position: tuple[int, ...]) -> None:
+    def potentials(self, factor: InputFactor, nest: object, position: tuple[int, ...]) -> None:
         """Check that log-potentials are numbers, nested as the factor says."""
         depth = len(position) - len(factor.indices)
         where = f"`{factor.name}{list(position)}`" if position else f"`{factor.name}`"
         if depth == len(factor.domains):
-            number = isinstance(nest, int | float) and not isinstance(nest, bool)
-            if not number or isnan(nest):
+            if isinstance(nest, bool) or not isinstance(nest, int | float) or isnan(nest):
                 self.fail("F411", f"{where} is {nest!r}, but a number is expected")
             elif nest == inf:
                 self.fail("F411", f"{where} is infinite, but a number or -inf is expected")
@@ -166,34 +166,34 @@ class _Observer:
         wanted = domain_size(self.grammar, factor.domains[depth]) if depth >= 0 else None
         if not isinstance(nest, list | tuple) or (wanted is not None and len(nest) != wanted):
             size = "entries" if wanted is None else f"{wanted} entries"
-            found = f"{len(nest)}" if isinstance(nest, list | tuple) else repr(nest)
-            self.fail("F411", f"{where}: a list of {size} is expected, not {found}")
+            shown = f"{len(nest)}" if isinstance(nest, list | tuple) else repr(nest)
+            self.fail("F411", f"{where}: a list of {size} is expected, not {shown}")
             return
         for i, inner in enumerate(nest):
             if len(self.problems) < MAX_PROBLEMS:
                 self.potentials(factor, inner, (*position, i))
 
-    def set_length(self, name: str, extent: Expr, found: int) -> None:
-        """Set an unknown length such that an extent is what was found, if it can be."""
+    def set_length(self, name: str, extent: Expr, count: int) -> None:
+        """Set an unknown length so that an extent equals `count`, if some length does."""
         values = {**self.sizes, **self.lengths}
         at_zero = extent.evaluate({**values, name: 0})
         at_one = extent.evaluate({**values, name: 1})
         assert at_zero is not None and at_one is not None
         slope = at_one - at_zero
-        if slope and (found - at_zero) % slope == 0 and (found - at_zero) // slope >= 0:
-            self.lengths[name] = (found - at_zero) // slope
+        if slope and (count - at_zero) % slope == 0 and (count - at_zero) // slope >= 0:
+            self.lengths[name] = (count - at_zero) // slope
 
     def tokens(self, item: Input) -> dict[tuple[int, ...], int]:
         """The tokens of an input by position."""
         size = domain_size(self.grammar, item.domain)
-        found: dict[tuple[int, ...], int] = {}
+        tokens: dict[tuple[int, ...], int] = {}
         for position, entry in self.entries(item):
             token = self.token(item, entry, size, position)
             if token is not None:
-                found[position] = token
-        return found
+                tokens[position] = token
+        return tokens
 
-    def token(self, item: Input, entry: Any, size: int, position: tuple[int, ...]) -> int | None:
+    def token(self, item: Input, entry: object, size: int, position: tuple[int, ...]) -> int | None:
         where = ", ".join(map(str, position))
         if isinstance(entry, str):
             index = value_index(self.grammar, item.domain).get(entry)
@@ -217,25 +217,33 @@ class _Observer:
 
     def table(self, item: InputTable) -> dict[tuple[int, ...], int]:
         """The entries of a table by position."""
-        found: dict[tuple[int, ...], int] = {}
+        entries: dict[tuple[int, ...], int] = {}
         for position, entry in self.entries(item):
             number = _integer(entry)
             if number is None:
                 self.fail("F411", f"`{item.name}` holds {entry!r}, which is not a whole number")
             else:
-                found[position] = number
-        return found
+                entries[position] = number
+        return entries
 
 
-def _listed(nest: Any) -> Any:
+def _listed(nest: Nest) -> Nest:
     """An array or tensor as nested lists; anything else as it is."""
-    return nest.tolist() if hasattr(nest, "tolist") else nest
+    return cast(Nest, nest.tolist()) if hasattr(nest, "tolist") else nest
 
 
-def _integer(entry: Any) -> int | None:
+def _items(nest: object) -> Nest | None:
+    """What has a length and is no text: lists, tuples, arrays. None for anything else."""
+    if isinstance(nest, str) or not hasattr(nest, "__len__"):
+        return None
+    return cast(Nest, nest)
+
+
+def _integer(entry: object) -> int | None:
     if isinstance(entry, bool):
         return None
     try:
-        return int(entry) if int(entry) == entry else None
+        number = int(cast(SupportsInt, entry))
+        return number if number == entry else None
     except (TypeError, ValueError, OverflowError):
         return None

@@ -31,7 +31,7 @@ from fgg.grammar.memo import per_grammar
 from fgg.grammar.names import fresh
 from fgg.grammar.ranges import regions, row, rule_rows
 from fgg.grammar.values import Map
-from fgg.inputs.paths import is_pinned, path_end, path_value, pinned_inputs
+from fgg.inputs.clamps import is_pinned, path_end, path_value, pinned_inputs
 
 Path = tuple[str, ...]
 
@@ -98,9 +98,9 @@ def known_inputs(grammar: Grammar) -> tuple[str, ...]:
 
 
 def rows_of(grammar: Grammar, rule: Rule) -> list[Row]:
-    """What holds of the indices of a rule wherever it is used."""
-    found = regions(grammar)
-    return rule_rows(grammar, rule, found) if rule.lhs in found else []
+    """The inequalities that hold for the indices of a rule wherever it applies."""
+    ranges = regions(grammar)
+    return rule_rows(grammar, rule, ranges) if rule.lhs in ranges else []
 
 
 class Ties:
@@ -113,8 +113,8 @@ class Ties:
 
     def __init__(self, grammar: Grammar, labels: set[str] | None = None) -> None:
         self.grammar = grammar
-        own = {*grammar.factor, *grammar.nonterminal, *grammar.input_factor}
-        self.labels = own if labels is None else labels
+        all_labels = {*grammar.factor, *grammar.nonterminal, *grammar.input_factor}
+        self.labels = all_labels if labels is None else labels
         self.domains: list[Domain] = []
         self.factors: list[Factor] = []
         self.names: dict[tuple[str, str, tuple[int, ...]], str] = {}
@@ -138,11 +138,11 @@ class Ties:
 
     def related(self, clamps: Sequence[Clamp]) -> list[list[Clamp]]:
         """Clamps of one position, put together where what they read is related."""
-        found: list[list[Clamp]] = []
+        groups: list[list[Clamp]] = []
         for clamp in clamps:
-            near = [g for g in found if any(read_together(self.grammar, clamp, c) for c in g)]
-            found = [g for g in found if g not in near] + [[*(c for g in near for c in g), clamp]]
-        return found
+            near = [g for g in groups if any(read_together(self.grammar, clamp, c) for c in g)]
+            groups = [g for g in groups if g not in near] + [[*(c for g in near for c in g), clamp]]
+        return groups
 
     def readings(self, clamps: Sequence[Clamp]) -> tuple[tuple[int, ...], ...]:
         """The values that the clamps can read of a token, in the order of the tokens."""
@@ -169,7 +169,7 @@ class Ties:
         return self.ways[key]
 
     def map(self, source: str, target: str, values: tuple[int, ...], name: str) -> str:
-        """The label of a map with these values."""
+        """The label of the map that has these values."""
         key = (source, target, values)
         if key not in self.names:
             label = fresh(name, self.labels)
@@ -202,7 +202,7 @@ class _Tying:
         self.renamed: dict[str, str] = {}
 
     def fragment(self) -> Fragment:
-        """The fragment with everything that is tied."""
+        """The fragment with all clamps tied."""
         whole = self.whole
         nodes = tuple(node for node in self.nodes if node.name not in self.renamed)
         edges = tuple(
@@ -210,8 +210,8 @@ class _Tying:
         )
         clamps = dict.fromkeys(map(self.clamp, self.clamps))
         externals = tuple(self.name(name) for name in whole.externals)
-        found = Fragment.make(nodes, edges, tuple(clamps), externals)
-        return whole if found == whole else found
+        tied = Fragment.make(nodes, edges, tuple(clamps), externals)
+        return whole if tied == whole else tied
 
     def name(self, node: str) -> str:
         while node in self.renamed:

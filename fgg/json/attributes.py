@@ -1,4 +1,4 @@
-"""Attributes of factors as JSON: texts and numbers as they are, everything else as an object."""
+"""The attributes of factors as JSON: texts and numbers as they are, other values as objects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 from fgg.grammar import Attribute
-from fgg.grammar.safe_names import is_safe
+from fgg.grammar.names import is_safe
 from fgg.grammar.values import AttributeValue, Call, Word
 
 

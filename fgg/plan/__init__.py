@@ -17,10 +17,10 @@ from fgg.plan.plan import (
     Pair,
     Plan,
     PlanStage,
+    PositionTable,
     Potential,
     Preparation,
     Step,
-    Table,
     Token,
 )
 
@@ -41,9 +41,9 @@ __all__ = [
     "Pair",
     "Plan",
     "PlanStage",
+    "PositionTable",
     "Potential",
     "Preparation",
     "Step",
-    "Table",
     "Token",
 ]

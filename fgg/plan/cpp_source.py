@@ -9,7 +9,7 @@ from fgg.plan import Plan
 
 @dataclass(frozen=True)
 class Argument:
-    """A tensor that is handed over: `[*indices, batch, *states]`, or a parameter.
+    """A tensor that a C++ function takes: `[*indices, batch, *states]`, or a parameter.
 
     `role` says what it is: the `values`, `scales` or `adjoint` of a chart; a `leaf`, its `leaf
     scales` or `leaf gradient`; the `lengths` of items; a `table` that indices look up; the
@@ -40,5 +40,5 @@ class Native:
 
 
 def told_charts(plan: Plan) -> tuple[str, ...]:
-    """The charts whose least positive values the inside pass tells: those it can walk through."""
+    """The charts whose least positive values the inside pass reports: with at most two axes."""
     return tuple(c.family for c in plan.charts if not c.is_scalar and len(c.axes) <= 2)

@@ -225,7 +225,7 @@ Preparation = Contract | Cut | Indicator | Gather | OneHot | Potential
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class PositionTable:
     """A prepared tensor with indices: `[*indices, batch, *states]`, in storage as `axes` say."""
 
     name: str
@@ -236,13 +236,13 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything a program does."""
+    """A whole program: what it prepares, its charts and tables, and its stages of steps."""
 
     grammar: Grammar
     lengths: tuple[str, ...]
     parameters: tuple[str, ...]
     preparations: tuple[Preparation, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[PositionTable, ...]
     charts: tuple[Chart, ...]
     stages: tuple[PlanStage, ...]
     start: Operand
@@ -256,7 +256,7 @@ class Plan:
         return {chart.family: chart for chart in self.charts}
 
     @cached_property
-    def table(self) -> Mapping[str, Table]:
+    def table(self) -> Mapping[str, PositionTable]:
         """The tables by name."""
         return {table.name: table for table in self.tables}
 
@@ -267,7 +267,7 @@ class Plan:
 
     @cached_property
     def leaves(self) -> Mapping[str, str]:
-        """What the steps read that is no chart, in order: its name and its kind."""
+        """The names and kinds of all operands that are not charts, in order."""
         read = (operand for step in self.steps for operand in step.operands)
         return {o.name: o.kind for o in read if o.kind != "chart"}
 
@@ -292,7 +292,7 @@ class Plan:
 
     @cached_property
     def products(self) -> tuple[tuple[tuple[str, ...], int], ...]:
-        """The names of what is multiplied anywhere, in steps and before them.
+        """The names of tensors that are multiplied with each other, in steps and in preparations.
 
         With each comes the greatest number of charts with states in a product that it is added
         to, before the sum is divided by its greatest value; -1 if it is not.
@@ -301,15 +301,15 @@ class Plan:
         for step in self.steps:
             key = (step.head, step.group)
             depths[key] = max(depths.get(key, 0), self.depth(step))
-        found = set()
+        products = set()
         for step in self.steps:
             names = tuple(sorted(o.name for o in step.operands if not self.is_scale(o)))
             divided = not step.linear and not self.chart[step.head].is_scalar
-            found.add((names, depths[step.head, step.group] if divided else -1))
+            products.add((names, depths[step.head, step.group] if divided else -1))
         for item in self.preparations:
             if isinstance(item, Contract):
-                found.add((tuple(sorted(name for name, _ in item.operands)), -1))
-        return tuple(sorted((names, depth) for names, depth in found if names))
+                products.add((tuple(sorted(name for name, _ in item.operands)), -1))
+        return tuple(sorted((names, depth) for names, depth in products if names))
 
     def shares_scale(self, step: Step) -> bool:
         """Whether a step's head has the scales of what the step maps."""

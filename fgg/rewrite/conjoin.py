@@ -21,6 +21,7 @@ from fgg.grammar import (
     Reference,
     Rule,
 )
+from fgg.grammar.domains import lengths
 from fgg.grammar.index import Condition, Expr
 from fgg.grammar.names import fresh
 
@@ -68,18 +69,6 @@ def conjoin(grammar: Grammar, query: Query) -> Grammar:
         if nonterminal.name in used
     )
     return replace(result, nonterminals=nonterminals)
-
-
-def lengths(grammar: Grammar) -> set[str]:
-    """The lengths: names in the shapes of inputs and tables, and in ranges of input factors.
-
-    Names of sizes, and the indices of a factor in its own range, are none.
-    """
-    names = {name for item in grammar.observed for expr in item.shape for name in expr.names()}
-    for factor in grammar.input_factors:
-        terms = [term for condition in factor.conditions for term in condition.terms]
-        names |= {name for term in terms for name in term.names()} - set(factor.indices)
-    return names - set(grammar.size)
 
 
 def _conjoin_rule(grammar: Grammar, rule: Rule, query: QueryRule, name: str) -> Rule:
@@ -245,9 +234,9 @@ def merge_declarations(left: Grammar, right: Grammar) -> Grammar:
     problems: list[Diagnostic] = []
 
     def merge(kind: str, ones: tuple, twos: tuple) -> tuple:  # type: ignore[type-arg]
-        found = {item.name: item for item in ones}
+        declared = {item.name: item for item in ones}
         for item in twos:
-            if found.setdefault(item.name, item) != item:
+            if declared.setdefault(item.name, item) != item:
                 problems.append(
                     Diagnostic(
                         code="F304",
@@ -255,7 +244,7 @@ def merge_declarations(left: Grammar, right: Grammar) -> Grammar:
                         help="rename one of them first",
                     )
                 )
-        return tuple(found.values())
+        return tuple(declared.values())
 
     sizes = merge("size", left.sizes, right.sizes)
     domains = merge("domain", left.domains, right.domains)

@@ -17,7 +17,7 @@ from fgg.grammar.names import fresh
 
 
 @dataclass(frozen=True)
-class Part:
+class RulePart:
     """Where a rule of the factorised grammar comes from.
 
     `source` is the rule that was cut. `edges` gives, for each edge of the part, its place among
@@ -34,7 +34,7 @@ class Factorised:
     """A grammar of small fragments, and what its rules were cut from."""
 
     grammar: Grammar
-    parts: Mapping[str, Part]
+    parts: Mapping[str, RulePart]
 
 
 def factorise(grammar: Grammar) -> Factorised:
@@ -63,7 +63,7 @@ class _Cutter:
         self.grammar = grammar
         self.rules: list[Rule] = []
         self.nonterminals: list[Nonterminal] = []
-        self.parts: dict[str, Part] = {}
+        self.parts: dict[str, RulePart] = {}
         self.labels = {*grammar.factor, *grammar.nonterminal}
         self.names = {rule.name for rule in grammar.rules}
 
@@ -72,7 +72,7 @@ class _Cutter:
         bags = tree_decomposition(rule.rhs) if len(rule.rhs.nodes) > 2 else None
         if bags is None or len(bags) == 1:
             self.rules.append(rule)
-            self.parts[rule.name] = Part(rule, tuple(range(len(rule.rhs.edges))), True)
+            self.parts[rule.name] = RulePart(rule, tuple(range(len(rule.rhs.edges))), True)
             return
         home = self._homes(rule, bags)
         labels = [rule.lhs]
@@ -87,9 +87,9 @@ class _Cutter:
             labels.append(label)
             separators.append(separator)
         for number, bag in enumerate(bags):
-            own = [i for i, place in enumerate(home) if place == number]
+            here = [i for i, place in enumerate(home) if place == number]
             below = [i for i, other in enumerate(bags) if i and other.parent == number]
-            edges = [rule.rhs.edges[i] for i in own]
+            edges = [rule.rhs.edges[i] for i in here]
             edges += [
                 Edge(
                     label=labels[i],
@@ -108,7 +108,7 @@ class _Cutter:
                     rhs=Fragment.make(nodes, tuple(edges), (), separators[number]),
                 )
             )
-            self.parts[name] = Part(rule, (*own, *(None for _ in below)), number == 0)
+            self.parts[name] = RulePart(rule, (*here, *(None for _ in below)), number == 0)
 
     @staticmethod
     def _homes(rule: Rule, bags: list[Bag]) -> list[int]:

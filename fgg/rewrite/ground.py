@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from math import exp, inf
-from typing import Any, NoReturn
+from typing import NoReturn, cast
 
 from fgg.check.indices import check_indices, rule_variables
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.grammar import (
-    Attribute,
     Clamp,
     Edge,
     Factor,
@@ -26,16 +25,16 @@ from fgg.grammar import (
     Reference,
     Rule,
 )
+from fgg.grammar.definitions import Definition, InputEvidence, InputPotential
 from fgg.grammar.domains import size_values, with_sizes
 from fgg.grammar.index import Condition, Expr
 from fgg.grammar.linear import scan, scan_order
 from fgg.grammar.memo import per_grammar
 from fgg.grammar.names import fresh
 from fgg.grammar.ranges import regions, rule_rows
-from fgg.grammar.slices import slice_of
-from fgg.grammar.values import MAX_LOG, Call, Constant, Exp, Sparse, Table, Value, Word
+from fgg.grammar.values import MAX_LOG, Constant, Exp, Nested, Sparse, Table, Value
+from fgg.inputs.clamps import clamp_domain, path_value
 from fgg.inputs.given import IMPOSSIBLE, MISSING, Nest, Observation, observe
-from fgg.inputs.paths import clamp_domain, path_value
 from fgg.inputs.readings import Ties
 from fgg.progress import steps
 from fgg.rewrite.conjoin import conjoin
@@ -89,14 +88,14 @@ def ground_with_origin(
 
 
 def _asked(grammar: Grammar, query: str | None, sizes: Mapping[str, int]) -> Grammar:
-    """The grammar with its sizes, joined with a query, without others."""
+    """The grammar with sizes set, conjoined with one query; its other queries go."""
     for name in sizes:
         if name not in grammar.size:
-            raise GrammarError([_unknown("size", name, grammar.size)])
+            _unknown("size", name, grammar.size)
     grammar = with_sizes(grammar, sizes)
     if query is not None:
         if query not in grammar.query:
-            raise GrammarError([_unknown("query", query, grammar.query)])
+            _unknown("query", query, grammar.query)
         grammar = conjoin(grammar, grammar.query[query])
     if grammar.queries:  # else the same grammar, with all that is remembered of it
         grammar = replace(grammar, queries=())
@@ -108,13 +107,11 @@ def _wrong_indices(grammar: Grammar) -> tuple[Diagnostic, ...]:
     return tuple(d for d in check_indices(grammar) if d.is_error)
 
 
-def _unknown(kind: str, name: str, known: Mapping[str, object]) -> Diagnostic:
+def _unknown(kind: str, name: str, known: Mapping[str, object]) -> NoReturn:
     code = "F409" if kind == "query" else "F410"
-    return Diagnostic(
-        code=code,
-        message=f"the grammar has no {kind} `{name}`",
-        help=did_you_mean(name, known) or f"it has {', '.join(f'`{k}`' for k in known) or 'none'}",
-    )
+    names = ", ".join(f"`{k}`" for k in known) or "none"
+    help = did_you_mean(name, known) or f"it has {names}"
+    refuse(code, f"the grammar has no {kind} `{name}`", help)
 
 
 class _Grounder:
@@ -145,7 +142,7 @@ class _Grounder:
         for rule, values in steps(instances, "rule written out", count):
             self.instance(rule, values)
             if len(self.rules) > self.limit:
-                self.refuse()
+                self.refuse_size()
         return Grammar(
             name=grammar.name,
             start=Reference(label=start),
@@ -157,7 +154,7 @@ class _Grounder:
         )
 
     def check_size(self) -> int:
-        """The number of rules. A grammar that is too large is refused before it is written out.
+        """The number of ground rules. Refuses a grammar with too many before writing it out.
 
         Instances that look up a table may not exist, so they are not counted.
         """
@@ -168,37 +165,33 @@ class _Grounder:
             if not any(True for expr in exprs for _ in expr.lookups()):
                 left -= sum(1 for _ in islice(self.instances(rule), left + 1))
             if left < 0:
-                self.refuse()
+                self.refuse_size()
         return self.limit - left
 
-    def refuse(self) -> NoReturn:
-        """Raise GrammarError, because there are too many rules."""
-        problem = Diagnostic(
-            code="F302",
-            message=f"the ground grammar has more than {self.limit:,} rules",
-            help="choose smaller lengths",
-        )
-        raise GrammarError([problem])
+    def refuse_size(self) -> NoReturn:
+        """Raise GrammarError: there are too many rules."""
+        message = f"the ground grammar has more than {self.limit:,} rules"
+        refuse("F302", message, "choose smaller lengths")
 
     def instances(self, rule: Rule) -> Iterator[Mapping[str, int]]:
         """The values of a rule's index variables that satisfy its conditions."""
-        found = regions(self.grammar)
-        if rule.lhs not in found:
+        ranges = regions(self.grammar)
+        if rule.lhs not in ranges:
             return
-        rows = rule_rows(self.grammar, rule, found)
+        rows = rule_rows(self.grammar, rule, ranges)
         names = rule_variables(rule, self.grammar, set(self.seen.lengths))
         nest = scan_order(rows, names, self.seen.lengths)
         yield from scan(nest, self.seen.lengths)
 
     def values(self, exprs: Sequence[Expr], values: Mapping[str, int]) -> tuple[int, ...] | None:
         """The values of index expressions; None where a look-up lies outside its table."""
-        found = []
+        numbers = []
         for expr in exprs:
             value = expr.evaluate(values, self.seen.look_up)
             if value is None:
                 return None
-            found.append(value)
-        return tuple(found)
+            numbers.append(value)
+        return tuple(numbers)
 
     def instance(self, rule: Rule, values: Mapping[str, int]) -> None:
         """Add one instance of a rule, unless it refers to something that does not exist."""
@@ -263,8 +256,8 @@ class _Grounder:
         """Whether a condition with look-ups holds; the others hold by the choice of values."""
         if not condition.looks_up:
             return True
-        found = self.values(tuple(condition.inequalities()), values)
-        return found is not None and all(value >= 0 for value in found)
+        numbers = self.values(tuple(condition.inequalities()), values)
+        return numbers is not None and all(value >= 0 for value in numbers)
 
     def in_range(self, name: str, indices: tuple[int, ...]) -> bool:
         """Whether an index lies in the range of an input factor; beyond it there is nothing.
@@ -275,8 +268,8 @@ class _Grounder:
         if factor is None:
             return True
         values = {**self.known, **dict(zip(factor.indices, indices, strict=True))}
-        found = self.values([f for c in factor.conditions for f in c.inequalities()], values)
-        return found is not None and all(value >= 0 for value in found)
+        numbers = self.values([f for c in factor.conditions for f in c.inequalities()], values)
+        return numbers is not None and all(value >= 0 for value in numbers)
 
     def inside(self, clamp: Clamp, position: tuple[int, ...]) -> bool:
         """Whether a position lies inside its input."""
@@ -293,20 +286,17 @@ class _Grounder:
         key = (name, indices)
         if key not in self.labels:
             family = self.grammar.input_factor[name]
-            cut = slice_of(family)
-            if cut is not None:
-                cut = replace(cut, source=self.label(cut.source, indices))
+            definition: Definition = InputPotential(name)
+            if family.definition is not None:
+                source = self.label(family.definition.source, indices)
+                definition = replace(family.definition, source=source)
             self.labels[key] = self.new_name(name, indices)
-            domains = family.domains
             value = self.potential(name, indices)
-            note = Attribute(key="observed", value=Call("factor", (Word(name),)))
-            if cut is not None:
-                note = cut.attribute()
             self.factors[self.labels[key]] = Factor(
                 name=self.labels[key],
-                domains=domains,
+                domains=family.domains,
                 value=value,
-                attributes=() if value is not None else (note,),
+                definition=definition if value is None else None,
             )
         return self.labels[key]
 
@@ -319,26 +309,26 @@ class _Grounder:
             return None
         logs: list[float] = []
 
-        def nested(nest: Any, depth: int, entry: Callable[[float], float]) -> Any:
+        def nested(nest: object, depth: int, entry: Callable[[float], float]) -> Nested:
             if depth:
-                return tuple(nested(item, depth - 1, entry) for item in nest)
-            logs.append(nest)
-            return entry(nest)
+                return tuple(nested(item, depth - 1, entry) for item in cast(Nest, nest))
+            logs.append(cast(float, nest))
+            return entry(logs[-1])
 
-        nest: Any = self.seen.potentials[name]
+        nest = self.seen.potentials[name]
         for index in indices:
             if not 0 <= index < len(nest):
                 problem = (
                     f"`{name}{list(indices)}` is needed, but no log-potentials are given for it"
                 )
                 refuse("F411", problem)
-            nest = nest[index]
+            nest = cast(Nest, nest[index])
         depth = len(self.grammar.input_factor[name].domains)
         entries = nested(nest, depth, float)
         if any(abs(log) > MAX_LOG and log != -inf for log in logs):
             return Exp(entries)
-        found = nested(nest, depth, exp)
-        return Table(found) if isinstance(found, tuple) else Constant(found)
+        weights = nested(nest, depth, exp)
+        return Table(weights) if isinstance(weights, tuple) else Constant(weights)
 
     def nonterminal(self, name: str, indices: tuple[int, ...]) -> str:
         """The ground nonterminal of a family at an index."""
@@ -362,12 +352,11 @@ class _Grounder:
             self.evidences[key] = label
             domain = clamp_domain(self.grammar, clamp)
             value = self.observed(clamp, position)
-            note = Attribute(key="observed", value=Word(clamp.input))
             self.factors[label] = Factor(
                 name=label,
                 domains=(domain,),
                 value=value,
-                attributes=() if value is not None else (note,),
+                definition=InputEvidence(clamp.input) if value is None else None,
             )
         return self.evidences[key]
 

@@ -24,10 +24,10 @@ from fgg.grammar import (
     Sized,
     Union,
 )
+from fgg.grammar.definitions import Slice
 from fgg.grammar.domains import domain_size, domain_values, parts, path_domain
 from fgg.grammar.index import Expr
 from fgg.grammar.names import fresh
-from fgg.grammar.slices import slice_of
 from fgg.grammar.values import Sparse
 
 MAX_VALUES = 10_000
@@ -60,7 +60,7 @@ def plain(grammar: Grammar) -> Grammar:
 
 
 def plain_with_parts(grammar: Grammar) -> tuple[Grammar, Mapping[str, tuple[str, Path]]]:
-    """The plain grammar, and what its new factors select: a domain of the old one and a path."""
+    """The plain grammar, and for each new factor the domain and the path that it selects."""
     work = _Plain(grammar)
     work.check()
     rules = tuple(work.rule(rule) for rule in grammar.rules)
@@ -115,7 +115,7 @@ class _Plain:
         """Report what speaks of parts of domains in other ways than by nodes."""
         items: list[Factor | InputFactor] = [*self.grammar.factors, *self.grammar.input_factors]
         for item in items:
-            if slice_of(item) is not None:
+            if isinstance(item.definition, Slice):
                 self.problems.append(
                     Diagnostic(
                         code="F303",
@@ -141,7 +141,7 @@ class _Plain:
     def rule(self, rule: Rule) -> Rule:
         """The rule with a node for each part that it, or a query, touches."""
         fragment = rule.rhs
-        own = dict.fromkeys(_touched(fragment.edges, fragment.clamps))
+        touched = dict.fromkeys(_touched(fragment.edges, fragment.clamps))
         asked = [
             key
             for query in self.grammar.queries
@@ -150,19 +150,21 @@ class _Plain:
             for key in _touched(other.edges, other.clamps)
         ]
         for key in asked:
-            if not self.can_add(fragment, own, key):
+            if not self.can_add(fragment, touched, key):
                 self.refuse(rule, key)
-        wanted = dict.fromkeys((*own, *asked))
+        wanted = dict.fromkeys((*touched, *asked))
         if not wanted:
             return rule
         taken = set(fragment.by_name)
-        found = self.nodes.setdefault(rule.name, {})
+        part_nodes = self.nodes.setdefault(rule.name, {})
         for node, path in wanted:
             domain = path_domain(self.grammar, fragment.by_name[node].domain, path)
             assert domain is not None
             name = fresh("_".join((node, *path)), taken)
             taken.add(name)
-            found[node, path] = Node(name=name, domain=domain, span=fragment.by_name[node].span)
+            part_nodes[node, path] = Node(
+                name=name, domain=domain, span=fragment.by_name[node].span
+            )
         edges: list[Edge] = []
         selected: set[tuple[str, Path]] = set()
         for edge in (*fragment.edges, None):
@@ -170,13 +172,13 @@ class _Plain:
             for key in dict.fromkeys(keys):
                 if key not in selected:
                     selected.add(key)
-                    edges.append(self.select(fragment, key, found[key]))
+                    edges.append(self.select(fragment, key, part_nodes[key]))
             if edge is not None:
-                edges.append(_move_edge(edge, found))
+                edges.append(_move_edge(edge, part_nodes))
         rhs = Fragment.make(
-            (*fragment.nodes, *found.values()),
+            (*fragment.nodes, *part_nodes.values()),
             tuple(edges),
-            tuple(_move_clamp(clamp, found) for clamp in fragment.clamps),
+            tuple(_move_clamp(clamp, part_nodes) for clamp in fragment.clamps),
             fragment.externals,
         )
         return replace(rule, rhs=rhs)
@@ -187,17 +189,17 @@ class _Plain:
 
     def query_rule(self, rule: QueryRule) -> QueryRule:
         """A query rule without paths."""
-        found = self.nodes.get(rule.name, {})
+        part_nodes = self.nodes.get(rule.name, {})
         return replace(
             rule,
-            edges=tuple(_move_edge(edge, found) for edge in rule.edges),
-            clamps=tuple(_move_clamp(clamp, found) for clamp in rule.clamps),
+            edges=tuple(_move_edge(edge, part_nodes) for edge in rule.edges),
+            clamps=tuple(_move_clamp(clamp, part_nodes) for clamp in rule.clamps),
         )
 
     def can_add(
-        self, fragment: Fragment, own: Iterable[tuple[str, Path]], key: tuple[str, Path]
+        self, fragment: Fragment, touched: Iterable[tuple[str, Path]], key: tuple[str, Path]
     ) -> bool:
-        """Whether a part node changes nothing: its unions are passed by a path of the rule."""
+        """Whether a part node keeps the rule's meaning: a path of the rule passes its unions."""
         node, path = key
         domain = fragment.by_name[node].domain
         passed = 0
@@ -206,7 +208,7 @@ class _Plain:
             if isinstance(shape, Union) and len(shape.parts) > 1:
                 passed = length
             domain = part
-        return not passed or any(n == node and p[:passed] == path[:passed] for n, p in own)
+        return not passed or any(n == node and p[:passed] == path[:passed] for n, p in touched)
 
     def refuse(self, rule: Rule, key: tuple[str, Path]) -> None:
         """Report a part that only a query touches."""
@@ -221,7 +223,7 @@ class _Plain:
         )
 
     def select(self, fragment: Fragment, key: tuple[str, Path], part: Node) -> Edge:
-        """The edge that says that a node's part is the part node."""
+        """The edge that ties a part node to the part of the node it stands for."""
         node, path = key
         label = self.selection(fragment.by_name[node].domain, path, part.domain)
         attachments = (Attachment(node=node), Attachment(node=part.name))
@@ -277,14 +279,14 @@ def _touched(edges: Iterable[Edge], clamps: Iterable[Clamp]) -> Iterable[tuple[s
             yield clamp.attachment.node, clamp.attachment.path
 
 
-def _move(attachment: Attachment, found: Mapping[tuple[str, Path], Node]) -> Attachment:
-    part = found.get((attachment.node, attachment.path))
+def _move(attachment: Attachment, part_nodes: Mapping[tuple[str, Path], Node]) -> Attachment:
+    part = part_nodes.get((attachment.node, attachment.path))
     return attachment if part is None else replace(attachment, node=part.name, path=())
 
 
-def _move_edge(edge: Edge, found: Mapping[tuple[str, Path], Node]) -> Edge:
-    return replace(edge, attachments=tuple(_move(a, found) for a in edge.attachments))
+def _move_edge(edge: Edge, part_nodes: Mapping[tuple[str, Path], Node]) -> Edge:
+    return replace(edge, attachments=tuple(_move(a, part_nodes) for a in edge.attachments))
 
 
-def _move_clamp(clamp: Clamp, found: Mapping[tuple[str, Path], Node]) -> Clamp:
-    return replace(clamp, attachment=_move(clamp.attachment, found))
+def _move_clamp(clamp: Clamp, part_nodes: Mapping[tuple[str, Path], Node]) -> Clamp:
+    return replace(clamp, attachment=_move(clamp.attachment, part_nodes))

@@ -1,10 +1,11 @@
-"""New names for what a grammar is made of, put in consistently everywhere."""
+"""Renaming: new names for domains, factors, nonterminals, rules and sizes, everywhere at once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.grammar import (
     Attachment,
     Attribute,
@@ -28,17 +29,91 @@ from fgg.grammar import (
     Union,
 )
 from fgg.grammar.index import Condition, Expr
-from fgg.grammar.values import AttributeValue, Call, Word
+from fgg.grammar.names import is_safe
+from fgg.grammar.values import Word
 
 Names = Mapping[str, str]
 
 
+def rename(
+    grammar: Grammar,
+    *,
+    domains: Names | None = None,
+    factors: Names | None = None,
+    nonterminals: Names | None = None,
+    rules: Names | None = None,
+    sizes: Names | None = None,
+    prefix: str | None = None,
+) -> Grammar:
+    """The grammar with other names: in rules and queries, index expressions, paths, attributes.
+
+    The mappings give new names for old ones; `factors` speaks of input factors as well. `prefix`
+    is put before every domain, factor, nonterminal, rule and size that no mapping mentions; what
+    is given at run time (inputs, tables, input factors) keeps its name.
+
+    Guarantees the same meaning. Raises GrammarError (F304) where a name is not known, would stand
+    for two things, or cannot be written. A grammar of which no name changes is returned as it is.
+    """
+    declared: dict[str, Iterable[str]] = {
+        "domain": grammar.domain,
+        "factor": grammar.factor,
+        "nonterminal": grammar.nonterminal,
+        "rule": [rule.name for rule in grammar.rules],
+        "size": grammar.size,
+    }
+    inputs = [item.name for item in grammar.input_factors]
+    inputs += [item.name for query in grammar.queries for item in query.input_factors]
+    problems: list[Diagnostic] = []
+    maps: dict[str, dict[str, str]] = {}
+    for (kind, known), given in zip(
+        declared.items(), (domains, factors, nonterminals, rules, sizes), strict=True
+    ):
+        maps[kind] = {name: f"{prefix}{name}" for name in known} if prefix else {}
+        maps[kind].update(given or {})
+        valid = [*known, *inputs] if kind == "factor" else [*known]
+        for old, new in (given or {}).items():
+            if old not in valid:
+                _fail(problems, f"there is no {kind} `{old}`", did_you_mean(old, valid))
+            if not is_safe(new):
+                _fail(problems, f"`{old}` cannot be renamed to a text that is no name")
+    labels = {**maps["factor"], **maps["nonterminal"]}
+    _injective(
+        problems, [*declared["size"], *declared["domain"]], {**maps["size"], **maps["domain"]}
+    )
+    _injective(
+        problems, [*declared["factor"], *declared["nonterminal"], *dict.fromkeys(inputs)], labels
+    )
+    _injective(problems, declared["rule"], maps["rule"])
+    changed = {new for old, new in maps["size"].items() if new != old}
+    for name in sorted(changed & variables(grammar)):
+        _fail(problems, f"`{name}` cannot name a size: it is an index or a length")
+    if problems:
+        raise GrammarError(problems)
+    if all(old == new for names in maps.values() for old, new in names.items()):
+        return grammar
+    return Renaming(maps["size"], maps["domain"], labels, maps["rule"]).grammar(grammar)
+
+
+def _fail(problems: list[Diagnostic], message: str, help: str = "") -> None:
+    problems.append(Diagnostic(code="F304", message=message, help=help))
+
+
+def _injective(problems: list[Diagnostic], names: Iterable[str], new: Names) -> None:
+    """Report names of one namespace that would become the same."""
+    seen: dict[str, str] = {}
+    for old in names:
+        name = new.get(old, old)
+        if name in seen:
+            _fail(problems, f"`{seen[name]}` and `{old}` would both be called `{name}`")
+        seen.setdefault(name, old)
+
+
 def variables(grammar: Grammar) -> set[str]:
     """The index variables and lengths of a grammar and its queries."""
-    found: set[str] = set()
+    names: set[str] = set()
     # A renaming that changes nothing visits every expression there is.
-    Renaming({}, {}, {}, {}, found).grammar(grammar)
-    return found - set(grammar.size)
+    Renaming({}, {}, {}, {}, names).grammar(grammar)
+    return names - set(grammar.size)
 
 
 @dataclass(frozen=True)
@@ -104,49 +179,23 @@ class Renaming:
         return replace(domain, name=self.domains.get(domain.name, domain.name), shape=shape)
 
     def factor(self, factor: Factor) -> Factor:
-        """A factor with new names, those in its attributes too."""
+        """A factor with new names, those in its definition and attributes too."""
+        definition = factor.definition
         return replace(
             factor,
             name=self.labels.get(factor.name, factor.name),
             domains=self.signature(factor.domains),
             rank=None if factor.rank is None else self.expr(factor.rank),
+            definition=definition and definition.renamed(self.labels, self.domains),
             attributes=tuple(map(self.attribute, factor.attributes)),
         )
 
     def attribute(self, attribute: Attribute) -> Attribute:
-        """An attribute; those of derived factors name other factors, and `slice` domains."""
+        """An attribute; `blocks` names a factor."""
         value = attribute.value
-        if attribute.key == "slice" and isinstance(value, Call):
-            source = self.labels.get(value.name, value.name)
-            axes = tuple(map(self.variant, value.arguments))
-            return replace(attribute, value=replace(value, name=source, arguments=axes))
-        if attribute.key == "piece" and isinstance(value, Call):
-            source = self.labels.get(value.name, value.name)
-            return replace(attribute, value=replace(value, name=source))
-        if attribute.key == "product" and isinstance(value, Call):
-            parts = tuple(
-                replace(item, name=self.labels.get(item.name, item.name))
-                for item in value.arguments
-                if isinstance(item, Call)
-            )
-            return replace(attribute, value=replace(value, arguments=parts))
-        if attribute.key == "blocks" and isinstance(value, Word):
-            return replace(attribute, value=Word(self.labels.get(value.name, value.name)))
-        if attribute.key != "tied" or not isinstance(value, Call):
+        if attribute.key != "blocks" or not isinstance(value, Word):
             return attribute
-        arguments = tuple(
-            Word(self.labels.get(item.name, item.name)) if isinstance(item, Word) else item
-            for item in value.arguments
-        )
-        return replace(attribute, value=replace(value, arguments=arguments))
-
-    def variant(self, value: AttributeValue) -> AttributeValue:
-        """A variant of a domain, as `slice` writes it."""
-        if isinstance(value, Word):
-            return Word(self.domains.get(value.name, value.name))
-        assert isinstance(value, Call)
-        name = self.domains.get(value.name, value.name)
-        return replace(value, name=name, arguments=tuple(map(self.variant, value.arguments)))
+        return replace(attribute, value=Word(self.labels.get(value.name, value.name)))
 
     def family(self, item: Nonterminal) -> Nonterminal:
         """A nonterminal with new names."""
@@ -166,16 +215,16 @@ class Renaming:
             name=self.labels.get(item.name, item.name),
             domains=self.signature(item.domains),
             conditions=self.conditions(item.conditions),
-            attributes=tuple(map(self.attribute, item.attributes)),
+            definition=item.definition and item.definition.renamed(self.labels, self.domains),
         )
 
     def input(self, item: Input) -> Input:
-        """An input, whose name stays, with new names."""
+        """An input with new names in its declaration; its own name stays."""
         domain = self.domains.get(item.domain, item.domain)
         return replace(item, domain=domain, shape=self.exprs(item.shape))
 
     def table(self, item: InputTable) -> InputTable:
-        """A table, whose name stays, with new names."""
+        """A table with new names in its declaration; its own name stays."""
         return replace(item, shape=self.exprs(item.shape))
 
     def reference(self, reference: Reference) -> Reference:

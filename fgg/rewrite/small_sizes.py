@@ -13,7 +13,7 @@ from fgg.grammar.values import Exp, Load, Map, Sparse, Table
 
 @dataclass(frozen=True)
 class Small:
-    """Small sizes: those that index expressions speak of, and those of domains and ranks only.
+    """Small sizes: those that index expressions use, and those of domains and ranks only.
 
     `free` names all of the latter that could be still smaller.
     """
@@ -33,7 +33,7 @@ def small_sizes(source: Grammar, kept: Mapping[str, int]) -> Small:
     numbers = size_values(source)
     fixed = _valued(source)
     structural = _structural(source)
-    found: dict[str, int] = {}
+    small: dict[str, int] = {}
     free: list[str] = []
     for number, size in enumerate(source.sizes):
         if [*size.value.names()] or size.name in fixed:
@@ -41,12 +41,12 @@ def small_sizes(source: Grammar, kept: Mapping[str, int]) -> Small:
         if size.name not in structural:
             free.append(size.name)
         if size.name not in kept and numbers[size.name] > 3:
-            found[size.name] = 2 + number % 2
-    if any(d.is_error for d in check_grammar(with_sizes(source, found))):
+            small[size.name] = 2 + number % 2
+    if any(d.is_error for d in check_grammar(with_sizes(source, small))):
         return Small()
     return Small(
-        {n: v for n, v in found.items() if n in structural},
-        {n: v for n, v in found.items() if n not in structural},
+        {n: v for n, v in small.items() if n in structural},
+        {n: v for n, v in small.items() if n not in structural},
         tuple(free),
     )
 

@@ -1,4 +1,4 @@
-"""Which nonterminals matter: reachable from the start, able to derive something; and trimming."""
+"""What a grammar needs: useful nonterminals and rules, and the factors that are used."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ def _called(grammar: Grammar, rule: Rule) -> Iterable[str]:
 
 
 def reachable(grammar: Grammar) -> set[str]:
-    """The nonterminals that derivation steps lead to, from the start symbol or a query's own."""
-    found = _starts(grammar)
-    agenda = sorted(found)
+    """The nonterminals that derivations reach from the start symbol or from a query's own start."""
+    reached = _starts(grammar)
+    agenda = sorted(reached)
     while agenda:
         for rule in grammar.rules_of.get(agenda.pop(), ()):
             for label in _called(grammar, rule):
-                if label not in found:
-                    found.add(label)
+                if label not in reached:
+                    reached.add(label)
                     agenda.append(label)
-    return found
+    return reached
 
 
 def _starts(grammar: Grammar) -> set[str]:
@@ -34,12 +34,12 @@ def productive(grammar: Grammar) -> set[str]:
     """The nonterminals that can be rewritten to a graph without nonterminals."""
     waiting: dict[str, list[int]] = {}
     missing: list[int] = []
-    found: set[str] = set()
+    alive: set[str] = set()
     agenda: list[str] = []
 
     def derive(label: str) -> None:
-        if label not in found:
-            found.add(label)
+        if label not in alive:
+            alive.add(label)
             agenda.append(label)
 
     for number, rule in enumerate(grammar.rules):
@@ -54,7 +54,7 @@ def productive(grammar: Grammar) -> set[str]:
             missing[number] -= 1
             if not missing[number]:
                 derive(grammar.rules[number].lhs)
-    return found
+    return alive
 
 
 def trim(grammar: Grammar) -> Grammar:
@@ -83,9 +83,20 @@ def trim(grammar: Grammar) -> Grammar:
 
 
 def _trim_query(query: Query, rules: set[str], nonterminals: set[str]) -> Query:
-    """The query without what it says of model rules and nonterminals that are gone."""
+    """The query without its parts for model rules and nonterminals that are gone."""
     return replace(
         query,
         rules=tuple(rule for rule in query.rules if rule.name in rules),
         families=tuple(family for family in query.families if family.name in nonterminals),
     )
+
+
+def needed_factors(grammar: Grammar) -> set[str]:
+    """The factors that rules and queries use, and those that any factor follows from."""
+    used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
+    return used | query_factors(grammar) | {s for f in grammar.factors for s in f.sources}
+
+
+def query_factors(grammar: Grammar) -> set[str]:
+    """The factors that queries add to rules."""
+    return {edge.label for query in grammar.queries for r in query.rules for edge in r.edges}

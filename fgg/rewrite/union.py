@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from fgg.diagnostics import Diagnostic
+from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import (
     Attachment,
     Edge,
@@ -18,8 +18,8 @@ from fgg.grammar import (
     Reference,
     Rule,
 )
+from fgg.grammar.domains import lengths
 from fgg.grammar.names import fresh
-from fgg.rewrite.conjoin import lengths
 from fgg.rewrite.rename import Renaming, variables
 
 # What is declared once for all grammars: attribute, kind, namespace.
@@ -33,8 +33,29 @@ _DECLARED = (
 )
 
 
+def union(*grammars: Grammar, start: str | None = None, shared: Iterable[str] = ()) -> Grammar:
+    """The grammar that derives what any of the grammars derives, so that their values add up.
+
+    Declarations that are equal are merged; different ones of the same name are an error. A fresh
+    start symbol has one rule for each start symbol, and these must have the same signature; none
+    is made if all grammars start with the same shared nonterminal, or if `start` names a
+    nonterminal of the result. Otherwise `start` is the fresh symbol's name.
+
+    Nonterminals are kept apart by renaming, except those in `shared`, whose rules are pooled.
+    Rules of the same name are renamed too. Queries of the same name become one, which asks all
+    grammars that have it; they must have the same inputs.
+
+    Raises GrammarError (F304) where the grammars do not fit together.
+    """
+    pool = Pool(grammars, tuple(shared))
+    result = pool.union(start)
+    if pool.problems:
+        raise GrammarError(dict.fromkeys(pool.problems))
+    return result
+
+
 class Pool:
-    """Grammars on their way to one; `problems` says why they do not fit together."""
+    """Grammars that are being united; `problems` collects why they do not fit together."""
 
     def __init__(self, grammars: Sequence[Grammar], shared: tuple[str, ...]) -> None:
         assert grammars, "a union needs a grammar"
@@ -58,11 +79,11 @@ class Pool:
         self.problems.append(Diagnostic(code="F304", message=message, help=help))
 
     def merge(self, grammars: Sequence[Grammar]) -> Grammar:
-        """All declarations but nonterminals and rules; what two grammars declare is the same."""
+        """All declarations but nonterminals and rules; reports those that differ."""
         kinds: dict[tuple[str, str], str] = {}
         merged: dict[str, tuple[object, ...]] = {}
         for attribute, kind, space in _DECLARED:
-            found: dict[str, object] = {}
+            declared: dict[str, object] = {}
             for item in (item for grammar in grammars for item in getattr(grammar, attribute)):
                 if kinds.setdefault((space, item.name), kind) != kind:
                     self.fail(
@@ -70,23 +91,23 @@ class Pool:
                         f"a {kinds[space, item.name]} in another",
                         "rename one of them first",
                     )
-                elif found.setdefault(item.name, item) != item:
+                elif declared.setdefault(item.name, item) != item:
                     message = f"{kind} `{item.name}` is declared differently in two grammars"
                     self.fail(message, "rename one of them first")
-            merged[attribute] = tuple(found.values())
+            merged[attribute] = tuple(declared.values())
         return replace(Grammar(start=grammars[0].start), **merged)  # type: ignore[arg-type]
 
     def check_captures(self, grammars: Sequence[Grammar]) -> None:
         """Report names that are sizes or lengths in one grammar, and indices in another."""
         common = lengths(self.declared)
         for grammar in grammars:
-            own = variables(grammar)
-            for name in sorted(own & set(self.declared.size)):
+            names = variables(grammar)
+            for name in sorted(names & set(self.declared.size)):
                 self.fail(
                     f"`{name}` is a size, but an index or a length in grammar `{grammar.name}`",
                     "rename the size first",
                 )
-            for name in sorted(own & (common - lengths(grammar))):
+            for name in sorted(names & (common - lengths(grammar))):
                 self.fail(f"`{name}` is a length, but an index in grammar `{grammar.name}`")
 
     def apart(self, grammar: Grammar) -> Grammar:
@@ -137,7 +158,7 @@ class Pool:
 
     def start_rules(self, label: str, domains: tuple[str, ...]) -> dict[Reference, Rule]:
         """A rule for each start symbol of the grammars."""
-        found: dict[Reference, Rule] = {}
+        start_rules: dict[Reference, Rule] = {}
         nodes = tuple(Node(name=f"n{i}", domain=domain) for i, domain in enumerate(domains))
         names = tuple(node.name for node in nodes)
         for grammar in self.grammars:
@@ -149,41 +170,41 @@ class Pool:
                     "name a common start symbol",
                 )
                 continue
-            if start in found:
+            if start in start_rules:
                 continue
             attachments = tuple(Attachment(node=name) for name in names)
             edge = Edge(label=start.label, attachments=attachments, indices=start.indices)
             rule_name = fresh(grammar.name, self.rule_names)
             self.rule_names.add(rule_name)
             rhs = Fragment.make(nodes, (edge,), (), names)
-            found[start] = Rule(name=rule_name, lhs=label, rhs=rhs)
-        return found
+            start_rules[start] = Rule(name=rule_name, lhs=label, rhs=rhs)
+        return start_rules
 
     def queries(self, start: Reference, start_rules: dict[Reference, Rule]) -> tuple[Query, ...]:
         """The queries of all grammars, those of the same name as one."""
-        found: dict[str, Query] = {}
+        pooled: dict[str, Query] = {}
         for grammar in self.grammars:
             for query in grammar.queries:
                 query = self.restart(grammar, query, start, start_rules.get(grammar.start))
-                earlier = found.get(query.name)
-                found[query.name] = query if earlier is None else self.pool(earlier, query)
-        for query in found.values():
+                earlier = pooled.get(query.name)
+                pooled[query.name] = query if earlier is None else self.pool(earlier, query)
+        for query in pooled.values():
             self.check_query(query)
-        return tuple(found.values())
+        return tuple(pooled.values())
 
     def restart(self, grammar: Grammar, query: Query, start: Reference, rule: Rule | None) -> Query:
         """A query that begins at the start symbol of the union."""
-        own = query.start or Reference(label=grammar.start.label)
+        asked = query.start or Reference(label=grammar.start.label)
         if rule is None:
-            if own.label != start.label:
-                self.fail(f"query `{query.name}` starts at `{own.label}`, not at `{start.label}`")
+            if asked.label != start.label:
+                self.fail(f"query `{query.name}` starts at `{asked.label}`, not at `{start.label}`")
             return query
-        if own.label != grammar.start.label:
+        if asked.label != grammar.start.label:
             self.fail(
-                f"query `{query.name}` starts at `{own.label}`, which is not the start symbol of "
+                f"query `{query.name}` starts at `{asked.label}`, which is not the start symbol of "
                 f"grammar `{grammar.name}`"
             )
-        first = QueryRule(name=rule.name, head=Reference(label=start.label), body=(own,))
+        first = QueryRule(name=rule.name, head=Reference(label=start.label), body=(asked,))
         return replace(query, start=None, rules=(first, *query.rules))
 
     def pool(self, one: Query, two: Query) -> Query:

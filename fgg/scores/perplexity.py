@@ -1,7 +1,7 @@
-"""Perplexities: exp(-log-likelihood / number of events), and what counts as an event.
+"""Perplexities: exp(-log-likelihood / number of events), where an event is a word or a character.
 
-Log-likelihoods are in nats, one for each sentence, of the whole sentence. Whether ends of sentences
-are events changes the number, so it has to be said: `ends` is no default that can be forgotten.
+Log-likelihoods are in nats, one for each whole sentence. Whether the end of a sentence is an event
+changes the number, so `ends` has no default.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 
 def perplexity(log_likelihood: float, events: int) -> float:
-    """exp(-log-likelihood / events); infinite for what is impossible."""
+    """exp(-log-likelihood / events); infinite if the log-likelihood is -inf."""
     if events <= 0:
         raise ValueError("there is nothing to take a perplexity of")
     rate = -log_likelihood / events
@@ -23,14 +23,14 @@ def word_perplexity(
 ) -> float:
     """The perplexity per word of sentences of these lengths.
 
-    With `ends`, the end of each sentence counts as one more word, as it must if the model gives it
-    a probability (language modelling). Without, words alone count, as in grammar induction.
+    With `ends`, the end of each sentence counts as one more word, as it must if the model assigns
+    it a probability (language modelling). Without, only words count, as in grammar induction.
     """
     return perplexity(math.fsum(log_likelihoods), sum(lengths) + (len(lengths) if ends else 0))
 
 
 def characters(sentences: Iterable[Sequence[str]], *, spaces: bool, ends: bool) -> int:
-    """The number of characters of sentences: of their words, the spaces between, and their ends."""
+    """The number of characters in the words of sentences, with `spaces` between and `ends`."""
     total = 0
     for words in sentences:
         total += sum(map(len, words)) + ends
@@ -45,10 +45,10 @@ def character_perplexity(
     spaces: bool,
     ends: bool,
 ) -> float:
-    """The perplexity per character; see `characters` for what is counted."""
+    """The perplexity per character, counted as `characters` does."""
     return perplexity(math.fsum(log_likelihoods), characters(sentences, spaces=spaces, ends=ends))
 
 
 def bits(perplexity: float) -> float:
-    """The bits for each event that a perplexity stands for."""
+    """The bits per event of a perplexity."""
     return math.log2(perplexity)

@@ -1,7 +1,6 @@
-"""Scores of induced tags, which have no names: by the best map to gold tags, and by information.
+"""Scores of induced tags: accuracy under a map to gold tags, and V-measure.
 
-Tags are given as one sequence over all tokens of a corpus; gold and induced tags may be of any
-kind that can be told apart.
+Tags are one sequence over all tokens of a corpus. Gold and induced tags are any hashable values.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ Tags = Sequence[Hashable]
 
 
 def contingency(gold: Tags, induced: Tags) -> NDArray[np.int64]:
-    """How often each induced tag (row) stands where each gold tag (column) does."""
+    """How often induced and gold tags meet, `[induced tag, gold tag]`."""
     rows: dict[Hashable, int] = {}
     columns: dict[Hashable, int] = {}
     pairs = [
@@ -30,13 +29,13 @@ def contingency(gold: Tags, induced: Tags) -> NDArray[np.int64]:
 
 
 def many_to_one(gold: Tags, induced: Tags) -> float:
-    """The accuracy if each induced tag means the gold tag that it meets most often."""
+    """The accuracy if each induced tag maps to the gold tag that it meets most often."""
     table = contingency(gold, induced)
     return float(table.max(1).sum() / table.sum()) if table.size else 0.0
 
 
 def one_to_one(gold: Tags, induced: Tags) -> float:
-    """The accuracy under the best map that gives no gold tag to two induced tags."""
+    """The accuracy under the best one-to-one map of induced to gold tags."""
     from scipy.optimize import linear_sum_assignment
 
     table = contingency(gold, induced)
@@ -47,20 +46,23 @@ def one_to_one(gold: Tags, induced: Tags) -> float:
 
 @dataclass(frozen=True)
 class VMeasure:
-    """1 - H(gold | induced)/H(gold), the same turned round, and V (Rosenberg, Hirschberg 2007)."""
+    """Homogeneity 1 - H(gold | induced) / H(gold), completeness 1 - H(induced | gold) / H(induced).
+
+    A. Rosenberg and J. Hirschberg 2007.
+    """
 
     homogeneity: float
     completeness: float
 
     @property
     def v(self) -> float:
-        """The harmonic mean of the two."""
+        """The harmonic mean of homogeneity and completeness."""
         total = self.homogeneity + self.completeness
         return 2 * self.homogeneity * self.completeness / total if total else 0.0
 
 
 def v_measure(gold: Tags, induced: Tags) -> VMeasure:
-    """How much induced and gold tags tell of each other; 1 where there is nothing to tell."""
+    """The V-measure of induced tags; each share is 1 if its denominator is 0."""
     table = contingency(gold, induced)
     if not table.size:
         return VMeasure(1.0, 1.0)

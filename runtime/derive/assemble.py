@@ -15,7 +15,7 @@ from fgg.check.indices import rule_variables
 from fgg.grammar import Edge, Fragment, Grammar, Nonterminal, Origin, Reference, Rule
 from fgg.grammar.domains import domain_size
 from fgg.grammar.names import fresh
-from fgg.grammar.slices import SplitNode, SplitRule, Variant
+from fgg.grammar.provenance import RuleSource
 from fgg.rewrite.factorise import Factorised, factorise
 from fgg.runtime.derive.choices import Choice
 from fgg.runtime.derive.derivation import Derivation, Step
@@ -49,25 +49,24 @@ def linked_steps(applied: Iterable[tuple[Rule, Mapping[str, int], int]]) -> tupl
 
 @dataclass(frozen=True)
 class Source:
-    """The user's grammar, and where each rule of a plan's grammar comes from."""
+    """The user's grammar, which the rules of a plan's grammar have as their source.
+
+    With `own`, the plan's grammar is the user's, and each of its rules is its own source.
+    """
 
     grammar: Grammar
-    rules: Mapping[str, SplitRule]
+    own: bool = False
 
     @staticmethod
     def of(grammar: Grammar) -> Source:
         """A grammar that is its own source."""
-        return Source(
-            grammar,
-            {
-                rule.name: SplitRule(
-                    rule.name,
-                    rule.lhs,
-                    {n.name: SplitNode(Variant(n.domain), (n.name,)) for n in rule.rhs.nodes},
-                )
-                for rule in grammar.rules
-            },
-        )
+        return Source(grammar, own=True)
+
+    def origin(self, rule: Rule) -> RuleSource:
+        """Where a rule of the plan's grammar comes from."""
+        if self.own or rule.source is None:
+            return RuleSource.itself(rule)
+        return rule.source
 
     @cached_property
     def rule(self) -> Mapping[str, Rule]:
@@ -81,7 +80,7 @@ class Source:
 
     def of_rule(self, rule: Rule) -> Rule:
         """The user's rule that a rule of the plan comes from."""
-        return self.rule[self.rules[rule.name].source]
+        return self.rule[self.origin(rule).rule]
 
     def families(self, grammar: Grammar) -> dict[str, str]:
         """The user's nonterminal for each nonterminal of a plan's grammar."""
@@ -96,7 +95,7 @@ class Source:
 
     def values(self, choice: Choice) -> dict[str, int]:
         """The values of the user's nodes."""
-        return self.rules[choice.rule.name].values(self.grammar, choice.values)
+        return self.origin(choice.rule).values(self.grammar, choice.values)
 
 
 class PlanAssembler:

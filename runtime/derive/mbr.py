@@ -82,7 +82,7 @@ def best_through(charts: AnyCharts, above: AnyCharts, source: Source) -> dict[st
 
 
 def _refinements(plan: Plan, source: Source) -> tuple[Refinement, ...]:
-    return refinements(source.grammar, plan, source.rules)
+    return refinements(source.grammar, plan)
 
 
 def _ends(charts: AnyCharts) -> dict[str, int]:

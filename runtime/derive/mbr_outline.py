@@ -18,7 +18,6 @@ from torch import Tensor
 
 from fgg.grammar import Attachment, Edge, Grammar
 from fgg.grammar.domains import select
-from fgg.grammar.slices import SplitRule
 from fgg.plan import Plan
 from fgg.runtime.derive import search
 from fgg.runtime.derive.assemble import PlanAssembler, Source
@@ -39,11 +38,10 @@ Pieces = Callable[[str], tuple[str, ...]]
 
 @dataclass(frozen=True, eq=False)
 class Outline:
-    """The plan of a grammar without states, its emitted programs, and where its rules come from."""
+    """The plan of a grammar without states, and its emitted programs."""
 
     plan: Plan
     modules: Modules
-    origins: Mapping[str, SplitRule]
 
 
 def mbr_on_outline(
@@ -62,7 +60,7 @@ def mbr_on_outline(
     `marginals` are those of the user's families, `[batch, *indices, *values]`; with `states` a cell
     counts together with its best values. Raises GrammarError if an item has no derivation.
     """
-    outline_source = Source(source.grammar, outline.origins)
+    outline_source = Source(source.grammar)
     batch = batch_of(outline.plan, inputs, lengths)
     tables = {
         name: FamilyMarginals(array.numpy(), len(source.grammar.nonterminal[name].indices))

@@ -11,8 +11,8 @@ from fgg.factors.maps import map_values
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.index import Expr
 from fgg.grammar.slices import Narrow, Unfold, take
+from fgg.inputs.clamps import path_steps
 from fgg.inputs.given import IMPOSSIBLE, MISSING
-from fgg.inputs.paths import path_steps
 from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, Potential
 from fgg.runtime.export.values import BATCH, Named, aligned, once, packed, product
 from fgg.runtime.interpret.prepare import moved_steps

@@ -1,1 +1,1 @@
-"""Identifiability: what moments determine of a grammar, and how to get it from them."""
+"""Identifiability: which parameters of a grammar the moments of its strings determine."""

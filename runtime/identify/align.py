@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgg.runtime.identify.algebra import BATCH, JET, TARGET, Named
+from fgg.runtime.identify.algebra import BATCH, JET, TARGET, NamedJets
 
 
-def fit(x: Named, dims: Sequence[str], sizes: Mapping[str, int]) -> Tensor:
+def fit(x: NamedJets, dims: Sequence[str], sizes: Mapping[str, int]) -> Tensor:
     """The array with exactly these axes, repeated along those it lacks."""
     array = x.order([d for d in dims if d in x.dims])
     shape = [x.size(d) if d in x.dims else 1 for d in dims]
@@ -19,15 +19,15 @@ def fit(x: Named, dims: Sequence[str], sizes: Mapping[str, int]) -> Tensor:
     return array.reshape(shape).expand(wanted)
 
 
-def picked(array: Tensor, front: tuple[str, ...], axes: tuple[str, ...]) -> Named:
+def picked(array: Tensor, front: tuple[str, ...], axes: tuple[str, ...]) -> NamedJets:
     """A named array; where a name of the last axes occurs twice, the diagonal."""
     once = tuple(dict.fromkeys(axes))
     if len(once) == len(axes):
-        return Named(array, (*front, *axes))
+        return NamedJets(array, (*front, *axes))
     states = array.shape[len(front) :]
     flat, shape = _diagonal(axes, states)
     cells = array.reshape(*array.shape[: len(front)], -1).index_select(len(front), flat)
-    return Named(cells.reshape(*array.shape[: len(front)], *shape), (*front, *once))
+    return NamedJets(cells.reshape(*array.shape[: len(front)], *shape), (*front, *once))
 
 
 def put_back(array: Tensor, front: int, axes: tuple[str, ...], states: Sequence[int]) -> Tensor:
@@ -36,9 +36,9 @@ def put_back(array: Tensor, front: int, axes: tuple[str, ...], states: Sequence[
         return array
     flat, _ = _diagonal(axes, states)
     lead = array.shape[:front]
-    found = torch.zeros(*lead, int(np.prod(states)), dtype=torch.float64)
-    found.index_copy_(front, flat, array.reshape(*lead, -1))
-    return found.reshape(*lead, *states)
+    full = torch.zeros(*lead, int(np.prod(states)), dtype=torch.float64)
+    full.index_copy_(front, flat, array.reshape(*lead, -1))
+    return full.reshape(*lead, *states)
 
 
 def _diagonal(axes: tuple[str, ...], states: Sequence[int]) -> tuple[Tensor, tuple[int, ...]]:
@@ -73,22 +73,22 @@ class Adjoints:
         return self.arrays[name]
 
     def add_parameter(
-        self, name: str, gradient: Named, axes: tuple[str, ...], shape: Sequence[int]
+        self, name: str, gradient: NamedJets, axes: tuple[str, ...], shape: Sequence[int]
     ) -> None:
         """Add a derivative whose axes are nodes."""
         sizes = dict(zip(axes, shape, strict=True)) | {BATCH: self.batch, TARGET: self.targets}
-        own = fit(gradient, (BATCH, TARGET, *dict.fromkeys(axes)), sizes)
-        self.parameter(name, shape).add_(put_back(own, 2, axes, shape))
+        slope = fit(gradient, (BATCH, TARGET, *dict.fromkeys(axes)), sizes)
+        self.parameter(name, shape).add_(put_back(slope, 2, axes, shape))
 
     def add_table(
-        self, name: str, gradient: Named, axes: tuple[str, ...], extents: Sequence[int]
+        self, name: str, gradient: NamedJets, axes: tuple[str, ...], extents: Sequence[int]
     ) -> None:
         """Add a derivative by all cells of a table."""
         heads = tuple(a for a in axes if a.startswith("#"))
         rest = axes[len(heads) :]
         sizes = dict(zip(heads, extents, strict=True)) | {BATCH: self.batch, JET: self.jets}
-        own = fit(gradient, (*heads, BATCH, JET, *dict.fromkeys(rest)), sizes)
+        slope = fit(gradient, (*heads, BATCH, JET, *dict.fromkeys(rest)), sizes)
         states = [gradient.size(a) for a in rest]
-        full = put_back(own, len(heads) + 2, rest, states)
+        full = put_back(slope, len(heads) + 2, rest, states)
         count = int(np.prod(extents))
         self.cells(name, count, states).add_(full.reshape(count, *full.shape[len(heads) :]))

@@ -1,4 +1,4 @@
-"""A case: a plan, its parameters and the tokens of strings of given lengths, ready to be asked."""
+"""A case: a plan, its parameters and the tokens of strings of given lengths."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
 from fgg.plan import Contract, Cut, Gather, Plan
 from fgg.progress import steps
-from fgg.runtime.identify.fields import Field, Prime
-from fgg.runtime.identify.functionals import Sentence, Token, Words, batch_of, chunk
-from fgg.runtime.identify.geometry import Geometry, Point
-from fgg.runtime.identify.jet_pass import Walk
+from fgg.runtime.identify.fields import Field, PrimeField
+from fgg.runtime.identify.functionals import InputToken, Sentence, Words, batch_of, chunk
+from fgg.runtime.identify.geometry import Geometry, LevelStep
+from fgg.runtime.identify.jet_pass import JetPass
 from fgg.runtime.identify.jets import Ring
-from fgg.runtime.identify.observing import Kept, Part, Subsets
-from fgg.runtime.identify.parameters import Parameters, Place
+from fgg.runtime.identify.observations import KeptTokens, MomentSet, TokenSubsets
+from fgg.runtime.identify.parameters import ParameterPoint, Parameters
 from fgg.runtime.memory import require
 
 MORE = 6
-"""Functionals beyond as many as a full rank needs."""
+"""How many functionals are evaluated beyond the number that a full rank needs."""
 ENTRIES = 2**23
 """How many numbers a pass may keep at a time: more functionals than that go one after another."""
 PLAIN = Ring(((0, 0),))
@@ -35,7 +35,7 @@ PLAIN = Ring(((0, 0),))
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """What is asked about: a plan for given lengths."""
+    """A plan for strings of given lengths, and the Jacobians of their moments."""
 
     name: str
     grammar: Grammar
@@ -51,26 +51,26 @@ class Case:
         return Geometry(self.plan, self.lengths)
 
     @cached_property
-    def tokens(self) -> tuple[Token, ...]:
+    def tokens(self) -> tuple[InputToken, ...]:
         """All positions of all inputs: those of the least index first."""
         grammar = self.grammar
-        found = [
-            (position, number, Token(item.name, position, domain_size(grammar, item.domain)))
+        entries = [
+            (position, number, InputToken(item.name, position, domain_size(grammar, item.domain)))
             for number, item in enumerate(grammar.inputs)
             for position in range(max(self.geometry.inputs[item.name][0], 0))
         ]
-        return tuple(token for _, _, token in sorted(found, key=lambda entry: entry[:2]))
+        return tuple(token for _, _, token in sorted(entries, key=lambda entry: entry[:2]))
 
     def sentence(self, field: Field) -> Sentence:
         """The tokens with the direction as elements of a field."""
         directions = {}
         for token in self.tokens:
             if isinstance(self.direction, int):
-                own = np.zeros(token.size)
-                own[min(self.direction, token.size - 1)] = 1.0
+                weights = np.zeros(token.size)
+                weights[min(self.direction, token.size - 1)] = 1.0
             else:
-                own = np.array(list(self.direction), dtype=object)
-            directions[token.input] = field.convert(own)
+                weights = np.array(list(self.direction), dtype=object)
+            directions[token.input] = field.convert(weights)
         return Sentence(self.tokens, self.geometry.inputs, directions)
 
     @cached_property
@@ -82,93 +82,91 @@ class Case:
         return total + sum(token.size for token in self.tokens)
 
     def check_memory(self, jets: int, rows: int) -> None:
-        """Raise GrammarError if a Jacobian of so many rows would not fit. Nothing is allocated."""
+        """Raise GrammarError if a Jacobian of `rows` rows would not fit. Nothing is allocated."""
         count = self.parameters.count
         sources = self.parameters.sources
         # For one functional: what a pass keeps, and a derivative by every factor's entries.
         tables = sum(prod(leaf.shape) for leaf in self.parameters.leaves)
         one = jets * self.entries + 4 * (tables + len(sources))
-        # Soft words are made for all functionals at once; whole strings are asked about, too.
+        # Soft words are made for all functionals at once, those of whole strings included.
         values = sum(token.size for token in self.tokens)
         words = values * max(jets * rows, count + MORE, len(self.tokens) + 1)
         what = f"the Jacobian by {count:,} parameters"
         require(8 * (one + words + 3 * rows * count), torch.device("cpu"), what)
 
-    def jacobian(self, place: Place, ring: Ring, words: Words) -> Tensor:
+    def jacobian(self, place: ParameterPoint, ring: Ring, words: Words) -> Tensor:
         """The derivatives of all functionals by the coordinates, `[functional, target, n]`."""
         batch = batch_of(words)
         tables = sum(prod(leaf.shape) for leaf in self.parameters.leaves)
         size = max(ENTRIES // (ring.size * self.entries + len(ring.targets) * tables), 1)
-        found = []
+        blocks = []
         for first in steps(range(0, batch, size), "part of the Jacobian"):
             part = chunk(words, first, size) if size < batch else words
-            walk = Walk(self.geometry, place.field, ring, self.arrays(place), part)
-            found.append(place.rows({**_unused(place, part, ring), **walk.jacobian()}))
-        return found[0] if len(found) == 1 else torch.cat(found)
+            walk = JetPass(self.geometry, place.field, ring, self.arrays(place), part)
+            blocks.append(place.rows({**_unused(place, part, ring), **walk.jacobian()}))
+        return blocks[0] if len(blocks) == 1 else torch.cat(blocks)
 
-    def arrays(self, place: Place) -> dict[str, Tensor]:
+    def arrays(self, place: ParameterPoint) -> dict[str, Tensor]:
         """The weights of the plan's factors at a point."""
         return {name: place.arrays[name] for name in self.plan.parameters}
 
     def sketch(
-        self, place: Place, parts: Sequence[Part], rng: np.random.Generator
-    ) -> dict[Part, Tensor]:
+        self, place: ParameterPoint, parts: Sequence[MomentSet], rng: np.random.Generator
+    ) -> dict[MomentSet, Tensor]:
         """Rows of the Jacobian of random functionals, enough to have the rank of each part."""
         sentence, count = self.sentence(place.field), self.parameters.count
-        found: dict[Part, Tensor] = {}
-        kept = [p for p in dict.fromkeys(parts) if isinstance(p, Kept)]
+        sketches: dict[MomentSet, Tensor] = {}
+        kept = [p for p in dict.fromkeys(parts) if isinstance(p, KeptTokens)]
         if kept:
             wanted = [(p, min(p.count(sentence.sizes), count) + MORE) for p in kept]
             rows = self.jacobian(place, PLAIN, sentence.kept(wanted, place.field, rng))[:, 0]
             first = 0
             for part, number in wanted:
-                found[part] = rows[first : first + number]
+                sketches[part] = rows[first : first + number]
                 first += number
-        subsets = [p for p in dict.fromkeys(parts) if isinstance(p, Subsets)]
+        subsets = [p for p in dict.fromkeys(parts) if isinstance(p, TokenSubsets)]
         if subsets:
             ring = Ring(tuple(p.target for p in subsets))
             number = min(max(p.count(sentence.sizes) for p in subsets), count) + MORE
             words = sentence.subsets(ring, number, place.field, rng)
             rows = self.jacobian(place, ring, words)
-            found |= {part: rows[:, i] for i, part in enumerate(subsets)}
-        return found
+            sketches |= {part: rows[:, i] for i, part in enumerate(subsets)}
+        return sketches
 
-    def every(self, place: Place, parts: Sequence[Part]) -> Tensor:
+    def every(self, place: ParameterPoint, parts: Sequence[MomentSet]) -> Tensor:
         """The Jacobian of all moments, row by row."""
-        kept: list[Kept] = []
+        kept: list[KeptTokens] = []
         for part in parts:
-            kept += [part] if isinstance(part, Kept) else part.parts(len(self.tokens))
+            kept += [part] if isinstance(part, KeptTokens) else part.parts(len(self.tokens))
         words = self.sentence(place.field).every(kept)
         return self.jacobian(place, PLAIN, words)[:, 0]
 
-    def check_reading(self, rng: np.random.Generator, field: Prime) -> None:
+    def check_reading(self, rng: np.random.Generator, field: PrimeField) -> None:
         """Raise GrammarError unless every derivation reads every token once (F454, F455).
 
-        Then Z is homogeneous of degree one in each word. At random weights and words, where no
-        sums vanish but by chance, a word times t makes Z t-fold only if it is.
+        Then Z is homogeneous of degree one in each word. This is tested at random weights and
+        words: a word times t must make Z t-fold.
         """
         place = self.parameters.point(field, rng)
         words = self.sentence(field).ones(len(self.tokens) + 1, 1)
         factor = field.uniform((), rng)
         for number, token in enumerate(self.tokens):
-            own = field.uniform((token.size,), rng)
-            words[token.input][token.position, :, 0] = own
-            words[token.input][token.position, number, 0] = field.multiply(factor, own)
+            random = field.uniform((token.size,), rng)
+            words[token.input][token.position, :, 0] = random
+            words[token.input][token.position, number, 0] = field.multiply(factor, random)
         size = max(ENTRIES // self.entries, 1)
         parts = [chunk(words, first, size) for first in range(0, batch_of(words), size)]
         arrays = self.arrays(place)
-        found = [Walk(self.geometry, field, PLAIN, arrays, part).z[:, 0] for part in parts]
-        z = field.reduce(torch.cat(found))
+        values = [JetPass(self.geometry, field, PLAIN, arrays, part).z[:, 0] for part in parts]
+        z = field.reduce(torch.cat(values))
         if int(z[-1]) == 0:
             lengths = ", ".join(f"{name} = {value}" for name, value in self.lengths.items())
-            message = f"`{self.name}` has no strings of length {lengths}"
-            refuse("F455", message)
+            refuse("F455", f"`{self.name}` has no strings of length {lengths}")
         wrong = torch.nonzero(field.reduce(z[:-1] - field.multiply(factor, z[-1])))
         if len(wrong):
             token = self.tokens[int(wrong[0])]
             message = f"`{token}` is not read exactly once by every derivation"
-            help = "moments sum positions out, so each must be read once"
-            refuse("F454", message, help)
+            refuse("F454", message, "moments sum positions out, so each must be read once")
 
     @cached_property
     def degree(self) -> int:
@@ -194,7 +192,7 @@ class Case:
         return 0 if start is None else int(charts[self.plan.start.name][start])
 
 
-def _unused(place: Place, words: Words, ring: Ring) -> dict[str, Tensor]:
+def _unused(place: ParameterPoint, words: Words, ring: Ring) -> dict[str, Tensor]:
     """Zeros as derivatives by the leaves that the plan does not have."""
     batch, targets = batch_of(words), len(ring.targets)
     return {
@@ -203,7 +201,7 @@ def _unused(place: Place, words: Words, ring: Ring) -> dict[str, Tensor]:
     }
 
 
-def _entries(point: Point) -> int:
+def _entries(point: LevelStep) -> int:
     """How many numbers a step keeps, for each functional and coefficient."""
     operands = []
     for operand, read in zip(point.step.operands, point.reads, strict=True):

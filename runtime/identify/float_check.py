@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from fgg.runtime.identify.case import Case
-from fgg.runtime.identify.fields import Real
-from fgg.runtime.identify.observing import Part
-from fgg.runtime.identify.parameters import Parameters, Place
+from fgg.runtime.identify.fields import RealField
+from fgg.runtime.identify.observations import MomentSet
+from fgg.runtime.identify.parameters import ParameterPoint, Parameters
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ MAX_PARAMETERS = 2_000
 
 @dataclass(frozen=True, eq=False)
 class SecondOpinion:
-    """What float64 says: the rank by singular values above `tolerance`, and how clear that is.
+    """The rank in float64: how many singular values exceed `tolerance`, and how clear that is.
 
     `gap` is the ratio of the least singular value above the tolerance and the greatest below it
     (or, if there is none below, the tolerance itself). `rows` moments were differentiated one by
@@ -43,40 +43,54 @@ class SecondOpinion:
     rows: int
     sampled: bool
 
+    def as_json(self) -> dict[str, object]:
+        """The opinion as a JSON object."""
+        return {
+            "rank": self.rank,
+            "verdict": self.verdict,
+            "gap": self.gap,
+            "tolerance": self.tolerance,
+            "rows": self.rows,
+            "sampled": self.sampled,
+            "singular_values": list(self.singular_values),
+        }
+
 
 @dataclass(frozen=True, eq=False)
-class Decomposed:
-    """The second opinion, and what null directions are computed from."""
+class SingularSpace:
+    """The second opinion, and the singular vectors that give null directions."""
 
     opinion: SecondOpinion
-    place: Place
+    place: ParameterPoint
     right: Floats
     """Right singular vectors as rows; those of the least values are the last."""
 
 
-def second_opinion(case: Case, parts: Sequence[Part], seed: int) -> Decomposed | None:
+def second_opinion(case: Case, parts: Sequence[MomentSet], seed: int) -> SingularSpace | None:
     """The singular values of the Jacobian in float64; None where it is too large for that."""
     count = case.parameters.count
     if not 0 < count <= MAX_PARAMETERS:
         return None
     rng = np.random.default_rng([seed, 2])
-    place = case.parameters.point(Real(), rng)
+    place = case.parameters.point(RealField(), rng)
     sizes = [token.size for token in case.tokens]
     total = sum(part.count(sizes) for part in parts)
     sampled = total > MAX_ROWS or total * count > MAX_ENTRIES
     sampled |= total * sum(sizes) > MAX_WORDS or total * case.entries > MAX_WORK
     if sampled:
-        found = case.sketch(place, parts, rng)
-        matrix = np.concatenate([found[part].numpy() for part in parts])
+        sketches = case.sketch(place, parts, rng)
+        matrix = np.concatenate([sketches[part].numpy() for part in parts])
     else:
         matrix = case.every(place, parts).numpy()
-    return Decomposed(*_opinion(matrix, sampled, place))
+    return SingularSpace(*_opinion(matrix, sampled, place))
 
 
-def _opinion(matrix: Floats, sampled: bool, place: Place) -> tuple[SecondOpinion, Place, Floats]:
+def _opinion(
+    matrix: Floats, sampled: bool, place: ParameterPoint
+) -> tuple[SecondOpinion, ParameterPoint, Floats]:
     rows, count = matrix.shape
-    found = torch.linalg.svd(torch.from_numpy(matrix), full_matrices=rows < count)
-    values, right = found.S.numpy(), found.Vh.numpy()
+    svd = torch.linalg.svd(torch.from_numpy(matrix), full_matrices=rows < count)
+    values, right = svd.S.numpy(), svd.Vh.numpy()
     full = np.zeros(count)
     full[: len(values)] = values
     greatest = float(values[0]) if len(values) else 0.0
@@ -112,7 +126,9 @@ class Direction:
         return sorted(entries, key=lambda entry: -abs(entry[2]))[:number]
 
 
-def directions(found: Decomposed, parameters: Parameters, rank: int) -> tuple[Direction, ...]:
+def directions(
+    decomposed: SingularSpace, parameters: Parameters, rank: int
+) -> tuple[Direction, ...]:
     """A basis of the null directions at a point, as sparse as choosing coordinates makes it.
 
     The exact rank says how many there are. Each has 1 at a coordinate of its own and 0 at those
@@ -120,12 +136,12 @@ def directions(found: Decomposed, parameters: Parameters, rank: int) -> tuple[Di
     """
     from scipy.linalg import qr
 
-    basis = found.right[rank:]
+    basis = decomposed.right[rank:]
     if not len(basis):
         return ()
     _, _, order = qr(basis, mode="economic", pivoting=True)
-    own = basis[:, order[: len(basis)]]
-    spread: Floats = np.asarray(np.linalg.solve(own, basis), dtype=np.float64)
+    square = basis[:, order[: len(basis)]]
+    spread: Floats = np.asarray(np.linalg.solve(square, basis), dtype=np.float64)
     result = []
     for vector in spread:
         moves = _moves(vector, parameters)
@@ -136,15 +152,15 @@ def directions(found: Decomposed, parameters: Parameters, rank: int) -> tuple[Di
 
 def _moves(vector: Floats, parameters: Parameters) -> dict[str, Floats]:
     """A vector over the coordinates as changes of the leaves."""
-    found: dict[str, Floats] = {}
+    moves: dict[str, Floats] = {}
     least = 1e-9 * float(np.abs(vector).max())
     kept: Floats = np.where(np.abs(vector) < least, 0.0, vector)
     first = 0
     for leaf in parameters.leaves:
-        own = kept[first : first + leaf.coordinates].reshape(leaf.rows, -1)
+        entries = kept[first : first + leaf.coordinates].reshape(leaf.rows, -1)
         first += leaf.coordinates
-        if own.any():
-            last = -own.sum(axis=1, keepdims=True)
+        if entries.any():
+            last = -entries.sum(axis=1, keepdims=True)
             last[np.abs(last) < 1e-9] = 0.0
-            found[leaf.name] = np.concatenate([own, last], axis=1).reshape(leaf.shape)
-    return found
+            moves[leaf.name] = np.concatenate([entries, last], axis=1).reshape(leaf.shape)
+    return moves

@@ -1,4 +1,4 @@
-"""Soft words: the functionals of moments that a batch evaluates, as weights of tokens."""
+"""Soft words: weights of all values of each token, so that Z is a functional of moments."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from torch import Tensor
 
 from fgg.runtime.identify.fields import Field
 from fgg.runtime.identify.jets import Ring
-from fgg.runtime.identify.observing import Kept
+from fgg.runtime.identify.observations import KeptTokens
 
 Words = dict[str, Tensor]
+"""The soft words of each input, `[position, functional, jet, value]`."""
 
 
 @dataclass(frozen=True)
-class Token:
+class InputToken:
     """A position of an input, from 0, and how many values it has."""
 
     input: str
@@ -34,7 +35,7 @@ class Sentence:
 
     def __init__(
         self,
-        tokens: Sequence[Token],
+        tokens: Sequence[InputToken],
         extents: Mapping[str, tuple[int, ...]],
         directions: Mapping[str, Tensor],
     ) -> None:
@@ -45,27 +46,27 @@ class Sentence:
 
     def ones(self, batch: int, jets: int) -> Words:
         """All tokens summed out."""
-        found = {}
+        result = {}
         for name, (extent,) in self.extents.items():
             size = next((t.size for t in self.tokens if t.input == name), 1)
             words = torch.zeros(extent, batch, jets, size, dtype=torch.float64)
             words[:, :, 0] = 1.0
-            found[name] = words
-        return found
+            result[name] = words
+        return result
 
     def at(self, words: Words, token: int) -> Tensor:
         """The word at a token, `[batch, jet, value]`."""
-        own = self.tokens[token]
-        return words[own.input][own.position]
+        place = self.tokens[token]
+        return words[place.input][place.position]
 
     def direction(self, token: int) -> Tensor:
         """The direction at a token."""
         return self.directions[self.tokens[token].input]
 
     def kept(
-        self, parts: Sequence[tuple[Kept, int]], field: Field, rng: np.random.Generator
+        self, parts: Sequence[tuple[KeptTokens, int]], field: Field, rng: np.random.Generator
     ) -> Words:
-        """Random functionals of kept tokens: so many for each part, one after the other."""
+        """Random functionals of kept tokens, a given number for each part, one after the other."""
         words = self.ones(sum(count for _, count in parts), 1)
         first = 0
         for part, count in parts:
@@ -95,7 +96,7 @@ class Sentence:
                 word[:, place[(0, 1)]] = along
         return words
 
-    def every(self, parts: Sequence[Kept]) -> Words:
+    def every(self, parts: Sequence[KeptTokens]) -> Words:
         """All moments of the parts, one by one: a functional each."""
         words = self.ones(sum(part.count(self.sizes) for part in parts), 1)
         first = 0

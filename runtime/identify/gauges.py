@@ -16,9 +16,8 @@ from torch import Tensor
 
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
-from fgg.runtime.identify.elimination import echelon
-from fgg.runtime.identify.fields import Prime
-from fgg.runtime.identify.parameters import Leaf, Place
+from fgg.runtime.identify.fields import PrimeField, echelon
+from fgg.runtime.identify.parameters import FreeTable, ParameterPoint
 
 MAX_GENERATORS = 4096
 
@@ -31,12 +30,12 @@ class Gauge:
     dimension: int
 
 
-def gauges(grammar: Grammar, place: Place, rows: Tensor) -> tuple[Gauge, ...]:
-    """The gauges that the Jacobian of all strings, at a point of a prime field, agrees to."""
+def gauges(grammar: Grammar, place: ParameterPoint, rows: Tensor) -> tuple[Gauge, ...]:
+    """The gauges that the Jacobian of all strings confirms, at a point of a prime field."""
     field = place.field
-    assert isinstance(field, Prime)
+    assert isinstance(field, PrimeField)
     observed = {item.domain for item in grammar.inputs}
-    found = []
+    result = []
     for domain in grammar.domains:
         size = domain_size(grammar, domain.name)
         if domain.name in observed or not 1 < size or size * (size - 1) > MAX_GENERATORS:
@@ -49,16 +48,16 @@ def gauges(grammar: Grammar, place: Place, rows: Tensor) -> tuple[Gauge, ...]:
             continue
         dimension = echelon(tangents, field).rank
         if dimension:
-            found.append(Gauge(domain.name, dimension))
-    return tuple(found)
+            result.append(Gauge(domain.name, dimension))
+    return tuple(result)
 
 
-def _axes(grammar: Grammar, leaf: Leaf) -> tuple[str, ...]:
+def _axes(grammar: Grammar, leaf: FreeTable) -> tuple[str, ...]:
     """The domains of a leaf's axes; pieces of a factor have none that a change would keep."""
     return grammar.factor[leaf.factor].domains if leaf.name == leaf.factor else ()
 
 
-def _tangents(grammar: Grammar, place: Place, domain: str, size: int) -> Tensor:
+def _tangents(grammar: Grammar, place: ParameterPoint, domain: str, size: int) -> Tensor:
     """The direction of each generator, a row each: G has 1 at (x, y) and -1 at (y, y)."""
     field = place.field
     generators = torch.zeros(size * (size - 1), size, size, dtype=torch.float64)
@@ -70,8 +69,8 @@ def _tangents(grammar: Grammar, place: Place, domain: str, size: int) -> Tensor:
     for leaf in place.parameters.leaves:
         total = torch.zeros(len(pairs), *leaf.shape, dtype=torch.float64)
         array = place.arrays[leaf.name]
-        for axis, own in enumerate(_axes(grammar, leaf)):
-            if own != domain:
+        for axis, axis_domain in enumerate(_axes(grammar, leaf)):
+            if axis_domain != domain:
                 continue
             # Given nodes: Σ f(a') G(a', a); nodes that are drawn: -Σ G(b, b') f(b').
             wide = array.movedim(axis, -1)

@@ -1,4 +1,4 @@
-"""Which cells the steps of a plan read and fill, for given lengths: index arrays, made once.
+"""The cells that the steps of a plan read and fill, for given lengths, as index arrays.
 
 All items of a batch have the same lengths here, so that an index array has no axis for the batch.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from fgg.plan import Contract, Gather, OneHot, Plan, Step
 from fgg.runtime.interpret.batch import Batch
 from fgg.runtime.interpret.charts import ends, points
 from fgg.runtime.interpret.frame import BATCH, Frame, Scope
+from fgg.runtime.interpret.semirings.base import Ints
 from fgg.runtime.memory import require
 
 
@@ -34,10 +34,11 @@ class Read:
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
-    """A step on a level. `presence` is one at its points, over what no operand speaks of.
+class LevelStep:
+    """A step on a level.
 
-    It is the `first` one to fill its cells, or adds to what is there.
+    `presence` is one where the rule applies, zero elsewhere: an array and its axes, which are the
+    loops and nodes that no operand has. The `first` step that fills cells sets them; others add.
     """
 
     step: Step
@@ -53,8 +54,8 @@ class Geometry:
 
     def __init__(self, plan: Plan, lengths: Mapping[str, int]) -> None:
         self.plan = plan
-        own = {n: np.array([v], dtype=np.int64) for n, v in lengths.items()}
-        self.scope = Scope(plan, Batch(1, own, {}, {}, {}))
+        arrays = {n: np.array([v], dtype=np.int64) for n, v in lengths.items()}
+        self.scope = Scope(plan, Batch(1, arrays, {}, {}, {}))
         grammar = plan.grammar
         values = {**size_values(grammar), **lengths}
         self.extents: dict[str, tuple[int, ...]] = {}
@@ -87,22 +88,24 @@ class Geometry:
 
     def _tables(self) -> dict[str, tuple[int, ...]]:
         """The indices of each prepared table: how many there are."""
-        found: dict[str, tuple[int, ...]] = {}
+        extents: dict[str, tuple[int, ...]] = {}
         for step in self.plan.preparations:
             if isinstance(step, OneHot):
-                found[step.name] = self.inputs[step.input]
+                extents[step.name] = self.inputs[step.input]
             elif isinstance(step, Gather):
                 firsts = {token.group: token.input for token in reversed(step.tokens)}
-                found[step.name] = tuple(n for g in sorted(firsts) for n in self.inputs[firsts[g]])
+                extents[step.name] = tuple(
+                    n for g in sorted(firsts) for n in self.inputs[firsts[g]]
+                )
             elif isinstance(step, Contract) and step.tables:
                 sizes = {
                     axis: size
                     for name, axes in step.operands
                     if name in step.tables
-                    for axis, size in zip(axes, found[name], strict=False)
+                    for axis, size in zip(axes, extents[name], strict=False)
                 }
-                found[step.name] = tuple(sizes[a] for a in step.axes if a.startswith("#"))
-        return found
+                extents[step.name] = tuple(sizes[a] for a in step.axes if a.startswith("#"))
+        return extents
 
     def _start(self) -> int | None:
         """The cell whose value is Z; None if there is none."""
@@ -116,9 +119,9 @@ class Geometry:
         shape = self.tables[name] if table else self.extents[name]
         low = (0,) * len(index) if table else self.low[name]
         place = frame.place(index, low, shape)
-        cells: Any = np.zeros(place.valid.shape, dtype=np.int64)
-        for own, extent in zip(place.index, shape, strict=False):
-            cells = cells * extent + own
+        cells: Ints = np.zeros(place.valid.shape, dtype=np.int64)
+        for place_index, extent in zip(place.index, shape, strict=False):
+            cells = cells * extent + place_index
         valid = None
         if not bool(place.valid.all()):
             valid = torch.from_numpy(place.valid[..., 0].astype(np.float64))
@@ -126,7 +129,7 @@ class Geometry:
         flat = torch.from_numpy(np.ascontiguousarray(cells).reshape(-1))
         return Read(flat, dims, place.valid.shape[:-1], valid)
 
-    def _point(self, step: Step, frame: Frame) -> Point:
+    def _point(self, step: Step, frame: Frame) -> LevelStep:
         reads = tuple(
             None
             if operand.kind == "parameter"
@@ -139,15 +142,15 @@ class Geometry:
         positions = tuple(loop(item.name) for item in step.positions)
         head = self._read(frame, step.head, step.head_index)
         shape = [sizes[d] for d in positions]
-        own = [sizes[d] if d in head.dims else 1 for d in positions]
-        cells = head.cells.reshape(own).expand(shape).reshape(-1)
-        valid = None if head.valid is None else head.valid.reshape(own).expand(shape).clone()
+        extents = [sizes[d] if d in head.dims else 1 for d in positions]
+        cells = head.cells.reshape(extents).expand(shape).reshape(-1)
+        valid = None if head.valid is None else head.valid.reshape(extents).expand(shape).clone()
         full = Read(cells, positions, tuple(shape), valid)
         filled, numbers = self._filled[step.head], cells.numpy()
         first = not bool(filled[numbers].any())
         filled[numbers] = True
         presence = self._presence(step, frame, reads, sizes)
-        return Point(step, reads, full, sizes, presence, first)
+        return LevelStep(step, reads, full, sizes, presence, first)
 
     def _presence(
         self,
@@ -164,11 +167,11 @@ class Geometry:
         if bool(holds.all()) and not loose:
             return None
         dims = tuple(loop(d) for d in names if d != BATCH)
-        found = torch.from_numpy(holds[..., 0].astype(np.float64))
+        mask = torch.from_numpy(holds[..., 0].astype(np.float64))
         extra = [d for d in loose if d not in dims]
-        found = found.reshape(tuple(found.shape) + (1,) * len(extra))
+        mask = mask.reshape(tuple(mask.shape) + (1,) * len(extra))
         dims = (*dims, *extra)
-        return found.expand([sizes[d] for d in dims]).clone(), dims
+        return mask.expand([sizes[d] for d in dims]).clone(), dims
 
     def cells(self, name: str) -> int:
         """How many cells a chart or a table has."""

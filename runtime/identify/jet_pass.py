@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 
 from fgg.plan import Operand
-from fgg.runtime.identify.algebra import BATCH, JET, Algebra, Named, Product
+from fgg.runtime.identify.algebra import BATCH, JET, JetAlgebra, JetProduct, NamedJets
 from fgg.runtime.identify.align import Adjoints, fit, picked, put_back
 from fgg.runtime.identify.fields import Field
-from fgg.runtime.identify.geometry import Geometry, Point, Read
+from fgg.runtime.identify.geometry import Geometry, LevelStep, Read
 from fgg.runtime.identify.jets import Ring
-from fgg.runtime.identify.prepare import Prepared
+from fgg.runtime.identify.prepare import PreparedJets
 
 
-class Walk:
+class JetPass:
     """The values of all charts for parameters and soft words; `words` are `[…, batch, jet, w]`."""
 
     def __init__(
@@ -35,10 +35,10 @@ class Walk:
         self.geometry = geometry
         self.field = field
         self.ring = ring
-        self.algebra = Algebra(field, ring)
+        self.algebra = JetAlgebra(field, ring)
         self.batch = next((int(w.shape[-3]) for w in words.values()), 1)
         self.parameters = parameters
-        self.prepared = Prepared(geometry, self.algebra, parameters, words)
+        self.prepared = PreparedJets(geometry, self.algebra, parameters, words)
         self.charts = {
             chart.family: torch.zeros(
                 geometry.cells(chart.family),
@@ -49,7 +49,7 @@ class Walk:
             )
             for chart in geometry.plan.charts
         }
-        self.done: list[tuple[Point, Product, Named | None]] = []
+        self.done: list[tuple[LevelStep, JetProduct, NamedJets | None]] = []
         for point in geometry.points:
             self._inside(point)
 
@@ -60,7 +60,7 @@ class Walk:
             return torch.zeros(self.batch, self.ring.size, dtype=torch.float64)
         return self.charts[self.geometry.plan.start.name][self.geometry.start]
 
-    def _read(self, operand: Operand, read: Read | None) -> Named:
+    def _read(self, operand: Operand, read: Read | None) -> NamedJets:
         if read is None:
             return picked(self.prepared.arrays[operand.name], (), operand.axes)
         chart = operand.kind == "chart"
@@ -71,7 +71,7 @@ class Walk:
         cells = cells.reshape(*read.shape, *cells.shape[1:])
         return picked(cells, (*read.dims, BATCH, JET), operand.axes)
 
-    def _inside(self, point: Point) -> None:
+    def _inside(self, point: LevelStep) -> None:
         step = point.step
         operands = [
             self._read(operand, read)
@@ -80,14 +80,14 @@ class Walk:
         presence = None
         if point.presence is not None or not operands:
             array, dims = point.presence or (torch.ones((), dtype=torch.float64), ())
-            presence = Named(array, dims)
+            presence = NamedJets(array, dims)
             if operands:
                 everything = {*operands[0].dims, *dims}
                 operands[0] = self.algebra.contract(operands[0], presence, everything)
             else:
                 operands = [presence]
         once = tuple(dict.fromkeys(step.head_axes))
-        product = Product(self.algebra, operands, step.path, {*point.head.dims, *once})
+        product = JetProduct(self.algebra, operands, step.path, {*point.head.dims, *once})
         self.done.append((point, product, presence))
         result = product.result
         sizes = {**point.sizes, BATCH: self.batch, JET: self.ring.size}
@@ -116,23 +116,23 @@ class Walk:
         start = self.geometry.plan.start
         if self.geometry.start is not None:
             states = self.geometry.plan.chart[start.name].states
-            own = adjoints.cells(start.name, self.geometry.cells(start.name), states)
-            own[self.geometry.start, :, 0] = 1.0
+            slope = adjoints.cells(start.name, self.geometry.cells(start.name), states)
+            slope[self.geometry.start, :, 0] = 1.0
             for point, product, presence in reversed(self.done):
                 self._outside(point, product, presence, adjoints)
         self.done.clear()
         for chart in self.geometry.plan.charts:
             adjoints.arrays.pop(chart.family, None)
         self.prepared.reverse(adjoints)
-        found = {}
+        slopes = {}
         for name, array in self.parameters.items():
             shape = (self.batch, len(self.ring.targets), *array.shape)
-            own = adjoints.arrays.get(name, torch.zeros(shape, dtype=torch.float64))
-            found[name] = self.field.reduce(own)
-        return found
+            slope = adjoints.arrays.get(name, torch.zeros(shape, dtype=torch.float64))
+            slopes[name] = self.field.reduce(slope)
+        return slopes
 
     def _outside(
-        self, point: Point, product: Product, presence: Named | None, adjoints: Adjoints
+        self, point: LevelStep, product: JetProduct, presence: NamedJets | None, adjoints: Adjoints
     ) -> None:
         step = point.step
         if step.head not in adjoints.arrays or not step.operands:
@@ -145,14 +145,14 @@ class Walk:
             above = self.field.reduce(above) * float(step.free)
         gradient = picked(self.field.reduce(above), (*point.head.dims, BATCH, JET), step.head_axes)
         wanted = {i for i, operand in enumerate(step.operands) if not self._is_evidence(operand)}
-        found = product.gradients(gradient, wanted)
-        for number, own in found.items():
+        slopes = product.gradients(gradient, wanted)
+        for number, slope in slopes.items():
             if number == 0 and presence is not None:
-                everything = {*own.dims, *presence.dims}
-                own = self.algebra.contract(own, presence, everything)
+                everything = {*slope.dims, *presence.dims}
+                slope = self.algebra.contract(slope, presence, everything)
                 keep = {*product.values[0].dims, BATCH, JET, "@t"}
-                own = self.algebra.sum_to(own, keep)
-            self._add(point, step.operands[number], point.reads[number], own, adjoints)
+                slope = self.algebra.sum_to(slope, keep)
+            self._add(point, step.operands[number], point.reads[number], slope, adjoints)
 
     def _is_evidence(self, operand: Operand) -> bool:
         """Whether an operand is a soft word itself, by which nothing is differentiated."""
@@ -160,10 +160,10 @@ class Walk:
 
     def _add(
         self,
-        point: Point,
+        point: LevelStep,
         operand: Operand,
         read: Read | None,
-        gradient: Named,
+        gradient: NamedJets,
         adjoints: Adjoints,
     ) -> None:
         if read is None:

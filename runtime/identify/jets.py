@@ -27,8 +27,8 @@ class Ring:
     @cached_property
     def monomials(self) -> tuple[Monomial, ...]:
         """The monomials that are kept; 1 is the first."""
-        found = {(a, b) for s, t in self.targets for a in range(s + 1) for b in range(t + 1)}
-        return tuple(sorted(found, key=lambda m: (m[1], m[0])))
+        divisors = {(a, b) for s, t in self.targets for a in range(s + 1) for b in range(t + 1)}
+        return tuple(sorted(divisors, key=lambda m: (m[1], m[0])))
 
     @property
     def size(self) -> int:
@@ -52,13 +52,13 @@ class Ring:
 
     def _pairs(self, results: Iterable[Monomial]) -> Pairs:
         place = {m: i for i, m in enumerate(self.monomials)}
-        found = tuple(
+        pairs = tuple(
             tuple(
                 (place[(a, b)], place[(s - a, t - b)]) for a in range(s + 1) for b in range(t + 1)
             )
             for s, t in results
         )
-        return Pairs(found)
+        return Pairs(pairs)
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ class Pairs:
     @cached_property
     def sums(self) -> Tensor:
         """The matrix `[pair, result]` that adds the products of pairs up."""
-        found = torch.zeros(len(self.left), len(self.by_result), dtype=torch.float64)
+        matrix = torch.zeros(len(self.left), len(self.by_result), dtype=torch.float64)
         row = 0
         for result, pairs in enumerate(self.by_result):
-            found[row : row + len(pairs), result] = 1.0
+            matrix[row : row + len(pairs), result] = 1.0
             row += len(pairs)
-        return found
+        return matrix

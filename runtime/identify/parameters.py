@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,19 +17,19 @@ from torch import Tensor
 
 from fgg.diagnostics import refuse
 from fgg.factors.pieces import given_pieces, signatures
-from fgg.factors.product_factors import joint_of
 from fgg.grammar import Factor, Grammar
+from fgg.grammar.definitions import ProductOf, Slice, Tied
 from fgg.grammar.domains import domain_size, size_values
-from fgg.grammar.slices import slice_of
-from fgg.grammar.values import Call, Map, Word
-from fgg.runtime.identify.algebra import BATCH, TARGET, Algebra, Named, Product
+from fgg.grammar.values import Map, Word
+from fgg.runtime.identify.algebra import BATCH, TARGET, JetAlgebra, JetProduct, NamedJets
 from fgg.runtime.identify.fields import Field
 from fgg.runtime.identify.jets import Ring
+from fgg.runtime.interpret.semirings.base import NumpyArray
 from fgg.runtime.program.bind import value_of
 
 
 @dataclass(frozen=True)
-class Leaf:
+class FreeTable:
     """A table of distributions: `rows` of them, over `columns` values each."""
 
     name: str
@@ -56,10 +55,10 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Constant:
+class FixedTable:
     """A factor whose values are given, as fractions."""
 
-    values: Any
+    values: NumpyArray
 
 
 @dataclass(frozen=True)
@@ -77,20 +76,20 @@ class Stationary:
     source: str
 
 
-Source = Leaf | Constant | Multiplied | Stationary
+Source = FreeTable | FixedTable | Multiplied | Stationary
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Where every factor comes from, in an order in which each follows from earlier ones."""
+    """The source of every factor; each factor follows from earlier ones alone."""
 
     sources: Mapping[str, Source]
 
     @property
-    def leaves(self) -> tuple[Leaf, ...]:
+    def leaves(self) -> tuple[FreeTable, ...]:
         """The leaves that are free."""
-        found = (s for s in self.sources.values() if isinstance(s, Leaf))
-        return tuple(leaf for leaf in found if not leaf.frozen)
+        leaves = (s for s in self.sources.values() if isinstance(s, FreeTable))
+        return tuple(leaf for leaf in leaves if not leaf.frozen)
 
     @property
     def count(self) -> int:
@@ -100,25 +99,25 @@ class Parameters:
     def degree(self, name: str) -> int:
         """A bound of the degree of a factor in the coordinates, denominators cleared."""
         source = self.sources[name]
-        if isinstance(source, Leaf):
+        if isinstance(source, FreeTable):
             return 0 if source.frozen else 1
-        if isinstance(source, Constant):
+        if isinstance(source, FixedTable):
             return 0
         if isinstance(source, Multiplied):
             return sum(self.degree(operand) for operand, _ in source.operands)
         leaf = self.sources[source.source]
-        size = leaf.shape[0] if isinstance(leaf, Leaf) else len(self.sources)
+        size = leaf.shape[0] if isinstance(leaf, FreeTable) else len(self.sources)
         return 2 * size * self.degree(source.source)
 
-    def point(self, field: Field, rng: np.random.Generator) -> Place:
-        """A random point: distributions at the leaves, and all that follows from them."""
+    def point(self, field: Field, rng: np.random.Generator) -> ParameterPoint:
+        """A random point: distributions at the leaves, and the factors that follow from them."""
         arrays: dict[str, Tensor] = {}
         solved: dict[str, Tensor] = {}
         for name, source in self.sources.items():
-            if isinstance(source, Leaf):
+            if isinstance(source, FreeTable):
                 drawn = field.distribution(source.rows, source.columns, rng)
                 arrays[name] = drawn.reshape(source.shape)
-            elif isinstance(source, Constant):
+            elif isinstance(source, FixedTable):
                 arrays[name] = field.convert(source.values)
             elif isinstance(source, Multiplied):
                 arrays[name] = _multiplied(field, source, arrays).result.order(source.axes)
@@ -126,14 +125,13 @@ class Parameters:
                 try:
                     solved[name] = field.inverse(_system(field, arrays[source.source]))
                 except ZeroDivisionError:
-                    message = f"`{source.source}` has several stationary distributions"
-                    refuse("F417", message)
+                    refuse("F417", f"`{source.source}` has several stationary distributions")
                 arrays[name] = solved[name][:, -1].clone()
-        return Place(self, field, arrays, solved)
+        return ParameterPoint(self, field, arrays, solved)
 
 
 @dataclass(frozen=True)
-class Place:
+class ParameterPoint:
     """Values of all factors at a point, and inverses of the systems of stationary ones."""
 
     parameters: Parameters
@@ -144,31 +142,31 @@ class Place:
     def rows(self, gradients: Mapping[str, Tensor]) -> Tensor:
         """Derivatives `[batch, target, *shape]` by factors as rows over the coordinates.
 
-        What is known of a factor that follows from others is brought back to those first.
+        Derivatives by a factor that follows from others are first passed on to those.
         """
         total = {name: array for name, array in gradients.items()}
         for name, source in reversed(list(self.parameters.sources.items())):
-            own = total.get(name)
-            if own is None:
+            slope = total.get(name)
+            if slope is None:
                 continue
-            own = self.field.reduce(own)
+            slope = self.field.reduce(slope)
             if isinstance(source, Multiplied):
                 product = _multiplied(self.field, source, self.arrays)
-                gradient = Named(own, (BATCH, TARGET, *source.axes))
-                found = product.gradients(gradient, range(len(source.operands)))
+                gradient = NamedJets(slope, (BATCH, TARGET, *source.axes))
+                slopes = product.gradients(gradient, range(len(source.operands)))
                 for number, (operand, axes) in enumerate(source.operands):
-                    extra = found[number].order([BATCH, TARGET, *axes])
+                    extra = slopes[number].order([BATCH, TARGET, *axes])
                     total[operand] = total[operand] + extra if operand in total else extra
             elif isinstance(source, Stationary):
-                extra = self._through(name, source.source, own)
+                extra = self._through(name, source.source, slope)
                 before = total.get(source.source)
                 total[source.source] = extra if before is None else before + extra
         columns = []
         for leaf in self.parameters.leaves:
-            own = total[leaf.name]
-            table = own.reshape(*own.shape[:2], leaf.rows, leaf.columns)
+            slope = total[leaf.name]
+            table = slope.reshape(*slope.shape[:2], leaf.rows, leaf.columns)
             free = table[..., :-1] - table[..., -1:]
-            columns.append(self.field.reduce(free.reshape(*own.shape[:2], -1)))
+            columns.append(self.field.reduce(free.reshape(*slope.shape[:2], -1)))
         return torch.cat(columns, dim=2)
 
     def _through(self, name: str, source: str, gradient: Tensor) -> Tensor:
@@ -181,17 +179,17 @@ class Place:
         return -product
 
 
-def _multiplied(field: Field, source: Multiplied, arrays: Mapping[str, Tensor]) -> Product:
-    algebra = Algebra(field, Ring(((0, 0),)))
-    operands = [Named(arrays[name], axes) for name, axes in source.operands]
-    return Product(algebra, operands, (), source.axes)
+def _multiplied(field: Field, source: Multiplied, arrays: Mapping[str, Tensor]) -> JetProduct:
+    algebra = JetAlgebra(field, Ring(((0, 0),)))
+    operands = [NamedJets(arrays[name], axes) for name, axes in source.operands]
+    return JetProduct(algebra, operands, (), source.axes)
 
 
 def _system(field: Field, transition: Tensor) -> Tensor:
     size = transition.shape[0]
-    found = field.reduce(transition.T - torch.eye(size, dtype=torch.float64))
-    found[-1] = 1.0
-    return found
+    matrix = field.reduce(transition.T - torch.eye(size, dtype=torch.float64))
+    matrix[-1] = 1.0
+    return matrix
 
 
 def parameters_of(grammar: Grammar) -> tuple[Parameters, list[str]]:
@@ -205,7 +203,7 @@ def parameters_of(grammar: Grammar) -> tuple[Parameters, list[str]]:
 class _Finder:
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
-        self.found: dict[str, Source] = {}
+        self.sources: dict[str, Source] = {}
         self.bad: list[str] = []
         self.pieces = given_pieces(grammar)
 
@@ -214,41 +212,41 @@ class _Finder:
         for factor in self.grammar.factors:
             if factor.name in used:
                 self.visit(factor)
-        return Parameters(self.found), self.bad
+        return Parameters(self.sources), self.bad
 
     def shape(self, factor: Factor) -> tuple[int, ...]:
         return tuple(domain_size(self.grammar, d) for d in factor.domains)
 
     def visit(self, factor: Factor) -> None:
-        """Find where a factor comes from, after what it follows from."""
-        if factor.name in self.found:
+        """Record the source of a factor, after those of the factors that it follows from."""
+        if factor.name in self.sources:
             return
-        cut, joint = slice_of(factor), joint_of(factor)
-        if cut is not None:
+        definition = factor.definition
+        if isinstance(definition, Slice):
             # The plan cuts it out of its source.
-            self.visit(self.grammar.factor[cut.source])
+            self.visit(self.grammar.factor[definition.source])
             return
-        tied = factor.attribute("tied")
         if isinstance(factor.value, Map):
             return  # the plan makes it
-        if factor.attribute("blocks") is not None:
+        if factor.blocks is not None:
             self.bad.append(factor.name)  # its rows are several distributions each
             return
         if factor.value is not None:
-            self.found[factor.name] = Constant(value_of(self.grammar, factor.name, exactly=True))
+            self.sources[factor.name] = FixedTable(
+                value_of(self.grammar, factor.name, exactly=True)
+            )
         elif factor.rank is not None and factor.name in self.pieces:
             self.decomposed(factor)
-        elif joint is not None:
+        elif isinstance(definition, ProductOf):
             axes = tuple(f"x{i}" for i in range(len(factor.domains)))
             operands = []
-            for part in joint.parts:
+            for part in definition.parts:
                 self.visit(self.grammar.factor[part.source])
                 operands.append((part.source, tuple(axes[i] for i in part.axes)))
-            self.found[factor.name] = Multiplied(tuple(operands), axes)
-        elif isinstance(tied, Call) and isinstance(tied.arguments[0], Word):
-            source = tied.arguments[0].name
-            self.visit(self.grammar.factor[source])
-            self.found[factor.name] = Stationary(source)
+            self.sources[factor.name] = Multiplied(tuple(operands), axes)
+        elif isinstance(definition, Tied):
+            self.visit(self.grammar.factor[definition.source])
+            self.sources[factor.name] = Stationary(definition.source)
         else:
             self.leaf(factor.name, factor, self.shape(factor), factor.given)
 
@@ -257,7 +255,7 @@ class _Finder:
         frozen = isinstance(word, Word) and word.name == "yes"
         if given is None and not frozen:
             self.bad.append(factor.name)
-        self.found[name] = Leaf(name, factor.name, shape, given or 0, frozen)
+        self.sources[name] = FreeTable(name, factor.name, shape, given or 0, frozen)
 
     def decomposed(self, factor: Factor) -> None:
         """The pieces of a factor of declared rank, and the factor as their product."""
@@ -271,6 +269,6 @@ class _Finder:
         for number, signature in enumerate(signatures(factor, "")):
             shape = tuple(domain_size(self.grammar, d) if d else rank for d in signature.domains)
             self.leaf(names[number], factor, shape, signature.given)
-            own = (*axes[:given], "q") if number == 0 else ("q", axes[given + number - 1])
-            operands.append((names[number], own))
-        self.found[factor.name] = Multiplied(tuple(operands), axes)
+            piece_axes = (*axes[:given], "q") if number == 0 else ("q", axes[given + number - 1])
+            operands.append((names[number], piece_axes))
+        self.sources[factor.name] = Multiplied(tuple(operands), axes)

@@ -1,10 +1,9 @@
-"""What identifying found."""
+"""The result of `identify`: a rank, a verdict, and why parameters are not determined."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from fgg.runtime.identify.float_check import Direction, SecondOpinion
 from fgg.runtime.identify.gauges import Gauge
@@ -49,25 +48,27 @@ class Identification:
 
     @property
     def agree(self) -> bool | None:
-        """Whether the two rank tests agree; None where float64 was not asked or is uncertain."""
+        """Whether the two rank tests agree; None if float64 was not used or is uncertain."""
         if self.second is None or self.second.verdict == "uncertain":
             return None
         return self.second.rank == self.rank
 
-    def as_json(self) -> dict[str, Any]:
+    def __repr__(self) -> str:
+        rank = "" if self.rank is None else f", rank {self.rank} of {self.parameters}"
+        return f"Identification({self.grammar!r}, {self.observed!r}: {self.verdict}{rank})"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _repr_markdown_(self) -> str:
+        """The verdict and the numbers behind it, for notebooks."""
+        title, *rest = self.lines()
+        return "\n".join([f"**{title}**", "", "```", *rest, "```"])
+
+    def as_json(self) -> dict[str, object]:
         """The result as a JSON object."""
-        second = None
-        if self.second is not None:
-            own = self.second
-            second = {
-                "rank": own.rank,
-                "verdict": own.verdict,
-                "gap": own.gap,
-                "tolerance": own.tolerance,
-                "rows": own.rows,
-                "sampled": own.sampled,
-                "singular_values": list(own.singular_values),
-            }
+        opinion = self.second
+        float64 = None if opinion is None else opinion.as_json()
         return {
             "ok": True,
             "name": self.grammar,
@@ -82,7 +83,7 @@ class Identification:
             "verdict": self.verdict,
             "error": self.error,
             "prime": self.prime,
-            "float64": second,
+            "float64": float64,
             "agree": self.agree,
             "undetermined": list(self.undetermined),
             "directions": [
@@ -124,14 +125,14 @@ class Identification:
         }[self.verdict]
 
     def _second(self) -> list[str]:
-        own = self.second
-        if own is None:
+        second = self.second
+        if second is None:
             return []
-        rows = f"{own.rows:,} {'functionals' if own.sampled else 'moments'}"
-        lines = [f"  float64: rank {own.rank:,}, gap {own.gap:.1e} ({rows})"]
-        if own.verdict == "uncertain":
+        rows = f"{second.rows:,} {'functionals' if second.sampled else 'moments'}"
+        lines = [f"  float64: rank {second.rank:,}, gap {second.gap:.1e} ({rows})"]
+        if second.verdict == "uncertain":
             lines[-1] += ": uncertain"
-        if own.rank != self.rank:
+        if second.rank != self.rank:
             sure = "a proof" if self.verdict == "yes" else "wrong almost never"
             lines.append(f"  the two disagree: believe the exact rank, it is {sure}")
         return lines

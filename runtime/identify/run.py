@@ -1,9 +1,8 @@
-"""Identify: ranks of the Jacobians of several observation functions at once."""
+"""Ranks of the Jacobians of several observation functions, with the reasons for a deficiency."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,40 +11,28 @@ from torch import Tensor
 
 from fgg.grammar.domains import size_values
 from fgg.runtime.identify.case import MORE, PLAIN, Case
-from fgg.runtime.identify.elimination import Echelon, echelon
-from fgg.runtime.identify.fields import Prime
-from fgg.runtime.identify.float_check import Decomposed, Direction, directions, second_opinion
+from fgg.runtime.identify.fields import Echelon, PrimeField, echelon, one_thread
+from fgg.runtime.identify.float_check import Direction, SingularSpace, directions, second_opinion
 from fgg.runtime.identify.gauges import Gauge, gauges
 from fgg.runtime.identify.jets import Ring
-from fgg.runtime.identify.observing import Kept, Part, Subsets
-from fgg.runtime.identify.parameters import Parameters, Place
+from fgg.runtime.identify.observations import KeptTokens, MomentSet, TokenSubsets
+from fgg.runtime.identify.parameters import ParameterPoint, Parameters
 from fgg.runtime.identify.result import Identification
-from fgg.runtime.verify.bounds import LOW, random_prime
+from fgg.runtime.interpret.semirings.modular import LOW, random_prime
 
-Observed = Mapping[str, tuple[Part, ...] | None]
+Observed = Mapping[str, tuple[MomentSet, ...] | None]
 """Observation functions by name; None where strings are too short for one."""
 
 MAX_DIRECTIONS = 2_000_000
-"""The most numbers that null directions are written out with."""
+"""The most entries of null directions that are computed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is wanted besides the exact rank."""
+    """Which results are wanted besides the exact rank."""
 
     second: bool = True
     null: bool = True
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Torch on one thread: arrays are small here, and threads would wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def identify(
@@ -66,22 +53,22 @@ def _identify(
     sizes = [token.size for token in case.tokens]
     every = [part for parts in defined.values() for part in parts]
     count = case.parameters.count
-    ring = Ring(tuple(p.target for p in dict.fromkeys(every) if isinstance(p, Subsets)))
+    ring = Ring(tuple(p.target for p in dict.fromkeys(every) if isinstance(p, TokenSubsets)))
     counts = [part.count(sizes) for part in every]
     rows = max((min(number, count) + MORE for number in counts), default=0)
     case.check_memory(ring.size or 1, rows * max(map(len, defined.values()), default=0))
     rng = np.random.default_rng([seed, 1])
-    field = Prime(random_prime(rng))
+    field = PrimeField(random_prime(rng))
     case.check_reading(rng, field)
     place = case.parameters.point(field, rng)
-    found = case.sketch(place, every, rng) if count else {}
+    sketches = case.sketch(place, every, rng) if count else {}
     results: dict[str, Identification] = {}
     for name, parts in observed.items():
         base = undefined(case, name, query)
         if parts is None:
             results[name] = base
             continue
-        matrix = _joined([found[part] for part in parts], field, rng) if count else None
+        matrix = _joined([sketches[part] for part in parts], field, rng) if count else None
         reduced = None if matrix is None else echelon(matrix, field)
         rank = reduced.rank if reduced is not None else 0
         more = _More(case, parts, seed, wanted)
@@ -105,7 +92,7 @@ def _identify(
 
 
 def undefined(case: Case, name: str, query: str | None) -> Identification:
-    """What is known of a case before anything is computed."""
+    """The result for a case before anything is computed."""
     return Identification(
         grammar=case.name,
         query=query,
@@ -120,25 +107,25 @@ def undefined(case: Case, name: str, query: str | None) -> Identification:
 
 
 class _More:
-    """What is said besides the rank: float64, and why a model is not identifiable."""
+    """Results besides the rank: the one in float64, and why a model is not identifiable."""
 
-    def __init__(self, case: Case, parts: Sequence[Part], seed: int, wanted: Wanted) -> None:
+    def __init__(self, case: Case, parts: Sequence[MomentSet], seed: int, wanted: Wanted) -> None:
         self.case = case
         self.parts = parts
         self.wanted = wanted
         self.undetermined: tuple[str, ...] = ()
         self.deficiency: int | None = None
         self.gauges: tuple[Gauge, ...] = ()
-        self.opinion: Decomposed | None = None
+        self.opinion: SingularSpace | None = None
         if wanted.second:
             self.opinion = second_opinion(case, parts, seed)
 
-    def explain(self, place: Place, reduced: Echelon, rng: np.random.Generator) -> None:
-        """Which factors null directions move; what whole strings say; whether it is a gauge."""
+    def explain(self, place: ParameterPoint, reduced: Echelon, rng: np.random.Generator) -> None:
+        """Find the undetermined factors, the deficiency of whole strings, and gauges."""
         case, field = self.case, reduced.field
         count = case.parameters.count
         self.undetermined = undetermined(case.parameters, reduced)
-        whole = Kept(tuple(range(len(case.tokens))))
+        whole = KeptTokens(tuple(range(len(case.tokens))))
         words = case.sentence(field).kept([(whole, count + MORE)], field, rng)
         rows = case.jacobian(place, PLAIN, words)[:, 0]
         self.deficiency = count - echelon(rows, field).rank
@@ -159,17 +146,17 @@ def undetermined(parameters: Parameters, reduced: Echelon) -> tuple[str, ...]:
     """The factors of which some coordinate moves along a null direction, exactly."""
     null = reduced.null_space()
     moved = torch.any(null != 0, dim=1)
-    found: list[str] = []
+    names: list[str] = []
     first = 0
     for leaf in parameters.leaves:
-        own = moved[first : first + leaf.coordinates]
+        steps = moved[first : first + leaf.coordinates]
         first += leaf.coordinates
-        if bool(own.any()):
-            found.append(leaf.name)
-    return tuple(found)
+        if bool(steps.any()):
+            names.append(leaf.name)
+    return tuple(names)
 
 
-def _joined(rows: Sequence[Tensor], field: Prime, rng: np.random.Generator) -> Tensor:
+def _joined(rows: Sequence[Tensor], field: PrimeField, rng: np.random.Generator) -> Tensor:
     """Functionals of several parts as one matrix of the same rank.
 
     Parts that were evaluated side by side are added with random weights, which keeps it small.
@@ -183,11 +170,13 @@ def _joined(rows: Sequence[Tensor], field: Prime, rng: np.random.Generator) -> T
     return field.reduce(total)
 
 
-def _error(case: Case, parts: Sequence[Part]) -> float:
+def _error(case: Case, parts: Sequence[MomentSet]) -> float:
     """How probable it is, at most, that the rank at a random point is less than the generic one.
 
     Of a minor that is not zero, a polynomial of degree n (degree of Z + order of the functionals),
     at a random point of GF(p) [Schwartz, Zippel].
     """
-    order = max((len(p.tokens) if isinstance(p, Kept) else p.order + 2 * p.along) for p in parts)
+    order = max(
+        (len(p.tokens) if isinstance(p, KeptTokens) else p.order + 2 * p.along) for p in parts
+    )
     return min(1.0, case.parameters.count * (case.degree + order + 1) / LOW)

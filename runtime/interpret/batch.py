@@ -12,7 +12,6 @@ from torch import Tensor
 
 from fgg.grammar import Grammar
 from fgg.grammar.domains import size_values
-from fgg.grammar.slices import slice_of
 from fgg.inputs.given import IMPOSSIBLE
 from fgg.plan import Plan
 from fgg.plan.sizes import chart_bytes, environment, table_bytes
@@ -51,7 +50,7 @@ def batch_of(plan: Plan, inputs: Mapping[str, object], lengths: Lengths = None) 
     """The inputs checked against a plan's grammar. Raises GrammarError for what does not fit."""
     grammar = plan.grammar
     # Users give the log-potentials that a split grammar's own ones are cut out of.
-    given = tuple(f for f in grammar.input_factors if slice_of(f) is None)
+    given = tuple(f for f in grammar.input_factors if f.definition is None)
     collated = collate(
         replace(grammar, input_factors=given), inputs, lengths, dtype=torch.float64, device="cpu"
     )

@@ -25,7 +25,7 @@ Holds = bool | Bools
 
 
 class Scope:
-    """What is known of a batch: its lengths and tables, and numbers for all items at once."""
+    """The plan and a batch, with the values of sizes and of the least and greatest lengths."""
 
     def __init__(self, plan: Plan, batch: Batch) -> None:
         self.plan = plan
@@ -62,8 +62,8 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Index arrays over some dims, and where they mean anything."""
+class CellIndex:
+    """Index arrays `[*dims]` of cells, one for each axis of storage, and where they are valid."""
 
     index: tuple[Ints, ...]
     valid: Bools
@@ -92,7 +92,7 @@ class Frame:
         return self.scope.batch.size if dim == BATCH else self.ranges[dim][1]
 
     def dims(self, exprs: Sequence[Expr]) -> tuple[str, ...]:
-        """The loops that expressions speak of, and the batch."""
+        """The loops that occur in expressions, and the batch."""
         used = {name for expr in exprs for name in expr.names()}
         return (*(d for d in self.loops if d in used), BATCH)
 
@@ -128,8 +128,8 @@ class Frame:
             return 0, False
         return table[(batch, *held)], valid
 
-    def place(self, index: Sequence[Expr], low: Sequence[int], shape: Sequence[int]) -> Place:
-        """Where cells lie in storage that begins at `low` and has a shape."""
+    def place(self, index: Sequence[Expr], low: Sequence[int], shape: Sequence[int]) -> CellIndex:
+        """The indices of cells in storage of a shape that begins at `low`."""
         dims = self.dims(index)
         full = tuple(self.size(d) if d in dims else 1 for d in (*self.loops, BATCH))
         kept = tuple(self.size(d) for d in dims)
@@ -143,10 +143,10 @@ class Frame:
             places.append(np.broadcast_to(held, full).reshape(kept))
         number = np.arange(self.scope.batch.size)
         places.append(np.broadcast_to(number, kept))
-        return Place(tuple(places), valid.reshape(kept), dims)
+        return CellIndex(tuple(places), valid.reshape(kept), dims)
 
     def holds(self, exprs: Sequence[Expr]) -> tuple[Bools, tuple[str, ...]]:
-        """Where all expressions are at least zero, over the loops that they speak of."""
+        """Where all expressions are at least zero, over the loops that occur in them."""
         dims = self.dims(exprs)
         full = tuple(self.size(d) if d in dims else 1 for d in (*self.loops, BATCH))
         mask = np.ones(full, dtype=bool)

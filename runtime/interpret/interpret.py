@@ -17,7 +17,7 @@ from fgg.diagnostics import did_you_mean, refuse
 from fgg.plan import Plan
 from fgg.runtime.interpret.algebra import Algebra
 from fgg.runtime.interpret.batch import Batch, batch_of
-from fgg.runtime.interpret.charts import Charts, empty_charts, points
+from fgg.runtime.interpret.charts import AnyCharts, Charts, empty_charts, points
 from fgg.runtime.interpret.frame import Frame, Scope
 from fgg.runtime.interpret.prepare import Prepared, checked_weights
 from fgg.runtime.interpret.semirings import SEMIRINGS, AnySemiring, Semiring
@@ -27,19 +27,6 @@ from fgg.runtime.interpret.step import StepWork
 from fgg.runtime.program.inputs import Lengths
 
 
-@overload
-def interpret(
-    plan: Plan,
-    weights: Mapping[str, object],
-    inputs: Mapping[str, object],
-    lengths: Lengths,
-    semiring: Semiring[Array],
-    *,
-    scores: Mapping[str, Array] | None = None,
-) -> Charts[Array]: ...
-
-
-@overload
 def interpret(
     plan: Plan,
     weights: Mapping[str, object],
@@ -48,18 +35,7 @@ def interpret(
     semiring: str | AnySemiring = "log",
     *,
     scores: Mapping[str, Any] | None = None,
-) -> Charts[Any]: ...
-
-
-def interpret(
-    plan: Plan,
-    weights: Mapping[str, object],
-    inputs: Mapping[str, object],
-    lengths: Lengths = None,
-    semiring: str | AnySemiring = "log",
-    *,
-    scores: Mapping[str, Any] | None = None,
-) -> Charts[Any]:
+) -> AnyCharts:
     """The inside values of every cell.
 
     `inputs` are `[batch, …]`. `scores` multiply every cell of some families; they are arrays of
@@ -102,7 +78,7 @@ def inside(
     semiring: str | AnySemiring,
     *,
     scores: Mapping[str, Any] | None = None,
-) -> Charts[Any]: ...
+) -> AnyCharts: ...
 
 
 def inside(
@@ -112,7 +88,7 @@ def inside(
     semiring: str | AnySemiring,
     *,
     scores: Mapping[str, Any] | None = None,
-) -> Charts[Any]:
+) -> AnyCharts:
     """The inside values for weights and inputs that have been checked."""
     scope = Scope(plan, batch)
     algebra = Algebra(semiring_of(semiring, weights))

@@ -16,8 +16,8 @@ from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
 from fgg.grammar.slices import Narrow, Unfold, take
 from fgg.grammar.values import exact
+from fgg.inputs.clamps import path_steps
 from fgg.inputs.given import IMPOSSIBLE, MISSING
-from fgg.inputs.paths import path_steps
 from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, Potential, Preparation
 from fgg.runtime.interpret.algebra import Algebra
 from fgg.runtime.interpret.batch import Batch

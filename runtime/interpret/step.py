@@ -11,7 +11,7 @@ from fgg.grammar.domains import domain_size
 from fgg.plan import Operand, Pair, Step
 from fgg.runtime.interpret.algebra import Algebra, Named
 from fgg.runtime.interpret.charts import Charts
-from fgg.runtime.interpret.frame import BATCH, Frame, Place
+from fgg.runtime.interpret.frame import BATCH, CellIndex, Frame
 from fgg.runtime.interpret.semirings.base import Array
 
 
@@ -39,7 +39,7 @@ class StepWork(Generic[Array]):
         cells = algebra.take(array, place.index, place.valid)
         return algebra.named(cells, (*place.dims, *operand.axes))
 
-    def place(self, operand: Operand) -> tuple[Place, Array]:
+    def place(self, operand: Operand) -> tuple[CellIndex, Array]:
         """The indices of an operand's cells, and the array that holds them."""
         if operand.kind == "chart":
             array = self.charts.arrays[operand.name]
@@ -96,7 +96,7 @@ class StepWork(Generic[Array]):
         values = self.spread(result)
         return self.algebra.add_to(array, head.index, head.valid, values, distinct=True)
 
-    def head(self) -> tuple[Place, Array]:
+    def head(self) -> tuple[CellIndex, Array]:
         """The indices of the head's cells at all positions, and the chart that holds them."""
         operand = Operand(kind="chart", name=self.step.head, index=self.step.head_index)
         place, array = self.place(operand)
@@ -104,7 +104,7 @@ class StepWork(Generic[Array]):
         shape = [self.sizes[d] for d in self.cell_dims]
         index = tuple(np.broadcast_to(i.reshape(extents), shape) for i in place.index)
         valid = np.broadcast_to(place.valid.reshape(extents), shape)
-        return Place(index, valid, self.cell_dims), array
+        return CellIndex(index, valid, self.cell_dims), array
 
     def spread(self, value: Named[Array]) -> Array:
         """A result over all cells and values of the head, in their order."""

@@ -1,4 +1,4 @@
-"""Learning: one program, many ways to fit its parameters.
+"""Learning: many ways to fit the parameters of one program.
 
 Expected counts are the gradient of log Z in log-weights, so all methods need the same program.
 """
@@ -6,16 +6,13 @@ Expected counts are the gradient of log Z in log-weights, so all methods need th
 from __future__ import annotations
 
 from fgg.runtime.learn.adam import Adam
-from fgg.runtime.learn.counting import Counted, Counter
-from fgg.runtime.learn.cvb import CVB
-from fgg.runtime.learn.em import EM
+from fgg.runtime.learn.em import EM, OnlineEM
+from fgg.runtime.learn.expected_counts import ExpectedCounter, ExpectedCounts
 from fgg.runtime.learn.fitting import METHODS, Learned, learn, log_likelihood, perplexity
 from fgg.runtime.learn.hastings import Hastings
-from fgg.runtime.learn.items import Items, Ready, bucketed, in_memory
-from fgg.runtime.learn.method import Method
-from fgg.runtime.learn.online import OnlineEM
-from fgg.runtime.learn.progress import Progress
-from fgg.runtime.learn.vb import VB
+from fgg.runtime.learn.item_batches import CheckedItems, Items, bucketed, in_memory
+from fgg.runtime.learn.method import Method, SweepReport
+from fgg.runtime.learn.variational_bayes import CVB, VB
 
 __all__ = [
     "CVB",
@@ -23,15 +20,15 @@ __all__ = [
     "METHODS",
     "VB",
     "Adam",
-    "Counted",
-    "Counter",
+    "CheckedItems",
+    "ExpectedCounter",
+    "ExpectedCounts",
     "Hastings",
     "Items",
     "Learned",
     "Method",
     "OnlineEM",
-    "Progress",
-    "Ready",
+    "SweepReport",
     "bucketed",
     "in_memory",
     "learn",

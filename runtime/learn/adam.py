@@ -1,4 +1,4 @@
-"""Gradient ascent on the log-likelihood: AdamW, with clipping and a schedule on plateaus."""
+"""Gradient ascent on the log-likelihood: AdamW with clipping and a plateau schedule."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import refuse
-from fgg.runtime.learn.items import tokens
-from fgg.runtime.learn.method import Batch, Method, Reduce, alone
-from fgg.runtime.learn.progress import Progress
+from fgg.runtime.learn.item_batches import token_count
+from fgg.runtime.learn.method import ItemBatch, Method, Reduce, SweepReport, alone
 from fgg.runtime.model.model import Model
 from fgg.runtime.model.state_dropout import StateDropout
 from fgg.runtime.program.program import Program
 
 
 class Adam(Method):
-    """AdamW on minus the log-likelihood of each batch, a mean over its items.
+    """AdamW on minus the mean log-likelihood of each batch, per `item` or per `token`.
 
-    Takes scalar parameters, networks and potentials alike. `clip` is the greatest norm of a
-    gradient (0: any). `plateau(value)` halves the rate (or multiplies it by `factor`) if the
-    value, greater is better, has not improved for `patience` calls more. Dropout follows a
-    generator of its own, `seed`. `per` says what the mean is over: `item` or `token`.
-    `state_dropout={"K": 0.5}` leaves out that share of the states of each block, others in each
+    It fits scalar parameters, networks and potentials alike. `clip` bounds the norm of the gradient
+    (0: no bound). `plateau(value)` multiplies the rate by `factor` when the value, greater is
+    better, has not improved for more than `patience` calls. `seed` seeds dropout.
+    `state_dropout={"K": 0.5}` drops that share of the states of each block, drawn anew in each
     batch (`runtime/model/state_dropout.py`).
     """
 
@@ -46,11 +44,10 @@ class Adam(Method):
         skip: bool = False,
         reduce: Reduce = alone,
     ) -> None:
-        super().__init__(model, reduce=reduce)
+        super().__init__(model, skip=skip, reduce=reduce)
         self.named = {n: p for n, p in model.named_parameters() if p.requires_grad}
         if not self.named:
-            message = f"there is nothing to learn in `{model.program.grammar.name}`"
-            refuse("F473", message)
+            refuse("F473", f"there is nothing to learn in `{model.program.grammar.name}`")
         for name, good, wanted in (
             ("rate", 0 < rate < 1e6, "a number above 0"),
             ("betas", all(0 <= b < 1 for b in betas), "two numbers from 0 up, less than 1"),
@@ -61,8 +58,7 @@ class Adam(Method):
             ("per", per in ("item", "token"), "`item` or `token`"),
         ):
             if not good:
-                message = f"`{name}` is {wanted}"
-                refuse("F476", message)
+                refuse("F476", f"`{name}` is {wanted}")
         self.optimizer = torch.optim.AdamW(
             self.named.values(), lr=rate, betas=betas, weight_decay=decay
         )
@@ -70,12 +66,9 @@ class Adam(Method):
         self.dropout: StateDropout | None = None
         if state_dropout:
             if not isinstance(state_dropout, Mapping) or len(state_dropout) != 1:
-                message = '`state_dropout` names one domain and a share, `{"K": 0.5}`'
-                refuse("F476", message)
+                refuse("F476", '`state_dropout` names one domain and a share, `{"K": 0.5}`')
             ((domain, share),) = state_dropout.items()
             self.dropout = StateDropout(model, domain, share)
-        self.skip = skip
-        self.skipped = 0
         self.best = -torch.inf
         self.waited = 0
         self.norm = 0.0
@@ -85,11 +78,11 @@ class Adam(Method):
 
     @property
     def rate(self) -> float:
-        """The present rate."""
+        """The present learning rate."""
         return float(self.optimizer.param_groups[0]["lr"])
 
-    def step(self, batch: Batch | None) -> None:
-        """One step up the gradient of a batch's log-likelihood."""
+    def step(self, batch: ItemBatch | None) -> None:
+        """One step along the gradient of a batch's log-likelihood."""
         self.optimizer.zero_grad(set_to_none=True)
         log_z, weight, items = 0.0, 0.0, 0
         if batch is not None:
@@ -98,66 +91,56 @@ class Adam(Method):
         if not count:
             return
         for parameter in self.named.values():
-            own = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            parameter.grad = self.reduce(own) / weight
+            grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            parameter.grad = self.reduce(grad) / weight
         limit = self.clip or torch.inf
         norm = torch.nn.utils.clip_grad_norm_(list(self.named.values()), limit)
         self.norm = float(norm)
         if not isfinite(self.norm):
-            message = "the gradient is no number"
             help = "use float64, or less extreme parameters"
-            refuse("F423", message, help)
+            refuse("F423", "the gradient is no number", help)
         self.optimizer.step()
         self.total += log_z
         self.items += int(count)
 
-    def backward(self, batch: Batch) -> tuple[float, float, int]:
-        """The sum of log Z, its weight, the number of items; gradients of minus log Z are left."""
-        own = self.ready(batch)
+    def backward(self, batch: ItemBatch) -> tuple[float, float, int]:
+        """Add the gradient of minus the sum of log Z of a batch to the parameters.
+
+        Returns that sum, the number of items or tokens it is divided by, and the number of items.
+        """
+        checked = self.ready(batch)
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self.noise)
             self.model.train()
-            program, weights = self.drawn(own.program)
+            program, weights = self.drawn(checked.program)
             self.noise = torch.get_rng_state()
-        inputs, lengths = own.collated.inputs, dict(own.collated.lengths) or None
-        log_z = program.log_z(weights, inputs, lengths)
-        good = torch.isfinite(log_z)
-        if not bool(good.all()):
-            self.refuse([i for i, fine in zip(own.ids, good.tolist(), strict=True) if not fine])
+        collated = checked.collated
+        log_z = program.log_z(weights, collated.inputs, dict(collated.lengths) or None)
+        good = self.derivable(checked, log_z)
         total = log_z[good].sum()
         if total.requires_grad:
             torch.autograd.backward(-total)
         items = int(good.sum())
-        weight = float(items if self.per == "item" else tokens(self.model.program, own))
+        weight = float(items if self.per == "item" else token_count(self.model.program, checked))
         return float(total.detach()), weight, items
 
     def drawn(self, program: Program) -> tuple[Program, dict[str, Tensor]]:
-        """The program and the weights of a step: those of a batch's states, if some are dropped."""
+        """The program and the weights of a step: those of the kept states if some are dropped."""
         if self.dropout is None:
             return program, self.model.weights()
         return self.dropout.of(program), self.dropout.weights(self.dropout.draw())
 
-    def refuse(self, ids: list[int]) -> None:
-        """Raise GrammarError (F474) for items without derivations, unless they are skipped."""
-        self.skipped += len(ids)
-        if not self.skip:
-            some = ", ".join(map(str, ids[:5]))
-            what = "item {} has" if len(ids) == 1 else "items {} have"
-            message = f"{what.format(some)} no derivation of weight other than 0"
-            help = "leave them out, or `skip=True`; for `fggc train`, `--option skip=yes`"
-            refuse("F474", message, help)
-
-    def end(self) -> Progress:
-        """What the sweep found: the log-likelihood of each batch before its step."""
+    def end(self) -> SweepReport:
+        """End a sweep and report the log-likelihood, of each batch before its step."""
         self.model.eval()
         self.sweeps += 1
         details = {"rate": self.rate, "norm": self.norm}
-        return Progress(
+        return SweepReport(
             self.sweeps - 1, "log-likelihood", self.total, self.items, self.total, details
         )
 
     def plateau(self, value: float) -> bool:
-        """Note a value, greater is better; whether the rate was lowered because it stays."""
+        """Note a value, greater is better; lower the rate on a plateau, and return whether so."""
         if value > self.best:
             self.best, self.waited = value, 0
             return False
@@ -171,31 +154,30 @@ class Adam(Method):
 
     def state_dict(self) -> dict[str, Tensor]:
         """All state besides the model's parameters."""
-        found = super().state_dict() | {
+        state = super().state_dict() | {
             "rate": torch.tensor(self.rate, dtype=torch.float64),
             "best": torch.tensor(self.best, dtype=torch.float64),
             "waited": torch.tensor(self.waited),
             "norm": torch.tensor(self.norm, dtype=torch.float64),
-            "skipped": torch.tensor(self.skipped),
             "noise": self.noise.clone(),
         }
         for name, parameter in self.named.items():
             for key, value in self.optimizer.state.get(parameter, {}).items():
-                found[f"optimizer.{key}.{name}"] = torch.as_tensor(value).clone()
-        return found
+                state[f"optimizer.{key}.{name}"] = torch.as_tensor(value).clone()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a state."""
+        """Resume from a state."""
         super().load_state_dict(state)
         self.best, self.waited = float(state["best"]), int(state["waited"])
-        self.norm, self.skipped = float(state["norm"]), int(state["skipped"])
+        self.norm = float(state["norm"])
         self.noise = state["noise"].clone()
         for group in self.optimizer.param_groups:
             group["lr"] = float(state["rate"])
         for name, parameter in self.named.items():
-            own = {}
+            moments = {}
             for key in ("step", "exp_avg", "exp_avg_sq"):
                 if f"optimizer.{key}.{name}" in state:
-                    own[key] = state[f"optimizer.{key}.{name}"].clone()
-            if own:
-                self.optimizer.state[parameter] = own
+                    moments[key] = state[f"optimizer.{key}.{name}"].clone()
+            if moments:
+                self.optimizer.state[parameter] = moments

@@ -1,72 +1,221 @@
-"""What the collapsed methods share: counts of all items but one, and the weights they stand for."""
+"""Collapsed methods: the counts of all items but one, and the weights that they stand for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Unpack
 
+import torch
 from torch import Tensor
 
 from fgg.diagnostics import refuse
-from fgg.runtime.learn.groups import log_beta, log_mean
-from fgg.runtime.learn.method import CountingMethod
-from fgg.runtime.learn.store import Layout, Store
-from fgg.runtime.learn.ties import refuse_ties
+from fgg.runtime.learn.distributions import Distributions, log_beta, log_mean
+from fgg.runtime.learn.method import CountingMethod, CountingOptions
+from fgg.runtime.learn.tied_factors import refuse_ties
+from fgg.runtime.memory import require
 from fgg.runtime.model.model import Model
 
+Unit = tuple[int, ...]
+"""What is counted together: the number of an item, or the numbers of the items of a batch."""
+
 LEAST_PRIOR = 1e-50
-"""Priors are added to counts as numbers: smaller ones are refused."""
+"""The least prior that can be added to counts."""
 
 
-class Collapsed(CountingMethod):
-    """A method that integrates the weights out: θ = (f + α) / Σ_A (f + α), f without the item."""
+@dataclass(frozen=True, eq=False)
+class SparseCounts:
+    """The counts other than 0 of a flat vector of all tables: `index` and `value`, `[counts]`."""
 
-    def __init__(self, model: Model, *, items: int | None = None, **options: Any) -> None:
+    index: Tensor
+    value: Tensor
+
+    @property
+    def bytes(self) -> int:
+        """The memory that they take."""
+        return int(
+            self.index.numel() * self.index.element_size()
+            + self.value.numel() * self.value.element_size()
+        )
+
+
+class FlatLayout:
+    """The layout of the tables of all factors in one flat vector, `[size]`."""
+
+    def __init__(self, distributions: Mapping[str, Distributions]) -> None:
+        self.distributions = distributions
+        self.first: dict[str, int] = {}
+        self.size = 0
+        for name, dists in distributions.items():
+            self.first[name] = self.size
+            self.size += dists.rows * dists.entries
+        self.index_type = torch.int32 if self.size < 2**31 else torch.int64
+
+    def tables(self, flat: Tensor) -> dict[str, Tensor]:
+        """Views of a flat vector as tables `[rows, entries]` by factor."""
+        return {
+            name: flat[first : first + d.rows * d.entries].view(d.rows, d.entries)
+            for (name, first), d in zip(
+                self.first.items(), self.distributions.values(), strict=True
+            )
+        }
+
+    def flat(self, tables: Mapping[str, Tensor]) -> Tensor:
+        """Tables by factor as a flat vector, `[size]`."""
+        return torch.cat([tables[name].reshape(-1) for name in self.distributions])
+
+    def sparse(self, flat: Tensor) -> SparseCounts:
+        """The entries of a flat vector that are not 0."""
+        (index,) = torch.nonzero(flat, as_tuple=True)
+        return SparseCounts(index.to(self.index_type), flat[index])
+
+
+class CountStore:
+    """The counts of each unit, and their sum `total`, `[size]`.
+
+    `expected` is the number of units to come; their memory is estimated from the first ones.
+    """
+
+    def __init__(self, layout: FlatLayout, expected: int | None = None) -> None:
+        self.layout = layout
+        self.expected = expected
+        self.units: dict[Unit, SparseCounts] = {}
+        self.owner: dict[int, Unit] = {}
+        self.bytes = 0
+        self.total = torch.zeros(layout.size, dtype=torch.float64)
+
+    def take_out(self, unit: Unit) -> SparseCounts | None:
+        """Subtract the counts of a unit from the sum; returns them, or None if it has none yet."""
+        counts = self.units.get(unit)
+        if counts is not None:
+            self.add(counts, -1.0)
+            # Rounding must not leave negative counts.
+            index = counts.index.long()
+            self.total[index] = self.total[index].clamp(min=0.0)
+        return counts
+
+    def add(self, counts: SparseCounts, sign: float = 1.0) -> None:
+        """Add counts to the sum."""
+        self.total.index_add_(0, counts.index.long(), counts.value, alpha=sign)
+
+    def keep(self, unit: Unit, counts: SparseCounts) -> None:
+        """Remember the counts of a unit. Raises GrammarError if memory will not suffice (F420)."""
+        old = self.units.get(unit)
+        if old is None:
+            for item in unit:
+                if item in self.owner:
+                    message = f"item {item} comes in another batch than before"
+                    help = "give the same batches in every sweep, or items one by one"
+                    refuse("F476", message, help)
+                self.owner[item] = unit
+        self.bytes += counts.bytes - (0 if old is None else old.bytes)
+        self.units[unit] = counts
+        number = len(self.units)
+        if old is None and number & (number - 1) == 0:
+            wanted = max(self.expected or 0, 2 * number)
+            needed = self.bytes * wanted // number - self.bytes
+            require(needed, torch.device("cpu"), f"the counts of {wanted:,} items")
+
+    def resum(self) -> Tensor:
+        """The sum over all units, `[size]`, free of the rounding of additions and subtractions."""
+        total = torch.zeros_like(self.total)
+        for counts in self.units.values():
+            total.index_add_(0, counts.index.long(), counts.value)
+        return total
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The counts of all units, concatenated, and the sum."""
+        units = list(self.units.items())
+        empty_index = torch.zeros(0, dtype=self.layout.index_type)
+        empty = torch.zeros(0, dtype=torch.float64)
+        return {
+            "store.total": self.total.clone(),
+            "store.items": torch.tensor([i for unit, _ in units for i in unit], dtype=torch.int64),
+            "store.widths": torch.tensor([len(unit) for unit, _ in units], dtype=torch.int64),
+            "store.counts": torch.tensor([len(s.index) for _, s in units], dtype=torch.int64),
+            "store.index": torch.cat([empty_index, *(s.index for _, s in units)]),
+            "store.value": torch.cat([empty, *(s.value for _, s in units)]),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Resume from a state. Raises GrammarError (F477) if it is of another model."""
+        if state["store.total"].numel() != self.layout.size:
+            refuse("F477", "the counts of this state belong to another model")
+        self.total = state["store.total"].clone()
+        self.units, self.owner, self.bytes = {}, {}, 0
+        items = iter(state["store.items"].tolist())
+        widths = state["store.widths"].tolist()
+        lengths = state["store.counts"].tolist()
+        indices = torch.split(state["store.index"], lengths)
+        values = torch.split(state["store.value"], lengths)
+        for width, index, value in zip(widths, indices, values, strict=True):
+            unit = tuple(next(items) for _ in range(width))
+            self.units[unit] = SparseCounts(index.clone(), value.clone())
+            self.owner.update(dict.fromkeys(unit, unit))
+            self.bytes += self.units[unit].bytes
+
+
+class CollapsedOptions(CountingOptions, total=False):
+    """The options of all collapsed methods: `items` is the number of items to expect."""
+
+    items: int | None
+
+
+class CollapsedMethod(CountingMethod):
+    """A method that integrates the weights out: θ = (f + α) / Σ_A (f + α), f without the item.
+
+    `alpha` are the priors of all factors as a flat vector, `alphas` as tables.
+    """
+
+    def __init__(
+        self, model: Model, *, items: int | None = None, **options: Unpack[CountingOptions]
+    ) -> None:
         super().__init__(model, **options)
         refuse_ties(model, self.name)
-        self.layout = Layout(self.groups)
-        self.store = Store(self.layout, items)
-        self.alpha = self.layout.flat({name: g.prior for name, g in self.groups.items()})
+        self.layout = FlatLayout(self.distributions)
+        self.store = CountStore(self.layout, items)
+        self.alpha = self.layout.flat({name: d.prior for name, d in self.distributions.items()})
         self.alphas = self.layout.tables(self.alpha)
         positive = self.alpha[self.alpha > 0]
         self.impossible = None if len(positive) == len(self.alpha) else self.alpha == 0
         self.least = float(positive.min()) if positive.numel() else 1.0
         if self.least < LEAST_PRIOR:
-            message = f"a prior of {self.least} is too small"
-            refuse("F476", message)
-        # The frozen factors are what they are.
-        self.constant = {n: x.exp() for n, x in self.logs.items() if n not in self.groups}
+            refuse("F476", f"a prior of {self.least} is too small")
+        self.constant = {n: x.exp() for n, x in self.logs.items() if n not in self.distributions}
 
     def means(self, total: Tensor) -> Tensor:
-        """(f + α) / Σ_A (f + α) of all groups, as one vector; 0 where α is 0."""
-        found = total + self.alpha
+        """(f + α) / Σ_A (f + α) of flat counts f, as a flat vector; 0 where α is 0."""
+        means = total + self.alpha
         if self.impossible is not None:
-            found[self.impossible] = 0.0
-        for name, table in self.layout.tables(found).items():
-            table /= self.groups[name].totals(table)
-        return found
+            means[self.impossible] = 0.0
+        for name, table in self.layout.tables(means).items():
+            table /= self.distributions[name].totals(table)
+        return means
 
     def weights(self, means: Tensor) -> dict[str, Tensor]:
-        """The weights of all factors by name."""
-        own = self.layout.tables(means)
-        shaped = {name: own[name].view(group.shape) for name, group in self.groups.items()}
+        """The weights of all factors, in their shapes, learned ones from a flat vector."""
+        tables = self.layout.tables(means)
+        shaped = {name: tables[name].view(d.shape) for name, d in self.distributions.items()}
         return {**self.constant, **shaped}
 
     def log_marginal(self) -> float:
         """Σ_A log B(f + α) - log B(α)."""
         tables = self.layout.tables(self.store.total)
         total = 0.0
-        for name, group in self.groups.items():
-            alpha, blocks = self.alphas[name], group.blocks
+        for name, dists in self.distributions.items():
+            alpha, blocks = self.alphas[name], dists.blocks
             gained = log_beta(tables[name] + alpha, alpha, blocks) - log_beta(alpha, alpha, blocks)
             total += float(gained.sum())
         return total
 
     def publish_means(self, total: Tensor) -> None:
-        """Give the model the posterior means."""
+        """Give the model the posterior means under flat counts."""
         tables = self.layout.tables(total)
         self.publish(
-            {n: log_mean(tables[n], a, self.groups[n].blocks) for n, a in self.alphas.items()}
+            {
+                n: log_mean(tables[n], a, self.distributions[n].blocks)
+                for n, a in self.alphas.items()
+            }
         )
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -74,6 +223,6 @@ class Collapsed(CountingMethod):
         return super().state_dict() | self.store.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from a state."""
+        """Resume from a state."""
         super().load_state_dict(state)
         self.store.load_state_dict(state)

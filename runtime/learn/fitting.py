@@ -1,4 +1,4 @@
-"""Learn: sweeps of a method over data that are in memory."""
+"""`learn`: sweeps of a method over data in memory, and the likelihood of such data."""
 
 from __future__ import annotations
 
@@ -12,14 +12,19 @@ import torch
 
 from fgg.diagnostics import did_you_mean, refuse
 from fgg.runtime.learn.adam import Adam
-from fgg.runtime.learn.cvb import CVB
-from fgg.runtime.learn.em import EM
+from fgg.runtime.learn.em import EM, OnlineEM
 from fgg.runtime.learn.hastings import Hastings
-from fgg.runtime.learn.items import BUDGET, Items, Ready, bucketed, in_memory, numbered, tokens
-from fgg.runtime.learn.method import CountingMethod, Method
-from fgg.runtime.learn.online import OnlineEM
-from fgg.runtime.learn.progress import Progress
-from fgg.runtime.learn.vb import VB
+from fgg.runtime.learn.item_batches import (
+    BUDGET,
+    Data,
+    Items,
+    bucketed,
+    in_memory,
+    numbered,
+    token_count,
+)
+from fgg.runtime.learn.method import CountingMethod, Method, SweepReport
+from fgg.runtime.learn.variational_bayes import CVB, VB
 from fgg.runtime.model.model import Model
 from fgg.runtime.program.program import Program
 
@@ -27,38 +32,38 @@ METHODS: dict[str, type[Method]] = {
     method.name: method for method in (Adam, EM, OnlineEM, VB, CVB, Hastings)
 }
 ONE_BY_ONE = ("cvb", "hastings")
-"""The methods that go item by item, unless batches are asked for."""
+"""The methods that take items one by one unless a budget is given."""
 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A fitted model, what each sweep reported, and the method, ready for more sweeps."""
+    """A fitted model, the report of each sweep, and the method, ready for more sweeps."""
 
     model: Model
-    history: tuple[Progress, ...]
+    history: tuple[SweepReport, ...]
     method: Method
 
 
 def learn(
     model: Model | Program,
-    data: Any,
+    data: Data,
     *,
     method: str = "em",
     epochs: int = 10,
     tolerance: float = 0.0,
     budget: int | None = None,
     seed: int = 0,
-    others: Mapping[str, Any] | None = None,
-    report: Callable[[Progress], None] | None = None,
+    others: Mapping[str, Data] | None = None,
+    report: Callable[[SweepReport], None] | None = None,
     **options: Any,
 ) -> Learned:
-    """Fit a model to data in memory: so many sweeps (epochs) of a method.
+    """Fit a model to data in memory by `epochs` sweeps of a method.
 
-    `data` are token lists, or for a grammar of several inputs lists by input. `others` are data of
-    other queries of the grammar, by query: observed trees beside text. A program's model is made
-    with `seed`. `budget` is the number of tokens of a batch; CVB and Hastings take items one by
-    one without it. If `tolerance` is not 0, sweeps end where the objective changes by less,
-    relative to its size. `report` is called with each sweep's progress. `options` are those of the
+    `data` are token lists, or if the grammar has several inputs, lists by input. `others` are data
+    of other queries of the grammar, by query: observed trees beside text. If a program is given,
+    its model is made with `seed`. `budget` is the number of tokens in a batch; without it, CVB and
+    Hastings take items one by one. With a `tolerance`, sweeps stop when the objective changes by
+    less, relative to its size. `report` is called after each sweep. `options` are those of the
     method: `prior` (VB, CVB, Hastings), `burn_in` (Hastings), `pseudo` (EM), `rate` … (Adam).
     """
     kind = _method(method, options)
@@ -75,7 +80,7 @@ def learn(
     fitting = kind(model, **options)
     ready = [fitting.ready(batch) for batch in batches]
     shuffle = torch.Generator().manual_seed(seed)
-    history: list[Progress] = []
+    history: list[SweepReport] = []
     for _ in range(epochs):
         order = list(range(len(ready)))
         if method in ("adam", "online-em"):
@@ -90,44 +95,45 @@ def learn(
 
 def batched(
     model: Model,
-    data: Any,
+    data: Data,
     method: str,
     budget: int | None = None,
-    others: Mapping[str, Any] | None = None,
+    others: Mapping[str, Data] | None = None,
 ) -> list[Items]:
-    """Data in memory cut into batches, as a method wants them."""
-    found = in_memory(model.program, data)
+    """Data in memory cut into the batches that a method takes."""
+    items = in_memory(model.program, data)
     for query, more in (others or {}).items():
-        found += numbered(in_memory(model.program, more, query), len(found))
+        items += numbered(in_memory(model.program, more, query), len(items))
     if budget is None and method in ONE_BY_ONE:
-        return found
+        return items
     if budget is not None and (isinstance(budget, bool) or budget < 1):
         refuse("F476", "`budget` is a whole number from 1 up")
-    return bucketed(model.program, found, budget or BUDGET)
+    return bucketed(items, budget or BUDGET)
 
 
-def log_likelihood(model: Model, data: Any, *, budget: int = BUDGET) -> tuple[float, int]:
-    """The sum of log Z over data in memory, and the number of their tokens."""
+def log_likelihood(model: Model, data: Data, *, budget: int = BUDGET) -> tuple[float, int]:
+    """The sum of log Z over data in memory, and their number of tokens."""
     total, count = 0.0, 0
     was = model.training
     model.eval()
     with torch.no_grad():
         weights = model.weights()
-        for batch in bucketed(model.program, in_memory(model.program, data), budget):
+        for batch in bucketed(in_memory(model.program, data), budget):
             log_z = model.program.log_z(weights, batch.inputs, batch.lengths)
             total += float(log_z.double().sum())
-            count += tokens(model.program, batch)
+            count += token_count(model.program, batch)
     model.train(was)
     return total, count
 
 
-def perplexity(model: Model, data: Any, *, budget: int = BUDGET) -> float:
-    """The perplexity of data in memory, a token."""
+def perplexity(model: Model, data: Data, *, budget: int = BUDGET) -> float:
+    """The perplexity per token of data in memory."""
     total, count = log_likelihood(model, data, budget=budget)
     return exp(-total / max(count, 1))
 
 
-def _method(method: str, options: Mapping[str, Any]) -> type[Method]:
+def _method(method: str, options: Mapping[str, object]) -> type[Method]:
+    """The class of a method. Raises GrammarError (F476) for an unknown method or option."""
     if method not in METHODS:
         help = did_you_mean(method, METHODS) or "there are " + ", ".join(f"`{m}`" for m in METHODS)
         refuse("F476", f"there is no method `{method}`", help)
@@ -141,22 +147,22 @@ def _method(method: str, options: Mapping[str, Any]) -> type[Method]:
 
 
 def _options(kind: type[Method]) -> list[str]:
-    """The options of a method, its own and those it inherits."""
-    found: list[str] = []
+    """The names of a method's options, inherited ones included."""
+    names: list[str] = []
     for cls in kind.__mro__:
         if issubclass(cls, Method) and "__init__" in cls.__dict__:
-            own = signature(cls.__init__).parameters.values()
-            found += [p.name for p in own if p.kind is p.KEYWORD_ONLY and p.name not in found]
+            parameters = signature(cls.__init__).parameters.values()
+            names += [
+                p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in names
+            ]
     if issubclass(kind, CountingMethod) and not kind.uses_priors:
-        found.remove("prior")
-    return found
+        names.remove("prior")
+    return names
 
 
-def _settled(history: Sequence[Progress], tolerance: float) -> bool:
+def _settled(history: Sequence[SweepReport], tolerance: float) -> bool:
+    """Whether the last sweep changed the objective by less than the tolerance."""
     if tolerance <= 0 or len(history) < 2 or history[-1].kind != history[-2].kind:
         return False
     now, before = history[-1].objective, history[-2].objective
     return abs(now - before) < tolerance * (1 + abs(now))
-
-
-__all__ = ["METHODS", "Learned", "Ready", "learn", "log_likelihood", "perplexity"]

@@ -1,30 +1,29 @@
-"""Numeric decomposition: from the weights of a factor to pieces whose product comes near them.
+"""Numeric decomposition: from the weights of a factor to pieces whose product approximates them.
 
 The pieces are those of `fgg.factors.pieces`. With a left side a (all its nodes together; none for a
 potential) and right nodes b, c, …,
 
     F(a, b, c)  ≈  Σ_q  F_0(a, q) F_1(q, b) F_2(q, c)          [RS §2.2]
 
-is a CP decomposition of the array `[a, b, c]`. Non-negative pieces right of the rank node are
-normalised over their own node and piece 0 takes up the scale λ_q; of a factor with an arrow it is
-then normalised over the rank, so that the product is exactly a distribution.
+is a CP decomposition of the array `[a, b, c]`. Non-negative pieces to the right of the rank node
+are normalised over their own node, and piece 0 absorbs the scales λ_q. If the factor has an arrow,
+piece 0 is then normalised over the rank, so that the product is exactly a distribution.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, isfinite, prod, sqrt
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, refuse
 from fgg.runtime.memory import require
-from fgg.runtime.model.cpd_direct import lossless, truncated_svd
-from fgg.runtime.model.cpd_fit import Fit, fit
+from fgg.runtime.model.cpd_fit import CpdFit, fit, lossless, truncated_svd
 from fgg.runtime.program.bind import MAX_ENTRIES, product_of
 
 Array = NDArray[np.float64]
@@ -36,11 +35,11 @@ MAX_RANK = 65536
 
 @dataclass(frozen=True)
 class Decomposition:
-    """Pieces, and how near their product comes to the weights.
+    """The pieces of a factor, and how well their product approximates its weights.
 
-    `relative_error` is the norm of the difference over the norm of the weights, of the pieces as
-    they are returned. `method` is `svd`, `als`, `nonnegative als`, or `exact` where the rank is so
-    high that nothing is lost. What a user should know stands in `notes`.
+    `relative_error` is the norm of weights minus product, over the norm of the weights. `method` is
+    `svd`, `als`, `nonnegative als`, or `exact` if the rank is so high that nothing is lost. `notes`
+    are warnings for the user.
     """
 
     pieces: tuple[Array, ...]
@@ -52,7 +51,7 @@ class Decomposition:
 
     @property
     def rank(self) -> int:
-        """The number of products that are added."""
+        """The number of products in the sum over the rank."""
         return int(self.pieces[0].shape[-1])
 
     @property
@@ -62,7 +61,7 @@ class Decomposition:
 
 
 def decompose(
-    weights: Any,
+    weights: ArrayLike | Tensor,
     given: int | None,
     rank: int,
     *,
@@ -72,19 +71,18 @@ def decompose(
     sweeps: int = SWEEPS,
     name: str = "factor",
 ) -> Decomposition:
-    """The pieces of a factor's weights around a rank node, of which `given` axes are left of it.
+    """The pieces of a factor's weights, whose first `given` axes are left of the rank node.
 
-    Matrices with signs allowed have their SVD, everything else alternating least squares in
-    float64: several starts, of which the best is kept; the same for the same seed. Raises
-    GrammarError for weights or ranks that do not fit (F417, F440), and for what would need too
-    much memory (F420).
+    Matrices that may have signs are decomposed by SVD, everything else by alternating least squares
+    in float64: the best of several random starts, determined by `seed`. Raises GrammarError for
+    unfit weights or ranks (F417, F440), and for what would need too much memory (F420).
     """
     work = _Decomposer(weights, given, nonnegative, restarts, seed, sweeps, name)
     return work.decomposition(rank)
 
 
 def smallest_rank(
-    weights: Any,
+    weights: ArrayLike | Tensor,
     given: int | None,
     tolerance: float,
     *,
@@ -97,9 +95,9 @@ def smallest_rank(
 ) -> Decomposition:
     """The decomposition of the smallest rank found whose relative error is within a tolerance.
 
-    Ranks are doubled until it is, and then halved down; each search starts from the one before,
-    so the error goes down with the rank. At `limit` (by default, where pieces have more entries
-    than the weights) the search ends: the best is returned, with a note (F442).
+    The rank is doubled until the error is small enough, and then bisected. Each fit starts from the
+    one before, so a higher rank has a smaller error. The search ends at rank `limit` (by default
+    where the pieces have as many entries as the weights) and returns the best with a note (F442).
     """
     if not isfinite(tolerance) or tolerance <= 0:
         refuse("F440", f"a tolerance of {tolerance:g} for `{name}` is not positive")
@@ -108,11 +106,11 @@ def smallest_rank(
 
 
 class _Decomposer:
-    """The weights as an array `[left, *right]`, or `[*right]` if nothing is left of the rank."""
+    """The weights as an array `[left, *right]`, or `[*right]` if no node is left of the rank."""
 
     def __init__(
         self,
-        weights: Any,
+        weights: ArrayLike | Tensor,
         given: int | None,
         nonnegative: bool,
         restarts: int,
@@ -138,56 +136,58 @@ class _Decomposer:
     def decomposition(self, rank: int) -> Decomposition:
         return self.finished(*self.factored(rank))
 
-    def factored(self, rank: int, start: Sequence[Array] | None = None) -> tuple[Fit, str]:
-        """Matrices `[axis, rank]` whose model is near the array, and the method."""
+    def factored(self, rank: int, start: Sequence[Array] | None = None) -> tuple[CpdFit, str]:
+        """A fit of the array of this rank, and the method that found it."""
         self.check_rank(rank)
         if self.norm == 0:
-            return Fit(tuple(np.zeros((n, rank)) for n in self.array.shape), 0.0, True, 0), "exact"
+            return CpdFit(
+                tuple(np.zeros((n, rank)) for n in self.array.shape), 0.0, True, 0
+            ), "exact"
         if self.array.ndim == 2 and not self.nonnegative:
-            return Fit(truncated_svd(self.array, rank), 0.0, True, 0), "svd"
+            return CpdFit(truncated_svd(self.array, rank), 0.0, True, 0), "svd"
         if rank >= self.exact_rank:
-            return Fit(lossless(self.array, rank), 0.0, True, 0), "exact"
-        found = fit(self.array, rank, nonnegative=self.nonnegative, start=start, **self.options)
-        return found, "nonnegative als" if self.nonnegative else "als"
+            return CpdFit(lossless(self.array, rank), 0.0, True, 0), "exact"
+        best = fit(self.array, rank, nonnegative=self.nonnegative, start=start, **self.options)
+        return best, "nonnegative als" if self.nonnegative else "als"
 
     def check_rank(self, rank: int) -> None:
-        """Raise GrammarError for a rank that makes no sense, or would need too much memory."""
+        """Raise GrammarError for a rank that is invalid, or would need too much memory."""
         if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
             refuse("F440", f"rank {rank} of factor `{self.name}` is not a positive number")
         shape = self.array.shape
         entries = rank * sum(shape)
         if rank > MAX_RANK or entries > MAX_ENTRIES:
-            message = f"the pieces of `{self.name}` at rank {rank:,} have {entries:,} entries"
-            refuse("F420", message)
-        # The array along each axis, its residual, products of all axes but one, Gram matrices.
+            at = f"`{self.name}` at rank {rank:,}"
+            refuse("F420", f"the pieces of {at} have {entries:,} entries")
+        # The array unfolded along each axis, its residual, row products, and Gram matrices.
         needed = (len(shape) + 2) * self.array.size + 2 * rank * self.array.size // min(shape)
         needed = 8 * (needed + 2 * entries + 3 * rank * rank)
         require(needed, torch.device("cpu"), f"decomposing `{self.name}` at rank {rank:,}")
 
-    def finished(self, found: Fit, method: str) -> Decomposition:
-        """The pieces that matrices stand for, with the error that they have."""
-        pieces = self.scaled(found.matrices)
+    def finished(self, best: CpdFit, method: str) -> Decomposition:
+        """The decomposition that a fit stands for, with the error of its pieces."""
+        pieces = self.scaled(best.matrices)
         difference = self.weights - product_of(pieces, self.given)
         error = float(np.linalg.norm(difference)) / self.norm if self.norm else 0.0
         notes = []
-        if not found.converged:
+        if not best.converged:
             message = (
                 f"the decomposition of `{self.name}` was still getting better after "
-                f"{found.sweeps:,} sweeps (relative error {error:.2g})"
+                f"{best.sweeps:,} sweeps (relative error {error:.2g})"
             )
             help = "allow more sweeps, or another rank"
             notes.append(Diagnostic(code="F441", message=message, help=help))
         return Decomposition(
-            tuple(pieces), error, found.converged, method, found.sweeps, tuple(notes)
+            tuple(pieces), error, best.converged, method, best.sweeps, tuple(notes)
         )
 
     def scaled(self, matrices: Sequence[Array]) -> list[Array]:
-        """Pieces as `fgg.factors.pieces` has them: scales are in piece 0."""
+        """The pieces, in the order and axes of `fgg.factors.pieces`, with all scales in piece 0."""
         rank = matrices[0].shape[1]
         left = matrices[0] if self.given else np.ones((1, rank))
         right = []
         for matrix in matrices[1:] if self.given else matrices:
-            # Sums are 1 where weights are not negative; with signs, norms are.
+            # Non-negative columns are scaled to sum 1, others to norm 1.
             scale = matrix.sum(axis=0) if self.nonnegative else np.linalg.norm(matrix, axis=0)
             left = left * scale
             empty = scale == 0
@@ -200,34 +200,34 @@ class _Decomposer:
         return [left.reshape(*shape, rank), *map(np.ascontiguousarray, right)]
 
     def search(self, tolerance: float, limit: int | None) -> Decomposition:
-        """The smallest rank within the tolerance: by doubling, then by bisection."""
+        """The decomposition of smallest rank within the tolerance, by doubling and bisection."""
         last = self.limit() if limit is None else limit
         self.check_rank(last)
         if self.array.ndim == 2 and not self.nonnegative:
             return self.search_spectrum(tolerance, last)
         below, rank = 0, 1
-        start: Fit | None = None
+        start: CpdFit | None = None
         while True:
-            found, method = self.factored(rank, None if start is None else start.matrices)
-            done = self.finished(found, method)
+            trial, method = self.factored(rank, None if start is None else start.matrices)
+            done = self.finished(trial, method)
             if done.relative_error <= tolerance or rank >= last:
                 break
-            below, start, rank = rank, found, min(2 * rank, last)
+            below, start, rank = rank, trial, min(2 * rank, last)
         if done.relative_error > tolerance:
             return self.not_reached(done, tolerance)
         best = done
         while best.rank - below > 1:
             middle = (below + best.rank) // 2
-            found, method = self.factored(middle, None if start is None else start.matrices)
-            done = self.finished(found, method)
+            trial, method = self.factored(middle, None if start is None else start.matrices)
+            done = self.finished(trial, method)
             if done.relative_error <= tolerance:
                 best = done
             else:
-                below, start = middle, found
+                below, start = middle, trial
         return best
 
     def search_spectrum(self, tolerance: float, last: int) -> Decomposition:
-        """The smallest rank of a matrix, which its singular values tell [Eckart & Young 1936]."""
+        """The same for a matrix with signs, from its singular values [Eckart & Young 1936]."""
         values = np.linalg.svd(self.array, compute_uv=False)
         tails = np.sqrt(np.cumsum(values[::-1] ** 2)[::-1])
         rank = max(1, int((tails > tolerance * self.norm).sum()))
@@ -236,30 +236,24 @@ class _Decomposer:
         return done if reached else self.not_reached(done, tolerance)
 
     def limit(self) -> int:
-        """The rank from which on pieces are no smaller than the whole, or nothing is lost."""
+        """The least rank at which pieces are no smaller than the whole, or nothing is lost."""
         useful = ceil(self.array.size / sum(self.array.shape))
         return int(min(self.exact_rank, max(useful, *self.array.shape), MAX_RANK))
 
     def not_reached(self, done: Decomposition, tolerance: float) -> Decomposition:
+        """A decomposition with a note (F442) that its error is above the tolerance."""
         message = (
             f"no rank up to {done.rank:,} brings `{self.name}` within {tolerance:g}: "
             f"the relative error is {done.relative_error:.2g}"
         )
         help = "these weights are not of low rank: low rank has to come from the model"
         note = Diagnostic(code="F442", message=message, help=help)
-        return Decomposition(
-            done.pieces,
-            done.relative_error,
-            done.converged,
-            done.method,
-            done.sweeps,
-            (*done.notes, note),
-        )
+        return replace(done, notes=(*done.notes, note))
 
 
-def _checked(weights: Any, nonnegative: bool, name: str) -> Array:
-    """Weights as a float64 array. Raises GrammarError (F417, F420)."""
-    if hasattr(weights, "detach"):
+def _checked(weights: ArrayLike | Tensor, nonnegative: bool, name: str) -> Array:
+    """The weights as a float64 array. Raises GrammarError (F417, F420)."""
+    if isinstance(weights, Tensor):
         weights = weights.detach().cpu().numpy()
     entries = getattr(weights, "size", 0)
     if isinstance(entries, int) and entries > MAX_ENTRIES:

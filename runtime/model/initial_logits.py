@@ -1,4 +1,4 @@
-"""Where parameters start: random logits, as an initialiser says."""
+"""Initial logits of parameters, drawn as an initialiser says."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from fgg.grammar.options import Init
 def start_logits(
     init: Init, shape: tuple[int, ...], given: int | None, generator: torch.Generator
 ) -> Tensor:
-    """Logits in float64: zero, normal, or logarithms of draws from Dirichlet distributions."""
+    """Initial logits of a factor's shape, in float64.
+
+    They are zero, normal, or logarithms of draws from Dirichlet distributions over the axes from
+    `given` on.
+    """
     if init.kind == "uniform":
         return torch.zeros(shape, dtype=torch.float64)
     if init.kind == "normal":
         return init.scale * torch.randn(shape, generator=generator, dtype=torch.float64)
     rows = prod(shape[: given or 0])
     alpha = torch.full((rows, prod(shape) // max(rows, 1)), init.scale, dtype=torch.float64)
-    # Gamma(a) is Gamma(a + 1) times U^(1/a): in logarithms nothing is lost for small a.
+    # Gamma(a) is Gamma(a + 1) times U^(1/a): logarithms do not underflow for small a.
     logs = torch._standard_gamma(alpha + 1, generator=generator).log()
     uniform = torch.rand(alpha.shape, generator=generator, dtype=torch.float64)
     logs = logs + (1 - uniform).log() / alpha

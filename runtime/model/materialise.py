@@ -1,13 +1,13 @@
 """From pieces back to whole factors: the product of a factor's pieces, summed over the rank.
 
-`runtime/model/decompose.py` is the way back.
+`runtime/model/decompose.py` goes the other way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import TypeGuard, overload
 
 import numpy as np
 import torch
@@ -18,83 +18,96 @@ from fgg.factors.pieces import given_pieces, signatures
 from fgg.grammar import Factor, Grammar
 from fgg.grammar.domains import domain_size, size_values
 from fgg.runtime.memory import require
-from fgg.runtime.program.bind import MAX_ENTRIES, product_of
+from fgg.runtime.program.bind import MAX_ENTRIES, Array, product_of
 
 
-def materialised(grammar: Grammar, weights: Mapping[str, Any]) -> dict[str, Any]:
-    """Weights with each factor of declared rank whole, in place of its pieces:
+def materialised(grammar: Grammar, weights: Mapping[str, object]) -> dict[str, object]:
+    """The weights with each factor of declared rank whole, in place of its pieces:
 
         binary(a, b, c)  =  Σ_q  binary_0(a, q) binary_1(q, b) binary_2(q, c)        [RS §2.2]
 
-    Pieces are found by the names that the grammar's own pieces have, or would have if it were
-    decomposed. Tensors stay tensors, with their gradients, and arrays arrays; what is no piece
-    stays as it is. Raises GrammarError for pieces that are missing or do not fit (F416, F417), and
-    for factors that are too large, before anything is computed (F420).
+    Pieces have the names that the grammar gives them, or would give them if it were decomposed. The
+    product of tensors is a tensor, with gradients, and the product of arrays an array. Other
+    weights are unchanged. Raises GrammarError for pieces that are missing or of a wrong shape
+    (F416, F417), and for factors that are too large, before anything is computed (F420).
     """
-    found = dict(weights)
+    result = dict(weights)
     for name, labels in given_pieces(grammar).items():
-        known = [label for label in labels if label in weights]
-        if not known:
+        if not any(label in weights for label in labels):
             continue
-        factor = grammar.factor[name]
         missing = [f"`{label}`" for label in labels if label not in weights]
         if missing:
             refuse("F416", f"no weights for {', '.join(missing)}: `{name}` needs all pieces")
         if name in weights:
             refuse("F417", f"weights are given for `{name}`, and for its pieces")
-        own = _checked(grammar, factor, labels, [found.pop(label) for label in labels])
-        found[name] = whole(own, factor.given or 0)
-    return found
+        result[name] = multiplied(grammar, name, {label: result.pop(label) for label in labels})
+    return result
 
 
-def with_tensors(grammar: Grammar, weights: Mapping[str, Any]) -> dict[str, Any]:
-    """Weights in which pieces that are tensors are multiplied out, where rules use the whole.
+def with_tensors(grammar: Grammar, weights: Mapping[str, object]) -> dict[str, object]:
+    """The weights with pieces that are tensors multiplied out, where rules use the whole factor.
 
-    So gradients reach the pieces; `runtime.weights.bind` does the same for arrays.
+    So gradients reach the pieces. `runtime.program.bind` multiplies out arrays.
     """
-    found = dict(weights)
+    result = dict(weights)
     for name, labels in given_pieces(grammar).items():
-        own = [weights.get(label) for label in labels]
+        pieces = {label: weights.get(label) for label in labels}
         if labels[0] in grammar.factor or name in weights:
             continue
-        if all(isinstance(piece, Tensor) for piece in own):
-            given = grammar.factor[name].given or 0
-            found[name] = whole(_checked(grammar, grammar.factor[name], labels, own), given)
+        if are_tensors(list(pieces.values())):
+            result[name] = multiplied(grammar, name, pieces)
             for label in labels:
-                del found[label]
-    return found
+                del result[label]
+    return result
 
 
-def multiplied(grammar: Grammar, name: str, pieces: Mapping[str, Any]) -> Any:
-    """The weights of a factor of declared rank, from its pieces by name, in order."""
+@overload
+def multiplied(grammar: Grammar, name: str, pieces: Mapping[str, Tensor]) -> Tensor: ...
+@overload
+def multiplied(grammar: Grammar, name: str, pieces: Mapping[str, object]) -> Tensor | Array: ...
+def multiplied(grammar: Grammar, name: str, pieces: Mapping[str, object]) -> Tensor | Array:
+    """The weights of a factor of declared rank, in its shape, from its pieces by name, in order."""
     factor = grammar.factor[name]
-    own = _checked(grammar, factor, tuple(pieces), tuple(pieces.values()))
-    return whole(own, factor.given or 0)
+    checked = _checked(grammar, factor, tuple(pieces), tuple(pieces.values()))
+    return whole(checked, factor.given or 0)
 
 
-def whole(pieces: Sequence[Any], given: int) -> Any:
-    """The product of pieces, of which the first has `given` axes besides the rank."""
-    if not all(isinstance(piece, Tensor) for piece in pieces):
+@overload
+def whole(pieces: Sequence[Tensor], given: int) -> Tensor: ...
+@overload
+def whole(pieces: Sequence[Tensor | Array], given: int) -> Tensor | Array: ...
+def whole(pieces: Sequence[Tensor | Array], given: int) -> Tensor | Array:
+    """The product of pieces, summed over the rank.
+
+    Piece 0 is `[*left, rank]`, with `given` axes on the left; the others are `[rank, right axis]`.
+    The result is `[*left, *right axes]`: a tensor if all pieces are tensors, else an array.
+    """
+    if not are_tensors(pieces):
         return product_of([_array(piece) for piece in pieces], given)
-    count = given + len(pieces) - 1
-    operands: list[Any] = [pieces[0], [*range(given), count]]
+    rank = given + len(pieces) - 1
+    operands: list[Tensor | list[int]] = [pieces[0], [*range(given), rank]]
     for axis, piece in enumerate(pieces[1:], given):
-        operands += [piece, [count, axis]]
-    return torch.einsum(*operands, list(range(count)))
+        operands += [piece, [rank, axis]]
+    return torch.einsum(*operands, list(range(rank)))
 
 
-def _array(piece: Any) -> Any:
-    return piece.detach().cpu().numpy() if isinstance(piece, Tensor) else np.asarray(piece)
+def are_tensors(pieces: Sequence[object]) -> TypeGuard[Sequence[Tensor]]:
+    """Whether all pieces are tensors."""
+    return all(isinstance(piece, Tensor) for piece in pieces)
+
+
+def _array(piece: Tensor | Array) -> Array:
+    return np.asarray(piece.detach().cpu().numpy() if isinstance(piece, Tensor) else piece)
 
 
 def _checked(
-    grammar: Grammar, factor: Factor, labels: Sequence[str], pieces: Sequence[Any]
-) -> Sequence[Any]:
-    """The pieces of a factor, if they and it are of the sizes that they should be."""
+    grammar: Grammar, factor: Factor, labels: Sequence[str], given: Sequence[object]
+) -> list[Tensor | Array]:
+    """The pieces of a factor. Raises GrammarError if a shape is wrong, or the factor too large."""
     assert factor.rank is not None
     rank = factor.rank.evaluate(size_values(grammar))
     assert rank is not None
-    pieces = [piece if hasattr(piece, "shape") else np.asarray(piece) for piece in pieces]
+    pieces = [piece if isinstance(piece, Tensor) else np.asarray(piece) for piece in given]
     for signature, label, piece in zip(signatures(factor, ""), labels, pieces, strict=True):
         shape = tuple(domain_size(grammar, d) if d else rank for d in signature.domains)
         if tuple(piece.shape) != shape:

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.factors.maps import groups
 from fgg.grammar import Factor
+from fgg.grammar.definitions import Tied
 from fgg.grammar.options import init_of, is_frozen, net_of
-from fgg.grammar.values import Call, Word
 from fgg.runtime.model.initial_logits import start_logits
 from fgg.runtime.model.materialise import multiplied
 from fgg.runtime.model.nets import FactorNet, Maker, Shared
@@ -71,7 +71,7 @@ class Model(nn.Module):
                 self.register_buffer(_buffer(name), tensor)
             elif name in given:
                 self._keep(name, tensor.detach().log())
-            elif factor.attribute("tied") is None:
+            elif tied_to(factor) is None:
                 self._add(name, maker, nets or {})
         for factor in program.parameters:
             source = tied_to(factor)
@@ -253,10 +253,7 @@ def stationary(transition: Tensor) -> Tensor:
 
 def tied_to(factor: Factor) -> str | None:
     """The factor that this one is the stationary distribution of."""
-    value = factor.attribute("tied")
-    if isinstance(value, Call) and value.arguments and isinstance(value.arguments[0], Word):
-        return value.arguments[0].name
-    return None
+    return factor.definition.source if isinstance(factor.definition, Tied) else None
 
 
 def _key(name: str) -> str:

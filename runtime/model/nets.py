@@ -1,9 +1,9 @@
 """Networks that parameterise factors [RS appendices A, B].
 
-The logit of an entry is the product of a vector of one side and a transformed embedding of the
-other: for `emit(P -> W)`, u_w · h(x_p), for a piece `binary_1(R -> C)`, u_q · f(x_c). Embeddings x
-are shared by all factors over a domain, and by the parts of a union; the vectors u of a rank node
-are shared by all pieces around it (tied projections).
+The logit of an entry is the scalar product of a vector of one side and a transformed embedding of
+the other: for `emit(P -> W)` it is u_w · h(x_p), for a piece `binary_1(R -> C)` it is u_q · f(x_c).
+All factors over a domain share its embeddings x, and a union has those of its parts. All pieces
+around a rank node share its vectors u (tied projections).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from fgg.runtime.memory import require
 
 @dataclass(frozen=True)
 class Maker:
-    """Makes parameters: from a generator, of a type, for the domains of a grammar."""
+    """Makes random parameters of one type for the domains of a grammar."""
 
     grammar: Grammar
     generator: torch.Generator
     dtype: torch.dtype
 
     def normal(self, *shape: int, xavier: bool = False) -> nn.Parameter:
-        """Random numbers of variance 1, or as Glorot and Bengio 2010 have it."""
+        """Normal numbers of variance 1, or with `xavier` as of Glorot and Bengio 2010."""
         require(8 * prod(shape), torch.device("cpu"), "a network's parameters")
         start = torch.randn(shape, generator=self.generator, dtype=torch.float64)
         if xavier:
@@ -38,14 +38,14 @@ class Maker:
 
 
 class Shared(nn.Module):
-    """Vectors that several factors share: embeddings of domains, and of rank nodes."""
+    """The vectors that several factors share: embeddings `x` of domains, `u` of rank nodes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.tables = nn.ParameterDict()
 
     def add(self, maker: Maker, domain: str, dim: int, kind: str = "x") -> None:
-        """Make the vectors of a domain, unless they are there; of a union, those of its parts."""
+        """Make the vectors of a domain unless they exist; for a union, those of its parts."""
         shape = maker.grammar.domain[domain].shape
         if isinstance(shape, Union | Product) and kind == "x":
             for part in shape.parts:
@@ -55,18 +55,18 @@ class Shared(nn.Module):
             self.tables[_key(kind, domain, dim)] = maker.normal(size, dim, xavier=kind == "u")
 
     def vectors(self, grammar: Grammar, domain: str, dim: int, kind: str = "x") -> Tensor:
-        """The vectors of a domain's values, `[values, dim]`; those of components are added."""
+        """The vectors of a domain's values, `[values, dim]`; a product adds those of its parts."""
         shape = grammar.domain[domain].shape
         if isinstance(shape, Union | Product) and kind == "x":
-            own = [self.vectors(grammar, part, dim) for part in shape.parts]
+            parts = [self.vectors(grammar, part, dim) for part in shape.parts]
             if isinstance(shape, Union):
-                return torch.cat(own)
-            total = own[0]
-            for part in own[1:]:
+                return torch.cat(parts)
+            total = parts[0]
+            for part in parts[1:]:
                 total = (total.unsqueeze(1) + part).flatten(0, 1)
             return total
-        found: Tensor = self.tables[_key(kind, domain, dim)]
-        return found
+        table: Tensor = self.tables[_key(kind, domain, dim)]
+        return table
 
 
 class Residual(nn.Module):
@@ -79,7 +79,7 @@ class Residual(nn.Module):
         self.outer = nn.ParameterList(maker.normal(dim, dim, xavier=True) for _ in range(layers))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The transformed vectors."""
+        """The transformed vectors `[…, dim]` of vectors `[…, width]`."""
         y = x @ self.first.T
         for inner, outer in zip(self.inner, self.outer, strict=True):
             y = torch.relu(torch.relu(y @ inner.T) @ outer.T) + y
@@ -87,7 +87,7 @@ class Residual(nn.Module):
 
 
 class FactorNet(nn.Module):
-    """The network of a factor: its logits, in the shape of its weights."""
+    """The network of a factor, which makes logits in the shape of its weights."""
 
     def __init__(self, maker: Maker, shared: Shared, factor: Factor, net: Net) -> None:
         super().__init__()
@@ -96,15 +96,15 @@ class FactorNet(nn.Module):
         self.shape = tuple(domain_size(grammar, d) for d in factor.domains)
         self.given, self.rank = _sides(grammar, factor)
         left, right = factor.domains[: self.given], factor.domains[self.given :]
-        # The vectors u are those of the rank node, of the right side, or a single one.
+        # The vectors u belong to the rank node, or to the right side, or there is a single one.
         self.swapped = not left or self.rank == "left"
         self.inputs = right if self.swapped else left
         sizes = [domain_size(grammar, d) for d in self.inputs]
         require(8 * prod(sizes) * net.dim, torch.device("cpu"), f"the network of `{factor.name}`")
-        self.own = nn.ParameterList()
+        self.embeddings = nn.ParameterList()
         self.layers: Residual | None = None
         if net.kind == "linear":
-            self.own.extend(maker.normal(size, net.dim) for size in sizes)
+            self.embeddings.extend(maker.normal(size, net.dim) for size in sizes)
         else:
             for domain in self.inputs:
                 shared.add(maker, domain, net.dim)
@@ -118,7 +118,7 @@ class FactorNet(nn.Module):
             self.projection = maker.normal(count, net.dim, xavier=True)
 
     def forward(self, shared: Shared, grammar: Grammar) -> Tensor:
-        """The logits of the factor's entries."""
+        """The logits of the factor, in its shape."""
         x = self.embedded(shared, grammar)
         x = torch.nn.functional.dropout(x, self.net.dropout, self.training)
         h = x if self.layers is None else self.layers(x)
@@ -127,18 +127,21 @@ class FactorNet(nn.Module):
         else:
             u = shared.vectors(grammar, self.ranks, self.net.dim, "u")
         h = h.flatten(0, -2)
-        found = u @ h.T if self.swapped else h @ u.T
-        return found.reshape(self.shape)
+        logits = u @ h.T if self.swapped else h @ u.T
+        return logits.reshape(self.shape)
 
     def embedded(self, shared: Shared, grammar: Grammar) -> Tensor:
-        """The embeddings of the side that is transformed, those of its nodes side by side."""
-        tables: list[Tensor] = list(self.own) or [
+        """The embeddings of the transformed side, `[*sizes of its nodes, width]`.
+
+        Those of several nodes are concatenated, or added if there are no layers to mix them.
+        """
+        tables: list[Tensor] = list(self.embeddings) or [
             shared.vectors(grammar, d, self.net.dim) for d in self.inputs
         ]
         if len(tables) == 1:
             return tables[0]
         sizes = [len(table) for table in tables]
-        if self.layers is None:  # without layers to mix them, they are added
+        if self.layers is None:
             total = tables[0]
             for table in tables[1:]:
                 total = total.unsqueeze(-2) + table
@@ -151,7 +154,7 @@ class FactorNet(nn.Module):
 
 
 def _sides(grammar: Grammar, factor: Factor) -> tuple[int, str]:
-    """How many nodes stand on the left, and which side is a rank node, if any."""
+    """The number of nodes on the left, and the side that is a rank node: `left`, `right` or ""."""
     given = factor.given
     if given is None:
         given = 0 if len(factor.domains) < 2 else 1

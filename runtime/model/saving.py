@@ -1,4 +1,4 @@
-"""Models as files: safetensors that say what grammar, query and sizes the numbers belong to."""
+"""Models as safetensors files, with the grammar, query and sizes in their metadata."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from fgg.check.values import load_array
 from fgg.diagnostics import Diagnostic, GrammarError, refuse
-from fgg.files import check_regular, unreadable
+from fgg.files import check_regular, unreadable, write_whole
 from fgg.grammar import Domain, Enumerated, Factor, FromFile, Grammar
 from fgg.grammar.domains import size_values
 from fgg.grammar.printer import print_grammar
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
 FORMAT = "fgg model"
 VERSION = "1"
 MAX_ENTRIES = 2**20
-"""The largest array of a `.npy` file that is written into the text of a grammar."""
+"""The most entries of a `.npy` file that are written into the text of a grammar."""
 
 
 @dataclass(frozen=True)
-class Saved:
-    """What a file of a model holds."""
+class SavedModel:
+    """The contents of a model's file."""
 
     path: str
     name: str
@@ -49,7 +48,8 @@ def save(
     path: str | os.PathLike[str],
     vocabulary: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Write a model. Raises GrammarError if it cannot be written (F413) or described (F471)."""
+    """Write a model to a file. Raises GrammarError if it cannot be written (F413) or is too large
+    to describe (F471)."""
     tensors = {n: t.detach().cpu().contiguous() for n, t in model.state_dict().items()}
     write(path, tensors, described(model, vocabulary))
 
@@ -57,7 +57,7 @@ def save(
 def described(
     model: Model, vocabulary: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, str]:
-    """What a file says of a model besides its numbers."""
+    """The metadata of a model's file."""
     compiler = model.program.compiler
     whole = self_contained(compiler.model)
     dtype = next((t.dtype for t in model.state_dict().values()), None)
@@ -78,30 +78,15 @@ def described(
 def write(
     path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
 ) -> None:
-    """Write a safetensors file whole or not at all: beside its place, and then moved there."""
+    """Write a safetensors file atomically. Raises GrammarError (F413)."""
     from safetensors.torch import save as encoded
 
-    target = Path(path)
-    data = ordered(encoded({n: t.clone() for n, t in tensors.items()}, dict(metadata)))
-    try:
-        with NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as file:
-            try:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-                os.chmod(file.name, 0o666 & ~_umask())
-                os.replace(file.name, target)
-            except BaseException:
-                os.unlink(file.name)
-                raise
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        message = f"`{target}` cannot be written: {reason}"
-        refuse("F413", message)
+    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    write_whole(Path(path), ordered(encoded(tensors, dict(metadata))))
 
 
 def ordered(data: bytes) -> bytes:
-    """A safetensors file with its header in order, so that equal models are equal files.
+    """A safetensors file with its header sorted, so that equal models give equal files.
 
     The library writes metadata in an order that differs from run to run.
     """
@@ -124,62 +109,60 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str
     except OSError as error:
         raise unreadable(name, error) from None
     except SafetensorError:
-        message = f"`{name}` is not a safetensors file, or is cut short"
-        refuse("F471", message)
+        refuse("F471", f"`{name}` is not a safetensors file, or is cut short")
 
 
-def read(path: str | os.PathLike[str]) -> Saved:
-    """The model that a file holds. Raises GrammarError if it holds none (F401, F471)."""
-    found, tensors = read_tensors(path)
+def read(path: str | os.PathLike[str]) -> SavedModel:
+    """The model in a file. Raises GrammarError if there is none (F401, F471)."""
+    metadata, tensors = read_tensors(path)
     name = os.fspath(path)
-    if found.get("format") != FORMAT or "grammar" not in found:
+    if metadata.get("format") != FORMAT or "grammar" not in metadata:
         help = "`model.save` writes one; weights alone are for `--params`"
         message = f"`{name}` does not say which grammar its numbers belong to"
         refuse("F471", message, help)
-    if found.get("version") != VERSION:
-        message = f"`{name}` was written by another version of this package"
-        refuse("F471", message)
-    return Saved(
+    if metadata.get("version") != VERSION:
+        refuse("F471", f"`{name}` was written by another version of this package")
+    return SavedModel(
         path=name,
-        name=found["name"],
-        text=found["grammar"],
-        query=json.loads(found["query"]),
-        space=found["space"],
-        dtype=found["dtype"],
-        nets=tuple(json.loads(found["nets"])),
-        vocabulary=json.loads(found["vocabulary"]),
+        name=metadata["name"],
+        text=metadata["grammar"],
+        query=json.loads(metadata["query"]),
+        space=metadata["space"],
+        dtype=metadata["dtype"],
+        nets=tuple(json.loads(metadata["nets"])),
+        vocabulary=json.loads(metadata["vocabulary"]),
         tensors=tensors,
     )
 
 
-def take(model: Model, saved: Saved) -> None:
-    """Give a model the numbers of a file. Raises GrammarError (F472) if they are not of its kind.
+def take(model: Model, saved: SavedModel) -> None:
+    """Load the parameters of a file into a model. Raises GrammarError (F472) if they do not fit.
 
-    The query may be another one: what it does not need is left out.
+    The model's query may differ from the file's: parameters that it does not need are ignored.
     """
-    own = self_contained(model.program.compiler.model)
-    if description(print_grammar(own)) != description(saved.text):
-        raise _other(saved, _difference(own, saved))
+    grammar = self_contained(model.program.compiler.model)
+    if description(print_grammar(grammar)) != description(saved.text):
+        raise _other(saved, _difference(grammar, saved))
     wanted = model.state_dict()
     missing = [name for name in wanted if name not in saved.tensors]
     if missing:
         raise _other(saved, f"it has no parameters `{missing[0]}`")
     for name, tensor in wanted.items():
         if tensor.shape != saved.tensors[name].shape:
-            found = tuple(saved.tensors[name].shape)
-            raise _other(saved, f"`{name}` has shape {found}, not {tuple(tensor.shape)}")
+            shape = tuple(saved.tensors[name].shape)
+            raise _other(saved, f"`{name}` has shape {shape}, not {tuple(tensor.shape)}")
     model.load_state_dict({name: saved.tensors[name] for name in wanted})
 
 
 def description(text: str) -> str:
-    """The text of a grammar up to its queries: what parameters belong to."""
+    """The text of a grammar up to its queries: all that its parameters depend on."""
     lines = text.splitlines()
     end = next((i for i, line in enumerate(lines) if line.startswith("query ")), len(lines))
     return "\n".join(lines[:end]).strip()
 
 
 def self_contained(grammar: Grammar) -> Grammar:
-    """The grammar without files: with the values of its domains and arrays in the text."""
+    """The grammar without references to files: their values and arrays are part of it."""
     domains = tuple(map(_domain, grammar.domains))
     factors = tuple(map(_factor, grammar.factors))
     if domains == grammar.domains and factors == grammar.factors:
@@ -201,17 +184,19 @@ def _factor(factor: Factor) -> Factor:
         message = f"`{factor.name}` is an array of {array.size:,} entries, too large to be saved"
         help = "leave out its value, freeze it (`frozen = yes`), and give it as weights"
         refuse("F471", message, help)
-    entries: Any = array.astype(float).tolist()
-    return replace(factor, value=Table(_tuples(entries)))
+    return replace(factor, value=Table(_tuples(array.astype(float).tolist())))
 
 
-def _tuples(entries: Any) -> Nested:
-    return tuple(map(_tuples, entries)) if isinstance(entries, list) else float(entries)
+def _tuples(entries: list[object] | object) -> Nested:
+    if isinstance(entries, list):
+        return tuple(map(_tuples, entries))
+    assert isinstance(entries, float)
+    return entries
 
 
-def _difference(own: Grammar, saved: Saved) -> str:
-    """Where a grammar differs from the one of a file: sizes if it is these, or the first line."""
-    ours, theirs = description(print_grammar(own)), description(saved.text)
+def _difference(grammar: Grammar, saved: SavedModel) -> str:
+    """The first line in which a grammar differs from that of a file."""
+    ours, theirs = description(print_grammar(grammar)), description(saved.text)
     mine, other = ours.splitlines(), theirs.splitlines()
     for line in mine:
         if line not in other:
@@ -221,13 +206,7 @@ def _difference(own: Grammar, saved: Saved) -> str:
     return f"there is `{extra}` besides" if extra else "its lines are in another order"
 
 
-def _other(saved: Saved, reason: str) -> GrammarError:
+def _other(saved: SavedModel, reason: str) -> GrammarError:
     message = f"`{saved.path}` is a model of another grammar, `{saved.name}`: {reason}"
     help = "`fgg.load_model` takes the grammar from the file"
     return GrammarError([Diagnostic(code="F472", message=message, help=help)])
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -1,34 +1,36 @@
-"""State dropout: a model with some of the states of each block only [VL §4].
+"""State dropout: a batch uses only some of the states of each block [VL §4].
 
-For a domain `T = M * K`, of each block, a value of M, as many values of K are kept, drawn without
-replacement. What is left is a model of the same grammar with a smaller K: its program is compiled
-once, and its weights are those logits that are kept, normalised among themselves. So everything,
-the parameters included, costs what the smaller model costs.
+For a domain `T = M * K`, the same number of values of K is kept in each block (each value of M),
+drawn without replacement. The result is a model of the same grammar with a smaller K: its program
+is compiled once, and its weights are the kept logits, normalised among themselves. So all work,
+that on parameters included, costs as much as in the smaller model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from fgg.diagnostics import refuse
-from fgg.factors.maps import blocks_of, groups, map_values
+from fgg.factors.maps import groups, map_values
 from fgg.grammar import Factor, Grammar, Product
+from fgg.grammar.definitions import Tied
 from fgg.grammar.domains import domain_size
 from fgg.runtime.model.segment_softmax import group_tensor
 
 if TYPE_CHECKING:
     from fgg.runtime.model.model import Model
+    from fgg.runtime.program.inputs import Lengths
     from fgg.runtime.program.program import Program
 
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """The values of a domain that are kept of each block, `[blocks, kept]`, in ascending order."""
+    """The values of `domain` kept in each block: `index`, `[blocks, kept]`, rows ascending."""
 
     grammar: Grammar
     domain: str
@@ -36,7 +38,7 @@ class Kept:
     index: Tensor
 
     def states(self, domain: str) -> Tensor | None:
-        """The values of a domain that are left, or None if all are (or its blocks decide)."""
+        """The kept values of a domain, `[values]`; None if it is no product with `self.domain`."""
         shape = self.grammar.domain[domain].shape
         if not isinstance(shape, Product) or self.domain not in shape.parts:
             return None
@@ -47,7 +49,7 @@ class Kept:
         return (self.index * count + number).T.flatten()
 
     def select(self, factor: Factor, logits: Tensor) -> Tensor:
-        """The logits of a factor that are left."""
+        """The logits of a factor at the kept states: the axes of states are shorter."""
         for axis, domain in enumerate(factor.domains):
             rows = self.states(domain)
             if rows is not None:
@@ -63,22 +65,22 @@ class Kept:
         return logits
 
     def scatter(self, values: Tensor) -> Tensor:
-        """Numbers of the states that are left, `[…, M, kept]`, among those of all, `[…, M, K]`."""
+        """The values of kept states, `[…, M, kept]`, among zeros for the others, `[…, M, K]`."""
         size = domain_size(self.grammar, self.domain)
-        found = values.new_zeros((*values.shape[:-1], size))
-        return found.scatter(-1, self.index.expand(values.shape), values)
+        zeros = values.new_zeros((*values.shape[:-1], size))
+        return zeros.scatter(-1, self.index.expand(values.shape), values)
 
     def gather(self, values: Tensor) -> Tensor:
-        """Of numbers of all states, `[…, M, K]`, those that are left."""
+        """The values `[…, M, kept]` of the kept states, of values `[…, M, K]` of all."""
         return values.gather(-1, self.index.expand((*values.shape[:-1], self.index.shape[-1])))
 
 
 class StateDropout:
-    """Draws states of a model that a batch is computed with; the rest have no part in it.
+    """Draws the states of a model that a batch is computed with.
 
-    `domain` is that of the places in a block, `rate` the share of them that is dropped. Of k
-    values of each block the same number, k - ⌊rate k⌋, is kept. Evaluation uses the model as it is.
-    Raises GrammarError (F476) where a factor cannot be cut down so.
+    `domain` is the domain K of the states within a block, `rate` the share of them that is dropped:
+    of k states, k - ⌊rate k⌋ are kept in each block. Evaluation uses all states. Raises
+    GrammarError (F476) for a factor whose states cannot be dropped.
     """
 
     def __init__(self, model: Model, domain: str, rate: float) -> None:
@@ -98,7 +100,7 @@ class StateDropout:
         self.program: Program = program
 
     def draw(self, generator: torch.Generator | None = None) -> Kept:
-        """States to keep, each set of a block equally likely: Gumbel top-k (Vieira 2014)."""
+        """The states to keep, all sets of a block equally likely: Gumbel top-k (Vieira 2014)."""
         grammar = self.model.program.weighted
         count, size = (domain_size(grammar, d) for d in (self.blocks, self.domain))
         uniform = torch.rand((count, size), generator=generator, dtype=torch.float64)
@@ -110,46 +112,47 @@ class StateDropout:
         )
 
     def weights(self, kept: Kept) -> dict[str, Tensor]:
-        """The weights of the smaller program, differentiable in the model's parameters."""
+        """The weights of the smaller program by factor, differentiable in the parameters."""
         return {name: self.model.weight(name, kept) for name in self.model.names}
 
     def of(self, program: Program) -> Program:
-        """The smaller program of the query that a program of the model's grammar is of."""
+        """The smaller program for the query of a program of the model's grammar."""
         return self.program.for_query(program.compiler.query)
 
-    def log_z(self, kept: Kept, inputs: Mapping[str, Any], lengths: Any = None) -> Tensor:
-        """log Z of every item with the states that are kept."""
+    def log_z(self, kept: Kept, inputs: Mapping[str, object], lengths: Lengths = None) -> Tensor:
+        """log Z of every item, `[batch]`, with the kept states."""
         return self.program.log_z(self.weights(kept), inputs, lengths)
 
 
 def _blocks(grammar: Grammar, domain: str) -> str:
-    """The other component of the products that a domain is a component of."""
-    found: set[str] = set()
-    for own in grammar.domains:
-        parts = getattr(own.shape, "parts", ())
+    """The domain M of blocks, where all products with a domain K are of M and K."""
+    others: set[str] = set()
+    for product in grammar.domains:
+        parts = getattr(product.shape, "parts", ())
         if domain in parts:
-            if not isinstance(own.shape, Product) or len(parts) != 2 or len(set(parts)) != 2:
+            if not isinstance(product.shape, Product) or len(parts) != 2 or len(set(parts)) != 2:
                 refuse(
-                    "F476", f"`{own.name}` is not a product of two domains, blocks and `{domain}`"
+                    "F476",
+                    f"`{product.name}` is not a product of two domains, blocks and `{domain}`",
                 )
-            found.update(set(parts) - {domain})
-    if len(found) != 1:
+            others.update(set(parts) - {domain})
+    if len(others) != 1:
         refuse("F476", f"`{domain}` is not a component of one kind of states, `T = M * {domain}`")
-    return found.pop()
+    return others.pop()
 
 
 def _check(grammar: Grammar, factor: Factor, domain: str, blocks: str) -> None:
-    """Raise GrammarError (F476) for a factor that has no part for each block."""
+    """Raise GrammarError (F476) for a factor whose states cannot be dropped block by block."""
     shapes = [grammar.domain[d].shape for d in factor.domains]
     touched = any(domain in getattr(shape, "parts", ()) for shape in shapes)
     if (touched or domain in factor.domains) and factor.value is not None:
         refuse("F476", f"`{factor.name}` has a value, of which no states can be left out")
-    if factor.attribute("tied") is not None and (touched or domain in factor.domains):
+    if isinstance(factor.definition, Tied) and (touched or domain in factor.domains):
         refuse("F476", f"`{factor.name}` is tied, and would not be so with fewer states")
     if domain in factor.domains:
-        name = blocks_of(factor)
-        own = None if name is None else grammar.factor[name].domains[1]
-        if own != blocks or factor.domains.count(domain) > 1 or name is None:
+        name = factor.blocks
+        mapped = None if name is None else grammar.factor[name].domains[1]
+        if mapped != blocks or factor.domains.count(domain) > 1 or name is None:
             refuse(
                 "F476", f"`{factor.name}` is over `{domain}`, but not within the blocks `{blocks}`"
             )

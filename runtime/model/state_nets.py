@@ -1,14 +1,14 @@
-"""Networks of models with very many states [VL eqs. 7, 13-15].
+"""Networks for models with very many states [VL eqs. 7, 13-15].
 
-The logit of an entry is the product of two vectors, over √dim: for `trans(T -> T)` of what the
-state that is left and the state that is entered become under networks of their own, for
-`emit(T -> W)` of what the state becomes and the embedding of the word,
+The logit of an entry is the scalar product of two vectors, over √dim. For `trans(T -> T)` they are
+the embeddings of the two states, each transformed by its own network; for `emit(T -> W)` they are
+the transformed embedding of the state and the embedding of the word,
 
     ψ = H_out H_inᵀ,    φ = H_emit E_xᵀ,    H_i = f_i(E_z),
     f(E) = g(ReLU(E W₁)),    g(D) = LayerNorm(ReLU(D W₂) + D).
 
-Embeddings of states and words are shared by all factors. `factored`: E_z is f_j([E_m, E_z]), of a
-block and of a state. Where a factor has blocks, only the products within them are made.
+All factors share the embeddings of states and words. With `factored`, E_z is f_j([E_m, E_z]), of a
+block and a state. If a factor has blocks, only the products within blocks are computed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from fgg.diagnostics import refuse
-from fgg.factors.maps import blocks_of, map_values
+from fgg.factors.maps import map_values
 from fgg.grammar import Factor, Grammar, Product
 from fgg.grammar.domains import domain_size
 from fgg.grammar.options import Net
@@ -40,17 +40,17 @@ class Normed(nn.Module):
         self.norm = nn.LayerNorm(dim, dtype=maker.dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The transformed vectors."""
+        """The transformed vectors, `[…, dim]`."""
         y = torch.relu(x @ self.first)
-        found: Tensor = self.norm(torch.relu(y @ self.second) + y)
-        return found
+        normed: Tensor = self.norm(torch.relu(y @ self.second) + y)
+        return normed
 
 
-class Side(nn.Module):
-    """The vectors of the values of one side of a factor; those of states are transformed.
+class SideVectors(nn.Module):
+    """The vectors of the values on one side of a factor, transformed if they are states.
 
-    `domain` is that of the states, also where blocks stand for a component of it; None for a side
-    without nodes, which has one vector of its own.
+    `domain` is the domain of the states, even if the factor is over blocks and states within them.
+    It is None for a side without nodes, which has a single vector.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Side(nn.Module):
         self.factored = net.factored and transformed and isinstance(shape, Product)
         width = net.dim // 2 if self.factored else net.dim
         if domain is None:
-            self.own = maker.normal(1, net.dim)
+            self.vector = maker.normal(1, net.dim)
         else:
             shared.add(maker, domain, width, "z")
         if self.factored and isinstance(shape, Product):
@@ -71,10 +71,10 @@ class Side(nn.Module):
         self.layers = Normed(maker, net.dim) if transformed else None
 
     def forward(self, shared: Shared, grammar: Grammar, kept: Kept | None) -> Tensor:
-        """A vector for each value, `[values, dim]`, of those that are kept."""
+        """The vector of each kept value, `[values, dim]`."""
         if self.domain is None:
-            own: Tensor = self.own
-            return own
+            single: Tensor = self.vector
+            return single
         rows = None if kept is None else kept.states(self.domain)
         width = self.net.dim // 2 if self.factored else self.net.dim
         x = shared.vectors(grammar, self.domain, width, "z")
@@ -93,7 +93,7 @@ class Side(nn.Module):
 
 
 class StateNet(nn.Module):
-    """The logits of a factor with at most one node on each side."""
+    """The network of a factor with at most one node on each side."""
 
     def __init__(self, maker: Maker, shared: Shared, factor: Factor, net: Net) -> None:
         super().__init__()
@@ -103,22 +103,21 @@ class StateNet(nn.Module):
         if factor.given is None or len(left) > 1 or len(right) != 1:
             message = f"`net = states` needs one node on each side, and `{factor.name}` has others"
             refuse("F470", message)
-        self.blocks = blocks_of(factor)
+        self.blocks = factor.blocks
         source = left[0] if left else None
         if self.blocks is not None and source is not None:
             source = _whole(grammar, grammar.factor[self.blocks].domains[1], source)
             self.first = grammar.domain[source].shape.parts[0] != left[0]  # type: ignore[union-attr]
-        self.left = Side(maker, shared, source, net, source is not None)
-        self.right = Side(maker, shared, right[0], net, _is_state(grammar, right[0]))
+        self.left = SideVectors(maker, shared, source, net, source is not None)
+        self.right = SideVectors(maker, shared, right[0], net, _is_state(grammar, right[0]))
         self.scale = net.dim**-0.5
 
     def forward(self, shared: Shared, grammar: Grammar, kept: Kept | None = None) -> Tensor:
-        """The logits, in the shape of the weights, of the states that are kept."""
+        """The logits of the factor at the kept states, in its shape."""
         left: Tensor = self.left(shared, grammar, kept) * self.scale
         right: Tensor = self.right(shared, grammar, kept)
         if self.left.domain is None:
-            found: Tensor = (left @ right.T)[0]
-            return found
+            return (left @ right.T)[0]
         if self.blocks is None:
             return left @ right.T
         count = domain_size(grammar, grammar.factor[self.blocks].domains[1])
@@ -130,29 +129,29 @@ class StateNet(nn.Module):
 
 
 def within_blocks(states: Tensor, words: Tensor, blocks: Tensor) -> Tensor:
-    """The product of each word with the states of its block, `[places, words]`.
+    """The products of each word with the states of its block, `[states of a block, words]`.
 
-    Words are taken block by block: nothing is made for words and states of other blocks.
+    `states` is `[blocks, states of a block, dim]`, `words` `[words, dim]`, `blocks` the block of
+    each word, `[words]`. Nothing is computed for words and states of different blocks.
     """
     order = torch.argsort(blocks, stable=True)
     counts = torch.bincount(blocks, minlength=len(states)).tolist()
     parts = torch.split(words.index_select(0, order.to(words.device)), counts)
-    rows = [own @ part.T for own, part in zip(states, parts, strict=True)]
+    rows = [members @ part.T for members, part in zip(states, parts, strict=True)]
     return torch.cat(rows, -1).index_select(-1, torch.argsort(order).to(words.device))
 
 
 def _whole(grammar: Grammar, blocks: str, places: str) -> str:
-    """The domain of states that are made of a block and a place in it. Raises GrammarError."""
+    """The domain of states that is the product of two domains. Raises GrammarError (F470)."""
     for domain in grammar.domains:
         shape = domain.shape
         if isinstance(shape, Product) and sorted(shape.parts) == sorted((blocks, places)):
             return domain.name
-    message = f"`net = states` needs a domain `T = {blocks} * {places}`"
-    refuse("F470", message)
+    refuse("F470", f"`net = states` needs a domain `T = {blocks} * {places}`")
 
 
 def _is_state(grammar: Grammar, domain: str) -> bool:
-    """Whether something is drawn given a value of a domain: it is on the left of a parameter."""
+    """Whether a domain is on the left of a parameter: its values are states."""
     return any(
         domain in factor.domains[: factor.given]
         for factor in grammar.factors

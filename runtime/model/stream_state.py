@@ -1,17 +1,17 @@
-"""Streams in windows: what is known of a chain's state is carried from one window to the next.
+"""Streams in windows: the distribution of a chain's state is carried from window to window.
 
-A window's query has two input factors over the states: `first`, of the first state, and `final`, of
-the last. The gradient of log Z in the latter is the distribution p of the last state given all
-words so far, and the next window begins with p A in place of the initial distribution. So the
-windows' log Z add up to that of the whole stream; gradients do not go back beyond a window
-(truncated backpropagation).
+The query of a window has two input factors over states: `first`, for the first state, and `final`,
+for the last. The gradient of log Z in `final` is the distribution p of the last state given all
+words so far. The next window begins with p A in place of the initial distribution. So the log Z of
+the windows add up to that of the whole stream, while gradients stay within a window (truncated
+backpropagation).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import exp
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from fgg.runtime.model.state_dropout import Kept
 
 INIT, TRANS, FIRST, FINAL = "init", "trans", "first", "final"
-"""Usual names: the initial distribution, the transitions, the two input factors."""
+"""The usual names of the initial distribution, the transitions, and the two input factors."""
 
 
-class Carried:
-    """The distributions of the states that the rows of a stream are in, `[rows, states]`.
+class CarriedState:
+    """The distribution of the current state of each row of a stream: `state`, `[rows, states]`.
 
-    `names` are those of the initial distribution, the transitions, and the two input factors;
-    `words` is the input that a window's tokens go to.
+    `names` are the names of the initial distribution, the transitions, and the two input factors;
+    `words` is the name of the input of tokens.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Carried:
         window: Window,
         kept: Kept | None = None,
     ) -> Tensor:
-        """log Z of the rows that have tokens in a window, given what came before.
+        """log Z of each row that has tokens in a window, given the windows before, `[live rows]`.
 
-        After its gradient has been taken, `advance` notes where it has ended. With dropout, `kept`
-        are the states that weights are of.
+        Take its gradient, and then call `advance`. With state dropout, the weights are those of the
+        states `kept`.
         """
         init, trans, first, final = self.names
         device = weights[trans].device
@@ -64,13 +64,16 @@ class Carried:
         start = self.first(weights[init], weights[trans], window, alive, kept)
         last = torch.zeros_like(start).requires_grad_()
         self._last = (last, alive, kept, len(window.lengths))
-        inputs: dict[str, Any] = {self.words: ids, first: start, final: last}
+        inputs = {self.words: ids, first: start, final: last}
         return program.log_z(weights, inputs, torch.from_numpy(window.lengths)[alive].tolist())
 
     def first(
         self, init: Tensor, trans: Tensor, window: Window, alive: Tensor, kept: Kept | None
     ) -> Tensor:
-        """log (p A) - log π where a row goes on, 0 where it begins."""
+        """The potentials `first` of the live rows, `[live rows, states]`.
+
+        They are log (p A) - log π if a row continues, and 0 if it begins.
+        """
         going = torch.from_numpy(window.continues)[alive].to(init.device)
         none = init.new_zeros((len(going), init.numel()))
         if self.state is None or not bool(going.any()):
@@ -80,42 +83,42 @@ class Carried:
             blocks = len(kept.index)
             known = kept.gather(known.reshape(len(known), blocks, -1)).reshape(len(known), -1)
         mass = known.sum(-1, keepdim=True)
-        going = going & (mass[:, 0] > 0)  # nothing may be left of a state under dropout
+        going = going & (mass[:, 0] > 0)  # dropout may have removed all states with mass
         known = known / torch.where(mass > 0, mass, 1.0)
         flat = trans.reshape(init.numel(), -1)
         logs = (known @ flat).clamp(min=torch.finfo(init.dtype).tiny).log()
         return torch.where(going.reshape(-1, 1), logs - init.reshape(-1).log(), none)
 
     def advance(self) -> None:
-        """Note the states that the rows of the last window ended in."""
+        """Keep the distribution of the states in which the last window ended."""
         assert self._last is not None
         last, alive, kept, rows = self._last
         assert last.grad is not None, "the gradient of log Z has not been taken"
-        found = last.grad.abs()  # of minus log Z, perhaps
-        found = found / found.sum(-1, keepdim=True)
+        ends = last.grad.abs()  # the gradient may be that of minus log Z
+        ends = ends / ends.sum(-1, keepdim=True)
         if kept is not None:
             blocks, size = kept.index.shape
-            found = kept.scatter(found.reshape(len(found), blocks, size)).reshape(len(found), -1)
-        state = found.new_zeros((rows, found.shape[-1]))
+            ends = kept.scatter(ends.reshape(len(ends), blocks, size)).reshape(len(ends), -1)
+        state = ends.new_zeros((rows, ends.shape[-1]))
         if self.state is not None:
             state = self.state.clone()
-        state[alive] = found
+        state[alive] = ends
         self.state = state.detach()
         self._last = None
 
 
 def stream_log_likelihood(
-    model: Model, windows: Iterable[Window], **options: Any
+    model: Model, windows: Iterable[Window], carried: CarriedState | None = None
 ) -> tuple[float, int]:
-    """The log-likelihood of a stream and the number of its tokens, ends that are tokens included.
+    """The log-likelihood of a stream under all states of a model, and its number of tokens.
 
-    The weights are made once, with all states.
+    End tokens count. `carried` names the factors and the input, if they are not the usual ones.
     """
     was = model.training
     model.eval()
     weights = model.detached()
     model.train(was)
-    carried = Carried(**options)
+    carried = carried or CarriedState()
     total, count = 0.0, 0
     for window in windows:
         log_z = carried.log_z(model.program, weights, window)
@@ -126,7 +129,9 @@ def stream_log_likelihood(
     return total, count
 
 
-def stream_perplexity(model: Model, windows: Iterable[Window], **options: Any) -> float:
-    """The perplexity of a stream, a token."""
-    total, count = stream_log_likelihood(model, windows, **options)
+def stream_perplexity(
+    model: Model, windows: Iterable[Window], carried: CarriedState | None = None
+) -> float:
+    """The perplexity per token of a stream."""
+    total, count = stream_log_likelihood(model, windows, carried)
     return exp(-total / max(count, 1))

@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 from fgg.check.values import load_array
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.factors.maps import groups, map_values
-from fgg.factors.pieces import given_pieces, piece_of, pieces, signatures
-from fgg.factors.product_factors import joint_of, multiplied
+from fgg.factors.pieces import given_pieces, pieces, signatures
+from fgg.factors.product_factors import multiplied
 from fgg.grammar import Factor, Grammar
+from fgg.grammar.definitions import InputEvidence, Piece, ProductOf, Slice
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.memo import per_grammar
-from fgg.grammar.slices import slice_of, steps, take
+from fgg.grammar.slices import steps, take
 from fgg.grammar.values import (
     MAX_LOG,
-    Call,
     Constant,
     Exp,
     Eye,
@@ -36,7 +36,6 @@ from fgg.grammar.values import (
     Sparse,
     Table,
     Uniform,
-    Word,
     exact,
 )
 from fgg.runtime.interpret.semirings.base import exponentials
@@ -129,7 +128,7 @@ class _Binder:
                 missing += self.decomposed(factor, own)
                 continue
             if factor.name not in self.supplied:
-                if _sources(factor) or piece_of(factor) is not None:
+                if factor.definition is not None and factor.definition.sources:
                     continue
                 if factor.name not in needed:
                     self.skip(factor)
@@ -216,7 +215,7 @@ class _Binder:
         shape = self.shape(factor)
         if self.generator is None or factor.value is not None or prod(shape) > MAX_ENTRIES:
             return
-        if not isinstance(factor.attribute("observed"), Word):
+        if not isinstance(factor.definition, InputEvidence):
             self.random(factor, shape)
 
     def pieces(self, factor: Factor) -> dict[int, tuple[str, ...]]:
@@ -266,24 +265,22 @@ class _Binder:
         if not self.found.keys() >= set(sources):
             return  # one is missing, or cannot be known
         name = sources[0]
-        if joint_of(factor) is not None:
-            self.join(factor)
-            return
-        cut = slice_of(factor)
-        if cut is None:
+        definition = factor.definition
+        if isinstance(definition, ProductOf):
+            self.join(factor, definition)
+        elif not isinstance(definition, Slice):
             self.tie(factor, name)
         else:
-            wanted = steps(self.grammar, cut.axes)
+            wanted = steps(self.grammar, definition.axes)
             source = self.found[name]
             if isinstance(source, Logs):
                 self.found[factor.name] = Logs(take(source.array, wanted))
             else:
                 self.found[factor.name] = take(source, wanted)
 
-    def join(self, factor: Factor) -> None:
+    def join(self, factor: Factor, joint: ProductOf) -> None:
         """The product of the parts of a joint factor."""
-        joint, shape = joint_of(factor), self.shape(factor)
-        assert joint is not None
+        shape = self.shape(factor)
         if prod(shape) > MAX_ENTRIES:
             self.fail("F420", f"factor `{factor.name}` has {prod(shape):,} entries")
         else:
@@ -305,7 +302,7 @@ class _Binder:
             return self.given(factor, shape)
         if factor.value is not None:
             return self.value(factor, shape)
-        if isinstance(factor.attribute("observed"), Word):
+        if isinstance(factor.definition, InputEvidence):
             # A position of an input that is not given is missing: it is summed out.
             ones = self.zeros(shape)
             ones[...] = Fraction(1) if self.exactly else 1.0
@@ -452,17 +449,9 @@ class _Binder:
 
 
 def _sources(factor: Factor) -> tuple[str, ...]:
-    """The factors that another one follows from; none if it stands on its own."""
-    cut, joint = slice_of(factor), joint_of(factor)
-    if cut is not None:
-        return (cut.source,)
-    if joint is not None:
-        return tuple(part.source for part in joint.parts)
-    value = factor.attribute("tied")
-    if value is None:
-        return ()
-    assert isinstance(value, Call) and isinstance(value.arguments[0], Word)
-    return (value.arguments[0].name,)
+    """The factors that another one follows from; none if it stands on its own, or is a piece."""
+    definition = factor.definition
+    return () if definition is None or isinstance(definition, Piece) else definition.sources
 
 
 def within_blocks(numbers: Array, blocks: Sequence[int]) -> Array:

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
+from fgg.grammar.provenance import pins_of
 from fgg.plan import Contract, Cut, Gather
 from fgg.plan.sizes import environment
 from fgg.runtime.prelude.charts import NEGATIVE, ROOM, Lift, is_lower_bound, least_power, spread
@@ -570,8 +571,9 @@ class Certified:
         for group, flows in self._answers(self.groups, lambda group: group.marginals()):
             ends = environment(group.run.collated.lengths)
             families: dict[str, Tensor] = {}
+            pinned = pins_of(program.plan.grammar)
             for part in program.refinements:
-                chart, pins = flows[part.family], program.pins.get(part.family)
+                chart, pins = flows[part.family], pinned.get(part.family)
                 if pins is not None:
                     own = group.run.collated
                     chart = unpinned(chart, part.family, pins, program.plan, own, ends)

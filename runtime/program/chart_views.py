@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from fgg.grammar import Grammar
+from fgg.grammar.definitions import Variant
 from fgg.grammar.domains import domain_size
-from fgg.grammar.slices import SplitRule, Variant, source_value
+from fgg.grammar.provenance import FamilySource, families_of
+from fgg.grammar.slices import source_value
 from fgg.plan import Plan
 from fgg.plan.sizes import low_end
 
@@ -121,16 +123,11 @@ class Refinement:
         return total.reshape(-1)
 
 
-def refinements(
-    grammar: Grammar, plan: Plan, origins: Mapping[str, SplitRule]
-) -> tuple[Refinement, ...]:
-    """The charts that belong to families of the user's grammar."""
-    found: dict[str, Refinement] = {}
-    rules = {rule.name: rule for rule in grammar.rules}
-    for split in origins.values():
-        if split.family in found or split.family not in plan.chart:
-            continue
-        source = rules[split.source]
-        variants = tuple(split.nodes[e].variant for e in source.rhs.externals)
-        found[split.family] = Refinement(split.family, source.lhs, grammar, variants)
-    return tuple(found.values())
+def refinements(grammar: Grammar, plan: Plan) -> tuple[Refinement, ...]:
+    """The charts of a plan that belong to families of the user's grammar, which may be its own."""
+    own = {item.name: FamilySource.itself(item) for item in grammar.nonterminals}
+    return tuple(
+        Refinement(name, source.family, grammar, source.variants)
+        for name, source in (own if plan.grammar is grammar else families_of(plan.grammar)).items()
+        if name in plan.chart
+    )

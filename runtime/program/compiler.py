@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from fgg.grammar import Grammar
-from fgg.grammar.slices import SplitRule
 from fgg.plan import Plan
 from fgg.plan.cpp_source import Native
 
@@ -59,8 +57,8 @@ class Compiler(Protocol):
         """
         ...
 
-    def outline(self) -> tuple[Plan, Mapping[str, SplitRule]]:
-        """Return the plan of the derivations' shapes, without states, and its rules' origins."""
+    def outline(self) -> Plan:
+        """Return the plan of the shapes of derivations, without states."""
         ...
 
     def emit(self, plan: Plan, *, best: bool = False) -> str:

@@ -17,12 +17,12 @@ from torch import Tensor
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.grammar import Grammar, Input, InputFactor, InputTable
 from fgg.grammar.domains import domain_size, size_values, value_index
+from fgg.grammar.domains import lengths as length_names
 from fgg.grammar.index import Expr
 from fgg.grammar.memo import per_grammar
 from fgg.inputs.given import IMPOSSIBLE, MISSING
 from fgg.plan import Plan, Potential
 from fgg.plan.sizes import environment, extents
-from fgg.rewrite.conjoin import lengths as length_names
 from fgg.runtime.memory import require
 
 Lengths = Mapping[str, Sequence[int] | Tensor | int] | Sequence[int] | Tensor | int | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from math import inf
-from typing import TypeVar
+from typing import overload
 
 import torch
 from torch import Tensor
@@ -17,8 +17,6 @@ from fgg.grammar import Factor, Grammar
 from fgg.grammar.domains import domain_size
 from fgg.runtime.model.materialise import multiplied
 
-Array = TypeVar("Array")
-"""Tensors, or arrays of exact numbers."""
 Ends = tuple[float, float]
 """The least and the greatest entry of a tensor."""
 
@@ -152,16 +150,20 @@ class Parameterised(ABC):
                 ends.update(known)
         return self.whole(found, self.whole_names)
 
-    def whole(self, weights: Mapping[str, Array], names: Iterable[str]) -> dict[str, Array]:
+    @overload
+    def whole(self, weights: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]: ...
+    @overload
+    def whole(self, weights: Mapping[str, object], names: Iterable[str]) -> dict[str, object]: ...
+    def whole(self, weights: Mapping[str, object], names: Iterable[str]) -> Mapping[str, object]:
         """The weights of factors: those given, and products of given pieces."""
-        found = {}
+        whole: dict[str, object] = {}
         for name in names:
             pieces = self.pieces(name)
             if name in weights:
-                found[name] = weights[name]
+                whole[name] = weights[name]
             elif pieces != (name,) and all(piece in weights for piece in pieces):
-                found[name] = multiplied(self.weighted, name, {p: weights[p] for p in pieces})
-        return found
+                whole[name] = multiplied(self.weighted, name, {p: weights[p] for p in pieces})
+        return whole
 
 
 def as_weight(name: str, value: object) -> Tensor:

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from fgg.factors.maps import map_values
 from fgg.grammar.domains import domain_size, size_values
+from fgg.inputs.clamps import Pin, path_end, path_steps
 from fgg.inputs.given import IMPOSSIBLE
-from fgg.inputs.paths import path_end, path_steps
-from fgg.inputs.pins import Pin
 from fgg.plan import Plan
 from fgg.plan.sizes import low_end
 from fgg.runtime.memory import require

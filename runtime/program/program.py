@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -19,8 +19,7 @@ from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, refuse
 from fgg.grammar import Grammar
-from fgg.grammar.slices import SplitRule
-from fgg.inputs.pins import Pins
+from fgg.grammar.provenance import pins_of
 from fgg.plan import Plan
 from fgg.plan.cpp_source import Native
 from fgg.runtime.derive.assemble import Source
@@ -128,14 +127,12 @@ class Program(Parameterised, ABC):
 class CompiledProgram(Program):
     """A program with the plan of its inference, and the plan as Python.
 
-    `plan` speaks of a rewritten grammar; `origins` tells where its rules come from, and `pins` what
-    became of nodes whose value the input fixes. In rank `space` charts have no states.
+    `plan` speaks of a rewritten grammar, whose rules and families carry where they come from. In
+    rank `space` charts have no states.
     """
 
     plan: Plan
     source: str
-    origins: Mapping[str, SplitRule]
-    pins: Pins = field(default_factory=dict)
     space: str = "state"
 
     @property
@@ -193,12 +190,12 @@ class CompiledProgram(Program):
     @property
     def origin(self) -> Source:
         """Derivations of the plan in terms of the user's rules."""
-        return Source(self.grammar, self.origins) if self.origins else Source.of(self.grammar)
+        return Source(self.grammar)
 
     @property
     def refinements(self) -> tuple[Refinement, ...]:
         """The charts of the plan as parts of the user's families."""
-        return refinements(self.grammar, self.plan, self.origins)
+        return refinements(self.grammar, self.plan)
 
     @cached_property
     def tree_plan(self) -> Plan | None:
@@ -224,8 +221,10 @@ class CompiledProgram(Program):
     @cached_property
     def known_trees(self) -> tuple[Plan, Modules] | None:
         """The same for batches without missing tokens, if the input fixes values of nodes there."""
-        plan = self.compiler.derivation_plan(known=True) if self.pins else None
-        return None if plan is None else (plan, self.modules_of(plan))
+        plan = self.compiler.derivation_plan(known=True) if self.plan.known else None
+        if plan is None or not pins_of(plan.grammar):
+            return None
+        return plan, self.modules_of(plan)
 
     def modules_of(self, trees: Plan) -> Modules:
         """The emitted programs of a plan that derivations are read from."""
@@ -247,11 +246,8 @@ class CompiledProgram(Program):
 
         if self.decomposed is None or self.space == "dense":
             return None
-        plan, origins = self.compiler.outline()
-        emit = self.compiler.emit
-        return Outline(
-            plan, Modules(plan, lambda best: load_module(emit(plan, best=best))), origins
-        )
+        plan, emit = self.compiler.outline(), self.compiler.emit
+        return Outline(plan, Modules(plan, lambda best: load_module(emit(plan, best=best))))
 
     # computing
 

@@ -16,12 +16,11 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import refuse
-from fgg.factors.product_factors import joint_of
 from fgg.grammar import Grammar, Nonterminal
+from fgg.grammar.definitions import ProductOf, Slice
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.index import Expr
 from fgg.grammar.ranges import index_extents, regions
-from fgg.grammar.slices import slice_of
 from fgg.rewrite.ground import ground_with_origin
 from fgg.runtime.derive.decode_ground import k_best, sample
 from fgg.runtime.derive.derivation import Derivation
@@ -60,17 +59,15 @@ class ReferenceProgram(Program):
         """The factors that a computation takes, those of declared rank whole or as pieces."""
         used = {e.label for rule in self.grammar.rules for e in rule.rhs.edges}
         for factor in self.grammar.factors:
-            cut = slice_of(factor)
-            if factor.name in used and cut is not None:
-                used.add(cut.source)
+            if factor.name in used and isinstance(factor.definition, Slice):
+                used.add(factor.definition.source)
         made: set[str] = set()
         for factor in self.grammar.factors:
-            joint = joint_of(factor)
-            if factor.name in used and joint is not None:
+            if factor.name in used and isinstance(factor.definition, ProductOf):
                 made.add(factor.name)
-                used |= {part.source for part in joint.parts}
-        kept = [f for f in self.grammar.factors if f.name in used - made and slice_of(f) is None]
-        return tuple(f.name for f in kept)
+                used.update(factor.definition.sources)
+        kept = [f for f in self.grammar.factors if f.name in used - made]
+        return tuple(f.name for f in kept if not isinstance(f.definition, Slice))
 
     def items(self, inputs: Inputs, lengths: Lengths) -> list[Item]:
         """The ground grammar of each item of a batch, and its log-potentials in float64."""

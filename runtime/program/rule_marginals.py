@@ -137,7 +137,7 @@ class _Uses:
 
     def add(self, step: Step, frame: Frame) -> None:
         """Add the uses of one rule of the plan on one level."""
-        origin = self.source.rules[step.rule.name]
+        origin = self.source.origin(step.rule)
         # A node of the plan can stand for several: those that read one missing token.
         leaves = (leaf for name in self.nodes for leaf in origin.nodes[name].nodes)
         kept = tuple(dict.fromkeys(leaves))
@@ -163,7 +163,7 @@ class _Uses:
     def entries(self, step: Step, kept: Sequence[str]) -> Any:
         """The flat place of each assignment of the plan's nodes among those of the user's."""
         grammar = self.source.grammar
-        origin = self.source.rules[step.rule.name]
+        origin = self.source.origin(step.rule)
         sizes = [domain_size(grammar, step.rule.rhs.by_name[name].domain) for name in kept]
         places: list[int] = []
         for assignment in product(*map(range, sizes)):

@@ -21,9 +21,9 @@ from torch import Tensor
 from fgg.diagnostics import refuse
 from fgg.runtime.interpret.semirings.base import Numbers
 from fgg.runtime.interpret.semirings.exact import Objects, Precise
-from fgg.runtime.model.count_gradients import Handles
 from fgg.runtime.program.bind import Logs
 from fgg.runtime.reference.blocks import Block, Structure
+from fgg.runtime.reference.count_gradients import Handles
 from fgg.runtime.reference.problem import Problem
 
 MAX_STEPS = 100

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from fgg import progress
 from fgg.diagnostics import Diagnostic, refuse
-from fgg.factors.product_factors import joint_of, multiplied
+from fgg.factors.product_factors import multiplied
 from fgg.grammar import Grammar
-from fgg.grammar.slices import slice_of, steps, take
+from fgg.grammar.definitions import ProductOf, Slice
+from fgg.grammar.slices import steps, take
 from fgg.rewrite.ground import ground
 from fgg.runtime.interpret.semirings import SEMIRINGS, AnySemiring
 from fgg.runtime.interpret.semirings.base import Numbers, NumpyArray
@@ -28,11 +29,11 @@ from fgg.runtime.interpret.semirings.exact import Objects, Precise
 from fgg.runtime.interpret.semirings.log import SAFE_RANGE, Log
 from fgg.runtime.interpret.semirings.max_plus import MaxPlus
 from fgg.runtime.interpret.semirings.real import Real, TensorSemiring
-from fgg.runtime.model.count_gradients import Handles
 from fgg.runtime.model.materialise import with_tensors
 from fgg.runtime.program.bind import Logs, bind_with_logs
 from fgg.runtime.reference.blocks import Structure, structure
 from fgg.runtime.reference.chart import ValueChart, Weights
+from fgg.runtime.reference.count_gradients import Handles
 from fgg.runtime.reference.evaluate import evaluate_level
 from fgg.runtime.reference.finite import best_values, solve_exactly
 from fgg.runtime.reference.newton import (
@@ -113,15 +114,21 @@ class _Solver:
                 if isinstance(given, Tensor) or isinstance(given.array, Tensor):
                     real[name] = given
         for factor in grammar.factors:
-            joint = joint_of(factor)
-            if joint is None or factor.name in supplied or factor.name not in real:
+            joint = factor.definition
+            if (
+                not isinstance(joint, ProductOf)
+                or factor.name in supplied
+                or factor.name not in real
+            ):
                 continue
             if any(isinstance(real[part.source], Tensor) for part in joint.parts):
                 parts = {p.source: torch.as_tensor(real[p.source]) for p in joint.parts}
                 real[factor.name] = multiplied(torch.einsum, joint, parts)
         for factor in grammar.factors:
-            cut = slice_of(factor)
-            if cut is not None and factor.name in real and factor.name not in supplied:
+            cut = factor.definition
+            if not isinstance(cut, Slice):
+                continue
+            if factor.name in real and factor.name not in supplied:
                 source, axes = real[cut.source], steps(grammar, cut.axes)
                 real[factor.name] = (
                     Logs(take(source.array, axes))

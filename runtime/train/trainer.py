@@ -13,25 +13,29 @@ from typing import Protocol
 
 import torch
 
-from fgg.data import Batch, Batches, Corpus, Position
-from fgg.runtime.learn import Adam, Items, Method, Ready
+from fgg.data import Batch, Batches, Corpus, Example, Position
+from fgg.runtime.learn import Adam, CheckedItems, Items, Method
 from fgg.runtime.model.model import Model
-from fgg.runtime.train.checkpoint import Checkpoint, load, save
-from fgg.runtime.train.feeding import Feed
+from fgg.runtime.train.feed import Feed
 from fgg.runtime.train.processes import Processes
+from fgg.runtime.train.run_folder import (
+    METRICS,
+    MODEL,
+    Checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
 
-METRICS = "metrics.jsonl"
-MODEL = "model.safetensors"
 KEPT_TOKENS = 1 << 20
-"""How many tokens of batches are kept ready from sweep to sweep, where they are the same."""
+"""The most tokens of checked batches that are kept from sweep to sweep, if these are equal."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """What a sweep over the data came to. `perplexity` is per token, ends of items not counted.
+    """The results of a sweep over the data. `perplexity` is per token, without ends of items.
 
-    `valid` is that of held-out data, which is infinite if some items of them are impossible.
-    `wider` is how many items needed more range than their numbers have.
+    `valid` is the perplexity of held-out data, infinite if an item is impossible. `impossible` is
+    the number of such items, `wider` that of items that needed more range than their numbers have.
     """
 
     epoch: int
@@ -48,18 +52,18 @@ class Epoch:
     details: dict[str, float]
 
 
-class Source(Protocol):
-    """Batches that can be taken up anywhere."""
+class BatchSource(Protocol):
+    """Batches that can be iterated from any position."""
 
     def start(self, position: Position) -> Iterator[Batch]:
-        """What is left of an epoch, from a position on."""
+        """The batches of an epoch from a position on."""
 
 
 @dataclass(frozen=True)
 class InOrder:
-    """Examples one by one, as the corpus has them: what collapsed methods go through.
+    """Batches of one example, in the order of the corpus: for collapsed methods.
 
-    Of several processes each has every `world`-th example.
+    Process `rank` of `world` has every `world`-th example.
     """
 
     corpus: Corpus
@@ -67,8 +71,8 @@ class InOrder:
     world: int = 1
 
     def start(self, position: Position) -> Iterator[Batch]:
-        """What is left of an epoch."""
-        group: list[tuple[int, object]] = []
+        """The batches of an epoch from a position on."""
+        group: list[tuple[int, Example]] = []
         for number, example in enumerate(self.corpus):
             group.append((number, example))
             if len(group) == self.world:
@@ -77,25 +81,25 @@ class InOrder:
         if group:
             yield from self._one(group, position)
 
-    def _one(self, group: list[tuple[int, object]], position: Position) -> Iterator[Batch]:
+    def _one(self, group: list[tuple[int, Example]], position: Position) -> Iterator[Batch]:
         index = group[0][0] // self.world
         if index < position.batch:
             return
-        own = group[self.rank : self.rank + 1]
+        share = group[self.rank : self.rank + 1]
         yield Batch(
-            examples=tuple(e for _, e in own),  # type: ignore[misc]
-            numbers=tuple(n for n, _ in own),
+            examples=tuple(example for _, example in share),
+            numbers=tuple(number for number, _ in share),
             whole=len(group),
             after=Position(epoch=position.epoch, window=0, batch=index + 1),
         )
 
 
 class Trainer:
-    """A run in a folder. `run` goes on from the folder's checkpoint if there is one.
+    """A training run in a folder; `resume` takes up its checkpoint, and `run` trains to the end.
 
-    `batches` are those of training, `valid` those that perplexity is measured on. `report` is
-    called after each epoch, `tick` after each batch with its tokens. A checkpoint is written after
-    every epoch, and within one when `every` seconds have passed.
+    `batches` are the training data, `valid` the held-out data. `report` is called after each epoch
+    and `tick` after each batch; the run stops after a batch if `stopping` returns true. A
+    checkpoint is written after every epoch, and within one every `every` seconds.
     """
 
     def __init__(
@@ -104,7 +108,7 @@ class Trainer:
         model: Model,
         method: Method,
         feed: Feed,
-        batches: Source,
+        batches: BatchSource,
         *,
         epochs: int,
         valid: Batches | None = None,
@@ -123,35 +127,35 @@ class Trainer:
         self.tick = tick or (lambda _: None)
         self.stopping = stopping or (lambda: False)
         self.at = Checkpoint(world=self.processes.world)
-        self.kept: dict[tuple[int, int], Items | Ready | None] = {}
+        self.kept: dict[tuple[int, int], Items | CheckedItems | None] = {}
         self.kept_tokens = 0
 
     def resume(self) -> bool:
-        """Take up the folder's checkpoint; whether there is one."""
-        found = load(self.folder, self.processes)
-        if found is None:
+        """Load the checkpoint of the folder; returns whether there is one."""
+        saved = load_checkpoint(self.folder, self.processes)
+        if saved is None:
             return False
-        at, state, method = found
+        at, state, method = saved
         # More epochs may be asked for than before.
         self.at = replace(at, finished=self.is_over(at.position.epoch, at.waited))
         self.model.load_state_dict(state)
         self.method.load_state_dict(method)
         path = self.folder / METRICS
         if self.processes.first and path.exists() and path.stat().st_size > self.at.metrics:
-            os.truncate(path, self.at.metrics)  # what came after the checkpoint comes again
+            os.truncate(path, self.at.metrics)  # epochs after the checkpoint run again
         return True
 
     def run(self) -> Checkpoint:
-        """Train to the end, or until asked to stop; the state on disk is whole at any moment."""
+        """Train to the end, or until asked to stop; the state on disk is always complete."""
         while not self.at.finished and self.at.position.epoch < self.epochs:
             if not self.sweep():
                 break
-        if not self.epochs and self.processes.first:  # the start is what was asked for
+        if not self.epochs and self.processes.first:  # the initial model is the result
             self.model.save(self.folder / MODEL, vocabulary=vocabulary_of(self.feed))
         return self.at
 
     def sweep(self) -> bool:
-        """What is left of an epoch; False if it was stopped within."""
+        """Train for the rest of an epoch; returns False if it was stopped within."""
         begin, saved = monotonic(), monotonic()
         if not self.at.begun:
             self.method.begin()
@@ -182,8 +186,8 @@ class Trainer:
         self.finish()
         return True
 
-    def ready(self, batch: Batch) -> Items | Ready | None:
-        """A batch as the method takes it; where the order stays, the first ones are kept."""
+    def ready(self, batch: Batch) -> Items | CheckedItems | None:
+        """The items of a batch; the first batches are kept checked if the order stays the same."""
         stays = not getattr(self.batches, "shuffle", False)
         key = (batch.after.window, batch.after.batch)
         if stays and key in self.kept:
@@ -196,14 +200,14 @@ class Trainer:
         return items
 
     def finish(self) -> None:
-        """The end of an epoch: the method's own, perplexities, the best model, a checkpoint."""
+        """End an epoch: measure perplexities, save the best model, and write a checkpoint."""
         epoch, tokens = self.at.position.epoch, self.total(self.at.tokens)
-        progress = self.method.end()
+        sweep = self.method.end()
         valid = None if self.valid is None else self.held_out(self.valid)
         impossible = 0 if valid is None else valid.impossible
-        # With a held-out item that is impossible nothing can be compared: the last model is kept.
+        # If a held-out item is impossible, epochs cannot be compared: the last model is kept.
         compared = valid is not None and isfinite(valid.perplexity)
-        score = -valid.perplexity if valid is not None and compared else progress.objective
+        score = -valid.perplexity if valid is not None and compared else sweep.objective
         if isinstance(self.method, Adam):
             self.method.plateau(score)
         better = not compared or self.at.best is None or score > self.at.best
@@ -211,19 +215,19 @@ class Trainer:
         if better and self.processes.first:
             self.model.save(self.folder / MODEL, vocabulary=vocabulary_of(self.feed))
         seconds = max(self.at.seconds, 1e-9)
-        found = Epoch(
+        result = Epoch(
             epoch=epoch,
-            kind=progress.kind,
-            objective=progress.objective,
-            items=progress.items,
+            kind=sweep.kind,
+            objective=sweep.objective,
+            items=sweep.items,
             tokens=tokens,
-            perplexity=_exp(-progress.log_z / max(tokens, 1)),
+            perplexity=_exp(-sweep.log_z / max(tokens, 1)),
             valid=None if valid is None else valid.perplexity,
             impossible=impossible,
             wider=self.total(self.at.wider),
             seconds=self.at.seconds,
             tokens_per_second=tokens / seconds,
-            details=dict(progress.details),
+            details=dict(sweep.details),
         )
         self.at = replace(
             self.at,
@@ -232,13 +236,13 @@ class Trainer:
             best=score if better and compared else self.at.best,
             waited=waited,
             finished=self.is_over(epoch + 1, waited),
-            metrics=self.record(found),
+            metrics=self.record(result),
         )
         self.save()
-        self.report(found)
+        self.report(result)
 
     def is_over(self, epochs: int, waited: int) -> bool:
-        """Whether a run ends after so many epochs, so many of them without progress."""
+        """Whether a run ends after `epochs` epochs, the last `waited` of them without progress."""
         return epochs >= self.epochs or bool(self.patience and waited >= self.patience)
 
     def total(self, number: int) -> int:
@@ -246,7 +250,7 @@ class Trainer:
         return int(self.processes.sum(torch.tensor(float(number), dtype=torch.float64)))
 
     def record(self, epoch: Epoch) -> int:
-        """Append an epoch to the metrics; how many bytes they have then."""
+        """Append an epoch to the metrics; returns their size in bytes."""
         if not self.processes.first:
             return 0
         path = self.folder / METRICS
@@ -259,7 +263,7 @@ class Trainer:
     def save(self) -> None:
         """Write a checkpoint."""
         self.at = replace(self.at, number=self.at.number + 1)
-        save(
+        save_checkpoint(
             self.folder,
             self.at,
             self.model.state_dict(),
@@ -268,23 +272,23 @@ class Trainer:
         )
 
     def held_out(self, batches: Batches) -> HeldOut:
-        """What held-out batches come to, with the model as it is."""
-        found = log_likelihood(self.model, self.feed, batches)
-        sums = self.processes.sum(torch.tensor(found, dtype=torch.float64))
+        """The perplexity of held-out batches under the present model."""
+        numbers = log_likelihood(self.model, self.feed, batches)
+        sums = self.processes.sum(torch.tensor(numbers, dtype=torch.float64))
         log_z, tokens, impossible = map(float, sums)
         return HeldOut(_exp(-log_z / max(tokens, 1.0)), int(impossible))
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The perplexity per token of held-out data, and how many items have probability 0."""
+    """The perplexity per token of held-out data, and the number of items of probability 0."""
 
     perplexity: float
     impossible: int
 
 
 def log_likelihood(model: Model, feed: Feed, batches: Batches) -> tuple[float, int, int]:
-    """The sum of log Z over batches, their tokens, and how many items have probability 0."""
+    """The sum of log Z over batches, their tokens, and the number of items of probability 0."""
     total, tokens, impossible = 0.0, 0, 0
     was = model.training
     model.eval()
@@ -302,8 +306,8 @@ def log_likelihood(model: Model, feed: Feed, batches: Batches) -> tuple[float, i
 
 
 def vocabulary_of(feed: Feed) -> dict[str, tuple[str, ...]]:
-    """The values of the domains, as a saved model names them."""
-    return {domain: found.values for domain, found in feed.vocabularies.items()}
+    """The values of the domains, as a saved model records them."""
+    return {domain: words.values for domain, words in feed.vocabularies.items()}
 
 
 def _exp(value: float) -> float:
@@ -311,9 +315,9 @@ def _exp(value: float) -> float:
 
 
 def _plain(epoch: Epoch) -> dict[str, object]:
-    """An epoch as JSON, which has no numbers that are none."""
-    found: dict[str, object] = {}
+    """One epoch as JSON; NaN and infinities become null."""
+    entries: dict[str, object] = {}
     for name, value in vars(epoch).items():
         bad = isinstance(value, float) and not isfinite(value)
-        found[name] = None if bad else value
-    return found
+        entries[name] = None if bad else value
+    return entries

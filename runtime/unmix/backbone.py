@@ -1,8 +1,8 @@
-"""Backbones: what is left of a derivation's tree when only some words are looked at [ID App. C.2].
+"""Backbones: the part of a derivation's tree that some words depend on [ID App. C.2].
 
 Nodes that lead to no observed word sum to one and go; nodes on the way between two others are
-multiplied out. What is left is the root, the words, the nodes where their ways part, and between
-them *paths*, the names of the factors on the way. All derivations with the same backbone have the
+multiplied out. The root, the words and the nodes where their ways part are left, and between them
+*paths*, the names of the factors on the way. All derivations with the same backbone have the
 same moments, so that it is enough to count them. Children have no order: the words at the leaves
 tell them apart, so that a subtree that ends in the projected word is the same on either side.
 """
@@ -13,7 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fgg.runtime.unmix.topology import Instance, Template, Topologies, refused
+from fgg.diagnostics import refuse
+from fgg.runtime.unmix.topology import Instance, Template, Topologies
 
 Path = tuple[str, ...]
 Marks = tuple[tuple[int, int], ...]
@@ -61,7 +62,7 @@ class Backbone:
 
 
 class Backbones:
-    """Counts backbones by dynamic programming over cells; remembers what was joined before."""
+    """Counts backbones by dynamic programming over cells, with a memo of joined ones."""
 
     def __init__(self) -> None:
         self._numbers: dict[_Partial, int] = {}
@@ -71,19 +72,19 @@ class Backbones:
 
     def count(self, topologies: Topologies, words: tuple[int, ...]) -> dict[Backbone, int]:
         """How many derivations have each backbone with respect to these positions."""
-        (found,) = self.count_all(topologies, [words])
-        return {self.tree(number): count for number, count in found.items()}
+        (counts,) = self.count_all(topologies, [words])
+        return {self.tree(number): count for number, count in counts.items()}
 
     def count_all(
         self, topologies: Topologies, observed: Iterable[tuple[int, ...]]
     ) -> list[Mapping[int, int]]:
         """The counts for several lists of positions, by the numbers of backbones."""
         memo: Memo = {}  # what they share is computed once
-        found: list[Mapping[int, int]] = []
+        counts: list[Mapping[int, int]] = []
         for words in observed:
             marks = tuple((position, number) for number, position in enumerate(words, 1))
-            found.append(self._cell(topologies, topologies.start, marks, memo))
-        return found
+            counts.append(self._cell(topologies, topologies.start, marks, memo))
+        return counts
 
     def tree(self, number: int) -> Backbone:
         """The backbone of this number as a tree."""
@@ -102,28 +103,28 @@ class Backbones:
         key = (cell, marks)
         if key in memo:
             return memo[key]
-        found: dict[int, int] = defaultdict(int)
+        counts: dict[int, int] = defaultdict(int)
         for instance in topologies.instances[cell]:
-            own = tuple((n, w) for n, p in instance.observed for q, w in marks if p == q)
+            seen = tuple((n, w) for n, p in instance.observed for q, w in marks if p == q)
             parts = []
             for child in instance.cells:
                 covered = topologies.positions[child]
                 inside = tuple(mark for mark in marks if mark[0] in covered)
                 parts.append(self._cell(topologies, child, inside, memo))
-            self._add(found, instance, own, parts)
-        memo[key] = found
-        return found
+            self._add(counts, instance, seen, parts)
+        memo[key] = counts
+        return counts
 
     def _add(
         self,
-        found: dict[int, int],
+        counts: dict[int, int],
         instance: Instance,
-        own: Marks,
+        seen: Marks,
         parts: list[dict[int, int]],
     ) -> None:
-        """Add what a rule makes of each choice of partial backbones of its cells."""
+        """Add to `counts` the backbones that a rule makes of the partial backbones of its cells."""
         template = instance.template
-        joined = self._joined.setdefault((template, own), {})
+        joined = self._joined.setdefault((template, seen), {})
         choices: list[tuple[tuple[int, ...], int]] = [((), 1)]
         for part in parts:
             items = part.items()
@@ -131,8 +132,8 @@ class Backbones:
         for chosen, count in choices:
             number = joined.get(chosen)
             if number is None:
-                number = joined[chosen] = self._number(self._join(template, own, chosen))
-            found[number] += count
+                number = joined[chosen] = self._number(self._join(template, seen, chosen))
+            counts[number] += count
 
     def _number(self, partial: _Partial) -> int:
         if partial not in self._numbers:
@@ -140,10 +141,10 @@ class Backbones:
             self._partials.append(partial)
         return self._numbers[partial]
 
-    def _join(self, template: Template, own: Marks, chosen: tuple[int, ...]) -> _Partial:
+    def _join(self, template: Template, seen: Marks, chosen: tuple[int, ...]) -> _Partial:
         """The partial backbone of a rule and those of its cells [ID eq. 23]."""
-        graph = _Graph()
-        for node, word in own:
+        graph = _Forest()
+        for node, word in seen:
             graph.words.setdefault((node,), []).append(word)
         for a, b, label in template.arcs:
             graph.arc((a,), (b,), (label,))
@@ -175,23 +176,23 @@ class _Partial:
     def tree(self) -> Backbone:
         """The backbone as a tree; it has one root and no external nodes."""
         if len(self.roots) != 1:
-            raise refused("a derivation has more than one root")
+            refuse("F460", "a derivation has more than one root")
         ((root, label),) = self.roots
         below: dict[int, list[tuple[int, Path]]] = {}
         for a, b, path in self.arcs:
             below.setdefault(a, []).append((b, path))
 
         def build(vertex: int, source: str) -> Backbone:
-            own = self.words[vertex]
-            if len(own) > 1:
-                raise refused("one node is observed as two words")
+            words = self.words[vertex]
+            if len(words) > 1:
+                refuse("F460", "one node is observed as two words")
             children = tuple(sorted((path, build(b, "")) for b, path in below.get(vertex, ())))
-            return Backbone(own[0] if own else 0, children, source)
+            return Backbone(words[0] if words else 0, children, source)
 
         return build(root, label)
 
 
-class _Graph:
+class _Forest:
     """A directed forest that is put together and then reduced."""
 
     def __init__(self) -> None:
@@ -202,13 +203,13 @@ class _Graph:
 
     def arc(self, a: Vertex, b: Vertex, path: Path) -> None:
         if b in self.above or b in self.roots:
-            raise refused("a node is drawn twice", "each node has one factor that draws it")
+            refuse("F460", "a node is drawn twice", "each node has one factor that draws it")
         self.above[b] = a
         self.below.setdefault(a, {})[b] = path
 
     def root(self, vertex: Vertex, label: str) -> None:
         if vertex in self.above or vertex in self.roots:
-            raise refused("a node is drawn twice", "each node has one factor that draws it")
+            refuse("F460", "a node is drawn twice", "each node has one factor that draws it")
         self.roots[vertex] = label
 
     def paste(self, partial: _Partial, nodes: tuple[int, ...], slot: int) -> None:
@@ -228,7 +229,7 @@ class _Graph:
         """The partial backbone: inner nodes that lead nowhere, or only onwards, are left out."""
         for vertex in inner:
             if vertex not in self.above and vertex not in self.roots:
-                raise refused("a node is drawn by no factor", "each node has one that draws it")
+                refuse("F460", "a node is drawn by no factor", "each node has one that draws it")
         agenda = list(inner)
         while agenda:
             vertex = agenda.pop()
@@ -254,12 +255,12 @@ class _Graph:
         def mark(vertex: Vertex) -> tuple[int, ...]:
             # External nodes are told by negative numbers: every leaf that is left has a mark.
             if vertex not in marks:
-                own = list(self.words.get(vertex, ()))
+                numbers = list(self.words.get(vertex, ()))
                 if len(vertex) == 1 and vertex[0] < external:
-                    own.append(-1 - vertex[0])
+                    numbers.append(-1 - vertex[0])
                 for child in self.below.get(vertex, {}):
-                    own += mark(child)
-                marks[vertex] = tuple(sorted(own))
+                    numbers += mark(child)
+                marks[vertex] = tuple(sorted(numbers))
             return marks[vertex]
 
         used = {*self.words, *self.roots, *self.above}

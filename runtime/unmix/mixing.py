@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -13,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from fgg.grammar import Grammar
+from fgg.grammar.definitions import Tied
 from fgg.grammar.memo import per_grammar
-from fgg.grammar.values import Call, Word
+from fgg.runtime.identify.fields import one_thread
 from fgg.runtime.memory import require
 from fgg.runtime.unmix.backbone import Backbone, Backbones
 from fgg.runtime.unmix.topology import topologies
@@ -41,8 +41,8 @@ class Observed:
     @property
     def positions(self) -> tuple[int, ...]:
         """The positions in the order of the axes: rows, columns, what is projected."""
-        own = (self.first, self.second)
-        return own if self.third is None else (*own, self.third)
+        pair = (self.first, self.second)
+        return pair if self.third is None else (*pair, self.third)
 
     def __str__(self) -> str:
         words = "".join(f" {i + 1}" for i in self.positions[:2])
@@ -72,8 +72,8 @@ class Mixing:
         """
         with one_thread():
             matrix = torch.from_numpy(self.matrix)
-            found = torch.linalg.eigh(matrix @ matrix.T)
-        values, vectors = found.eigenvalues.numpy(), found.eigenvectors.numpy()
+            eigen = torch.linalg.eigh(matrix @ matrix.T)
+        values, vectors = eigen.eigenvalues.numpy(), eigen.eigenvectors.numpy()
         top = max(float(values[-1]), 1e-300) if values.size else 1.0
         least = 1e-13 * top
         if bool(((values > 1e-15 * top) & (values < 1e-11 * top)).any()):
@@ -93,8 +93,8 @@ class Mixing:
         rows = (vectors.T @ self.matrix) / np.sqrt(values)[:, None]
         # The diagonal of the projection on the row space is 1 just there.
         near = np.einsum("ij,ij->j", rows, rows) > 1 - 1e-6
-        found = (b for b, close in zip(self.columns, near, strict=True) if close)
-        return tuple(b for b in found if self.combination({b: 1.0}) is not None)
+        candidates = (b for b, close in zip(self.columns, near, strict=True) if close)
+        return tuple(b for b in candidates if self.combination({b: 1.0}) is not None)
 
     def combination(self, target: Mapping[Backbone, float]) -> dict[Observed, float] | None:
         """The least weights of observations that add up to a sum of compound parameters.
@@ -108,29 +108,16 @@ class Mixing:
                 return None
             wanted[places[backbone]] = weight
         values, vectors = self._spectrum
-        found = np.zeros(len(self.rows))
+        weights = np.zeros(len(self.rows))
         for _ in range(3):  # what squaring lost comes back
-            rest = self.matrix @ (wanted - found @ self.matrix)
-            found = found + vectors @ ((vectors.T @ rest) / values)
-        if np.abs(found @ self.matrix - wanted).max() > TOLERANCE * max(1.0, np.abs(wanted).max()):
+            rest = self.matrix @ (wanted - weights @ self.matrix)
+            weights = weights + vectors @ ((vectors.T @ rest) / values)
+        if np.abs(weights @ self.matrix - wanted).max() > TOLERANCE * max(
+            1.0, np.abs(wanted).max()
+        ):
             return None
-        pairs = zip(self.rows, found.tolist(), strict=True)
+        pairs = zip(self.rows, weights.tolist(), strict=True)
         return {row: weight for row, weight in pairs if abs(weight) > TOLERANCE}
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """In this context torch uses one thread.
-
-    Matrices here are small: threads that wait for each other made them forty times slower on cores
-    that others use, too.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 PAIRS = ((1, 2),)
@@ -166,8 +153,8 @@ def _mixing(grammar: Grammar, lengths: tuple[int, ...], order: int) -> Mixing:
                 for number, count in counts.items():
                     if (number, kind) not in known:
                         renaming = {role: i for i, role in enumerate(roles, 1)}
-                        found = counting.tree(number).renamed(renaming).without_stem(names)
-                        known[number, kind] = column.setdefault(found, len(column))
+                        backbone = counting.tree(number).renamed(renaming).without_stem(names)
+                        known[number, kind] = column.setdefault(backbone, len(column))
                     entries.append((len(rows), known[number, kind], count / total))
                 rows.append(Observed(length, *places))
     require(4 * 8 * len(rows) * len(column), torch.device("cpu"), "the mixing matrix")
@@ -178,15 +165,9 @@ def _mixing(grammar: Grammar, lengths: tuple[int, ...], order: int) -> Mixing:
 
 
 def stationary_roots(grammar: Grammar) -> dict[str, str]:
-    """The factors that are tied to be stationary, and what they are stationary under."""
-    found = {}
-    for factor in grammar.factors:
-        value = factor.attribute("tied")
-        if isinstance(value, Call) and value.name == "stationary":
-            (source,) = value.arguments
-            if isinstance(source, Word):
-                found[factor.name] = source.name
-    return found
+    """The factors that are tied to be stationary, and the transitions that keep them."""
+    definitions = {factor.name: factor.definition for factor in grammar.factors}
+    return {name: d.source for name, d in definitions.items() if isinstance(d, Tied)}
 
 
 def compound(
@@ -205,20 +186,20 @@ def compound(
     }
 
     def message(tree: Backbone) -> Floats:
-        """What a subtree contributes for each value of its node, `[value, rows, columns]`."""
-        found: Floats = values[tree.word][0] if tree.word else np.ones((1, 1, 1))
+        """The contribution of a subtree for each value of its node, `[value, rows, columns]`."""
+        total: Floats = values[tree.word][0] if tree.word else np.ones((1, 1, 1))
         for path, child in tree.children:
             below = message(child)
             for label in reversed(path):
                 below = np.einsum("ab,bij->aij", weights[label], below)
-            found = found * below
-        return found
+            total = total * below
+        return total
 
     return np.asarray(np.einsum("a,aij->ij", weights[backbone.source], message(backbone)))
 
 
 def _paths(backbone: Backbone) -> list[tuple[str, ...]]:
-    found = []
+    paths = []
     for path, child in backbone.children:
-        found += [path, *_paths(child)]
-    return found
+        paths += [path, *_paths(child)]
+    return paths

@@ -1,11 +1,11 @@
-"""Where moments come from: the compiled program, exactly, or sentences, as their means."""
+"""Moments of words: exact ones of a compiled program, or means over sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,13 @@ from fgg.runtime.unmix.mixing import Floats, Observed
 from fgg.runtime.unmix.topology import only_input
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from fgg.runtime.program.program import Program
 
 Ints = NDArray[np.int64]
 FEW = 1024
-"""Entries of a table that costs about as much as one of its margins."""
+"""Below this many entries, a table costs about as much as one of its margins."""
 
 
 class Moments(Protocol):
@@ -38,11 +40,11 @@ class Moments(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Exact:
+class ExactMoments:
     """The moments of a program with weights: kept positions, all others summed out."""
 
     program: Program
-    weights: Mapping[str, Any]
+    weights: Mapping[str, Tensor]
     lengths: tuple[int, ...]
     known: dict[tuple[int, tuple[int, ...]], Floats] = field(default_factory=dict)
 
@@ -63,11 +65,11 @@ class Exact:
         key = (length, positions)
         if key not in self.known:
             name, size = only_input(self.program.grammar)
-            found = self.program.posterior(self.weights, {}, {size: [length]}).moments(
+            table = self.program.posterior(self.weights, {}, {size: [length]}).moments(
                 {name: list(positions)}
             )[0]
-            # Derivations carry no weight of their own: what they sum to is their number.
-            self.known[key] = np.asarray((found / found.sum()).detach().cpu(), dtype=float)
+            # All derivations have equal weight, so the table sums to their number.
+            self.known[key] = np.asarray((table / table.sum()).detach().cpu(), dtype=float)
         return self.known[key]
 
     def slices(self, at: Observed, directions: Floats) -> Floats:
@@ -81,7 +83,7 @@ class Exact:
 
 
 @dataclass(frozen=True, eq=False)
-class Sampled:
+class SampledMoments:
     """Means over sentences: for each length an array `[sentences, positions]` of word numbers."""
 
     sentences: Mapping[int, Ints]
@@ -94,72 +96,73 @@ class Sampled:
 
     def slices(self, at: Observed, directions: Floats) -> Floats:
         """The means of x_i ⊗ x_j (η·x_k) for each direction η."""
-        (own, _), third = self.distinct[at.length], at.third
+        (rows, _), third = self.distinct[at.length], at.third
         assert third is not None
-        return np.stack([self._mean(at, eta[own[:, third]]) for eta in directions])
+        return np.stack([self._mean(at, eta[rows[:, third]]) for eta in directions])
 
     def pair(self, at: Observed) -> Floats:
         """The mean of x_i ⊗ x_j."""
         return self._mean(at, 1.0)
 
     def _mean(self, at: Observed, weights: Floats | float) -> Floats:
-        (own, times), size = self.distinct[at.length], self.words
-        places = own[:, at.first] * size + own[:, at.second]
-        found = np.bincount(places, times * weights, minlength=size * size)
-        return np.asarray(found.reshape(size, size) / times.sum())
+        (rows, times), size = self.distinct[at.length], self.words
+        places = rows[:, at.first] * size + rows[:, at.second]
+        sums = np.bincount(places, times * weights, minlength=size * size)
+        return np.asarray(sums.reshape(size, size) / times.sum())
 
     @cached_property
     def distinct(self) -> dict[int, tuple[Ints, Ints]]:
         """The different sentences of each length, and how often each one occurs."""
-        found = {}
-        for length, own in self.sentences.items():
+        result = {}
+        for length, sentences in self.sentences.items():
             if self.words**length < 2**62:  # numbers sort faster than rows
                 shape = (self.words,) * length
-                codes = np.ravel_multi_index(tuple(own.T), shape)
+                codes = np.ravel_multi_index(tuple(sentences.T), shape)
                 numbers, times = np.unique(codes, return_counts=True)
                 rows = np.stack(np.unravel_index(numbers, shape), axis=1).astype(np.int64)
             else:
-                rows, times = np.unique(own, axis=0, return_counts=True)
-            found[length] = (rows, times.astype(np.int64))
-        return found
+                rows, times = np.unique(sentences, axis=0, return_counts=True)
+            result[length] = (rows, times.astype(np.int64))
+        return result
 
 
-def sampled(sentences: Sequence[Sequence[int]] | Mapping[int, Any], words: int) -> Sampled:
+def sampled(
+    sentences: Sequence[Sequence[int]] | Mapping[int, object], words: int
+) -> SampledMoments:
     """Sentences of word numbers by their length. Raises GrammarError (F411)."""
     if isinstance(sentences, Mapping):
-        found = {int(n): _numbers(int(n), own) for n, own in sentences.items()}
+        arrays = {int(n): _numbers(int(n), rows) for n, rows in sentences.items()}
     else:
         by_length: dict[int, list[Sequence[int]]] = {}
         for sentence in sentences:
             by_length.setdefault(len(sentence), []).append(sentence)
-        found = {n: _numbers(n, own) for n, own in by_length.items() if n}
-    for length, own in found.items():
-        if own.ndim != 2 or own.shape[1] != length or not len(own):
+        arrays = {n: _numbers(n, rows) for n, rows in by_length.items() if n}
+    for length, rows in arrays.items():
+        if rows.ndim != 2 or rows.shape[1] != length or not len(rows):
             message = f"sentences of {length} words are expected as an array [sentences, {length}]"
             refuse("F411", message)
-        if own.min() < 0 or own.max() >= words:
+        if rows.min() < 0 or rows.max() >= words:
             message = f"sentences of {length} words have words that are not 0 to {words - 1}"
-            help = "missing words cannot be used for moments" if own.min() < 0 else ""
+            help = "missing words cannot be used for moments" if rows.min() < 0 else ""
             refuse("F411", message, help)
-    if not found:
+    if not arrays:
         refuse("F411", "there are no sentences")
-    return Sampled(dict(sorted(found.items())), words)
+    return SampledMoments(dict(sorted(arrays.items())), words)
 
 
-def _numbers(length: int, sentences: Any) -> Ints:
+def _numbers(length: int, sentences: object) -> Ints:
     """Sentences of one length as whole numbers. Raises GrammarError (F411)."""
     try:
-        found = np.asarray(sentences)
+        array = np.asarray(sentences)
     except ValueError:  # of different lengths
-        found = np.empty(0)
-    if found.size and found.dtype.kind not in "iub":
+        array = np.empty(0)
+    if array.size and array.dtype.kind not in "iub":
         message = f"sentences of {length} words have words that are no whole numbers"
-        help = "words are given by their numbers, from 0"
-        refuse("F411", message, help)
-    return found.astype(np.int64)
+        refuse("F411", message, "words are given by their numbers, from 0")
+    return array.astype(np.int64)
 
 
-def draw(exact: Exact, length: int, number: int, seed: int) -> Ints:
+def draw(exact: ExactMoments, length: int, number: int, seed: int) -> Ints:
     """Independent sentences of one length, `[number, length]`, from the table of all of them.
 
     Raises GrammarError (F420) if these are too many.

@@ -11,12 +11,12 @@ the eigenvectors give.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 
-from fgg.diagnostics import Diagnostic, GrammarError, refuse
+from fgg.diagnostics import refuse
 from fgg.runtime.unmix.mixing import Floats
-from fgg.runtime.unmix.simplex import project
 
 SINGULAR = 1e-12
 COLLISION = 1e-7
@@ -24,7 +24,7 @@ COLLISION = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class SpectralEstimate:
     """Parameters with rows that are distributions up to error, and how they were found.
 
     `root` [state], `child` [state, state], `emit` [state, word]. `gap` is the least distance of
@@ -55,20 +55,20 @@ def decompose(whole: Floats, slice: Floats, rank: int) -> tuple[Floats, Floats]:
     left, values, right = np.linalg.svd(whole, full_matrices=False)
     roots = np.sqrt(values[:rank])
     inner = (left[:, :rank] / roots).T @ slice @ (right[:rank].T / roots)
-    found, vectors = np.linalg.eig(inner)
-    return (left[:, :rank] * roots) @ vectors, found
+    eigenvalues, vectors = np.linalg.eig(inner)
+    return (left[:, :rank] * roots) @ vectors, eigenvalues
 
 
 def recover(
     whole: Floats, slices: Floats, directions: Floats, states: int, *, exact: bool
-) -> Estimate:
+) -> SpectralEstimate:
     """The parameters of PCFG-IE from Ψ(1) and from Ψ(τ) for several τ; the best τ is chosen.
 
     The best one has the least residual over all slices. Raises GrammarError: F461 if Ψ(1) has too
     low a rank, F462 if no direction has real eigenvalues, F463 if eigenvalues collide in all.
     """
     _check_rank(whole, states)
-    best: Estimate | None = None
+    best: SpectralEstimate | None = None
     turned, met = 0, 0
     for slice in slices:
         columns, values = decompose(whole, slice, states)
@@ -79,21 +79,21 @@ def recover(
         if np.abs(values.imag).max() > 1e-9 * np.abs(values).max():
             turned += 1
             continue
-        found = _parameters(columns.real, whole)
-        if found is None:
+        parameters = _parameters(columns.real, whole)
+        if parameters is None:
             met += 1
             continue
-        residual = _residual(found, slices, directions)
+        residual = _residual(parameters, slices, directions)
         if best is None or residual < best.residual:
-            best = Estimate(*found, gap, residual, len(slices), 0)
+            best = SpectralEstimate(*parameters, gap, residual, len(slices), 0)
     if best is None:
-        raise _failure(turned, met, len(slices))
+        _fail(turned, met, len(slices))
     return replace(best, complex=turned)
 
 
 def _check_rank(whole: Floats, states: int) -> None:
-    found = np.linalg.svd(whole, compute_uv=False)
-    rank = int((found > SINGULAR * found[0]).sum())
+    values = np.linalg.svd(whole, compute_uv=False)
+    rank = int((values > SINGULAR * values[0]).sum())
     if rank < states:
         message = f"of {states} states the moments tell {rank} apart"
         help = (
@@ -128,36 +128,52 @@ def _parameters(columns: Floats, whole: Floats) -> tuple[Floats, Floats, Floats]
         emit = np.linalg.solve(step.T, a.T)  # (A T⁻¹)ᵀ
     except np.linalg.LinAlgError:
         return None
-    found = (root, step.T, emit)
-    return found if all(bool(np.isfinite(x).all()) for x in found) else None
+    parameters = (root, step.T, emit)
+    return parameters if all(bool(np.isfinite(x).all()) for x in parameters) else None
 
 
-def _residual(found: tuple[Floats, Floats, Floats], slices: Floats, directions: Floats) -> float:
+def _residual(
+    parameters: tuple[Floats, Floats, Floats], slices: Floats, directions: Floats
+) -> float:
     """The greatest error of a slice, with the estimate projected to distributions."""
-    root, child, emit = (project(x) for x in found)
+    root, child, emit = (project(x) for x in parameters)
     a = child @ emit  # [state, word]: Aᵀ
     middle = child.T * root  # T diag(π)
     made = np.einsum("ai,ma,ab,bj->mij", a, directions @ a.T, middle, a, optimize=True)
     return float(np.abs(made - slices).max())
 
 
-def _failure(turned: int, met: int, number: int) -> GrammarError:
+def _fail(turned: int, met: int, number: int) -> NoReturn:
+    """Raise GrammarError: of `number` directions, some are `turned` (complex), others collide."""
     if turned >= met:
         message = f"eigenvalues are complex in all {number} directions"
         help = (
             "the moments are too far from those of any model of this kind: more sentences, fewer "
             "states, or EM from a random start"
         )
-        return GrammarError([Diagnostic(code="F462", message=message, help=help)])
-    return collision(f"eigenvalues collide in all {number} directions")
+        refuse("F462", message, help)
+    refuse_collision(f"eigenvalues collide in all {number} directions")
 
 
-def collision(message: str, help: str = "use EM: this algorithm does not tell") -> GrammarError:
-    """The error that eigenvectors are not determined."""
-    return GrammarError([Diagnostic(code="F463", message=message, help=help)])
+def refuse_collision(message: str, help: str = "use EM instead") -> NoReturn:
+    """Raise GrammarError (F463): eigenvalues collide, so eigenvectors are not determined."""
+    refuse("F463", message, help)
 
 
 def directions(words: int, number: int, seed: int) -> Floats:
     """Random directions τ, one a row, of unit length."""
-    found = np.random.default_rng(seed).normal(size=(number, words))
-    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True))
+    drawn = np.random.default_rng(seed).normal(size=(number, words))
+    return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
+
+
+def project(rows: Floats) -> Floats:
+    """The nearest point of the simplex to each row (the last axis), in Euclidean distance.
+
+    It is max(x - t, 0), with the t for which it sums to one.
+    """
+    ordered = -np.sort(-rows, axis=-1)
+    counts = np.arange(1, rows.shape[-1] + 1)
+    shifts = (np.cumsum(ordered, axis=-1) - 1) / counts
+    kept = np.maximum((ordered > shifts).sum(axis=-1, keepdims=True), 1)
+    shift = np.take_along_axis(shifts, kept - 1, axis=-1)
+    return np.asarray(np.maximum(rows - shift, 0.0))

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from fgg.diagnostics import refuse
 from fgg.runtime.unmix.mixing import Floats, Mixing, Observed, compound
-from fgg.runtime.unmix.shapes import Arcs
-from fgg.runtime.unmix.spectral import COLLISION, collision
+from fgg.runtime.unmix.spectral import COLLISION, refuse_collision
+from fgg.runtime.unmix.structure import Arcs
 
 Complex = NDArray[np.complex128]
 MAX_CHOICES = 2**12
@@ -27,7 +27,7 @@ BEYOND = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class StationaryEstimate:
     """The matrix `arc` [parent, child], and how it was found.
 
     `polynomial` has the coefficients of p from the highest power down, `choices` the number of
@@ -43,14 +43,14 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Polynomial:
+class ArcPolynomial:
     """p with p(A) diag(π) a combination of observations; coefficients from the highest power."""
 
     coefficients: tuple[float, ...]
     weights: Mapping[Observed, float]
 
 
-def polynomial(mixed: Mixing, shape: Arcs) -> Polynomial:
+def polynomial(mixed: Mixing, shape: Arcs) -> ArcPolynomial:
     """The polynomial of least degree whose value the moments determine.
 
     Raises GrammarError (F461) if they determine none.
@@ -58,30 +58,30 @@ def polynomial(mixed: Mixing, shape: Arcs) -> Polynomial:
     longest = max(mixed.topologies, default=1)
     powers = [shape.power(n) for n in range(longest - 1, 0, -1)]  # highest first
     places = {backbone: i for i, backbone in enumerate(mixed.columns)}
-    own = [places[p] for p in powers if p in places]
-    rest = np.delete(mixed.matrix, own, axis=1)
+    columns = [places[p] for p in powers if p in places]
+    rest = np.delete(mixed.matrix, columns, axis=1)
     # Combinations of rows in which all other compound parameters cancel.
     left, values, _ = np.linalg.svd(rest, full_matrices=True)
     rank = int((values > 1e-10).sum())
-    free = left[:, rank:].T @ mixed.matrix[:, own]
+    free = left[:, rank:].T @ mixed.matrix[:, columns]
     reduced = _echelon(free)
     if not len(reduced):
         message = f"pairs of words in sentences of {_lengths(mixed)} words determine no polynomial"
         help = "sentences of two and three words together do: of `arc`, its square plus itself"
         refuse("F461", message, help)
     row = reduced[-1]  # the leading power is the least possible
-    target = {mixed.columns[i]: float(x) for i, x in zip(own, row, strict=True) if x}
+    target = {mixed.columns[i]: float(x) for i, x in zip(columns, row, strict=True) if x}
     weights = mixed.combination(target)
     assert weights is not None
     first = int(np.argmax(row != 0))
     # Coefficients are fractions of counts: what is next to a whole number is one.
     whole = np.where(np.abs(row - row.round()) < 1e-9, row.round(), row)
-    return Polynomial((*(float(x) for x in whole[first:]), 0.0), weights)
+    return ArcPolynomial((*(float(x) for x in whole[first:]), 0.0), weights)
 
 
 def _lengths(mixed: Mixing) -> str:
-    found = [str(n) for n in sorted(mixed.topologies)]
-    return " and ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)
+    lengths = [str(n) for n in sorted(mixed.topologies)]
+    return " and ".join([", ".join(lengths[:-1]), lengths[-1]] if len(lengths) > 1 else lengths)
 
 
 def _echelon(matrix: Floats) -> Floats:
@@ -111,7 +111,7 @@ def recover(
     root: Floats,
     *,
     exact: bool,
-) -> Estimate:
+) -> StationaryEstimate:
     """The parameters of DEP-IES from moments of pairs and the distribution of words.
 
     Raises GrammarError: F461 if moments do not determine them, F463 if eigenvalues collide.
@@ -121,23 +121,23 @@ def recover(
         message = f"{missing} of {len(root)} words do not occur"
         help = "leave them out: the size of the vocabulary must be that of the sentences"
         refuse("F461", message, help)
-    found = polynomial(mixed, shape)
+    poly = polynomial(mixed, shape)
     value = np.zeros((shape.words, shape.words))
-    for at, weight in found.weights.items():
+    for at, weight in poly.weights.items():
         value += weight * moment(at)
     value = value / root  # p(A), columns are parents
-    if len(found.coefficients) == 2:  # A itself
+    if len(poly.coefficients) == 2:  # A itself
         a, choices, gap = value, 1, 1.0
     else:
-        a, choices, gap = _by_roots(shape, mixed, found, value, moment, root, exact)
+        a, choices, gap = _by_roots(shape, mixed, poly, value, moment, root, exact)
     residual = _residual(shape, mixed, moment, a, root)
-    return Estimate(a.T, root, found.coefficients, choices, residual, gap)
+    return StationaryEstimate(a.T, root, poly.coefficients, choices, residual, gap)
 
 
 def _by_roots(
     shape: Arcs,
     mixed: Mixing,
-    found: Polynomial,
+    poly: ArcPolynomial,
     value: Floats,
     moment: Callable[[Observed], Floats],
     root: Floats,
@@ -147,12 +147,12 @@ def _by_roots(
     betas, vectors = np.linalg.eig(value)
     inverse = np.linalg.inv(vectors)
     groups = _groups(betas)
-    options = [_roots(found.coefficients, betas[group[0]]) for group in groups]
+    options = [_roots(poly.coefficients, betas[group[0]]) for group in groups]
     ambiguous = [i for group, each in zip(groups, options, strict=True) for i in group if each[1:]]
     gap = _least_gap(betas, ambiguous)
     if exact and gap < COLLISION:
-        raise collision(
-            f"two eigenvalues of the polynomial {text(found.coefficients)} of `{shape.arc}` are "
+        refuse_collision(
+            f"two eigenvalues of the polynomial {text(poly.coefficients)} of `{shape.arc}` are "
             "the same, and have several roots",
             "sentences of up to five words determine it without eigenvalues: `--max-length 5`",
         )
@@ -188,15 +188,15 @@ def _by_roots(
 
 def _groups(betas: Complex) -> list[list[int]]:
     """Eigenvalues by themselves if they are real, and in conjugate pairs."""
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     scale = np.abs(betas).max()
     number = 0
     while number < len(betas):
         # LAPACK gives conjugate pairs next to each other.
         pair = number + 1 < len(betas) and abs(betas[number].imag) > 1e-12 * scale
-        found.append([number, number + 1] if pair else [number])
+        groups.append([number, number + 1] if pair else [number])
         number += 2 if pair else 1
-    return found
+    return groups
 
 
 def _roots(coefficients: Sequence[float], beta: complex) -> list[complex]:
@@ -207,11 +207,11 @@ def _roots(coefficients: Sequence[float], beta: complex) -> list[complex]:
     """
     shifted = np.array(coefficients, dtype=complex)
     shifted[-1] -= beta
-    found = sorted(np.roots(shifted), key=abs)
+    roots = sorted(np.roots(shifted), key=abs)
     if abs(beta.imag) <= 1e-12 * max(abs(beta), 1.0):
-        found = [complex(x.real) for x in found]
-    inside = [complex(x) for x in found if abs(x) <= 1 + BEYOND]
-    return inside or [complex(found[0])]
+        roots = [complex(x.real) for x in roots]
+    inside = [complex(x) for x in roots if abs(x) <= 1 + BEYOND]
+    return inside or [complex(roots[0])]
 
 
 def _least_gap(betas: Complex, ambiguous: Sequence[int]) -> float:

@@ -6,23 +6,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fgg.diagnostics import Diagnostic, GrammarError, refuse
+from fgg.diagnostics import refuse
 from fgg.grammar import Grammar, Rule
-from fgg.grammar.values import Word
+from fgg.grammar.definitions import InputEvidence
 from fgg.rewrite.ground import ground
 
 MAX_RULES = 20_000
 """More ground rules than this make no backbones in a time that anybody would wait."""
 
 
-def refused(message: str, help: str = "") -> GrammarError:
-    """The error that a grammar is not one that can be unmixed."""
-    return GrammarError([Diagnostic(code="F460", message=message, help=help)])
-
-
 @dataclass(frozen=True)
 class Template:
-    """What a rule adds to the tree: nodes by number, the external ones first.
+    """The part of the tree that a rule adds: nodes by number, the external ones first.
 
     `arcs` go from a node to one that it generates, with the factor's name; `roots` are nodes that
     a factor of one node generates; `children` are the nodes of each nonterminal edge.
@@ -76,26 +71,26 @@ def topologies(grammar: Grammar, length: int) -> Topologies:
     instances: dict[str, list[Instance]] = {}
     for rule in flat.rules:
         instances.setdefault(rule.lhs, []).append(_instance(grammar, flat, rule, places))
-    found = {cell: tuple(each) for cell, each in instances.items()}
+    by_cell = {cell: tuple(each) for cell, each in instances.items()}
     start = flat.start.label
     positions: dict[str, frozenset[int]] = {}
-    _cover(grammar, found, start, positions, set())
+    _cover(grammar, by_cell, start, positions, set())
     if positions.get(start) != frozenset(range(length)):
         refuse("F460", f"`{grammar.name}`: sentences of {length} words have no derivations")
-    return Topologies(length, start, found, positions)
+    return Topologies(length, start, by_cell, positions)
 
 
 def _evidence(flat: Grammar, name: str, length: int) -> dict[str, int]:
     """The position that each factor of evidence is about."""
-    found = {}
+    positions = {}
     for factor in flat.factors:
-        note = factor.attribute("observed")
+        evidence = factor.definition
         match = re.fullmatch(rf"{re.escape(name)}_(\d+)(_\d+)?", factor.name)
-        if note == Word(name) and match is not None and int(match.group(1)) < length:
-            found[factor.name] = int(match.group(1))
-        elif isinstance(note, Word):
+        if evidence == InputEvidence(name) and match is not None and int(match.group(1)) < length:
+            positions[factor.name] = int(match.group(1))
+        elif isinstance(evidence, InputEvidence):
             refuse("F460", f"a part of `{name}` is observed, not the whole word")
-    return found
+    return positions
 
 
 def _instance(grammar: Grammar, flat: Grammar, rule: Rule, places: Mapping[str, int]) -> Instance:
@@ -136,23 +131,23 @@ def _cover(
     grammar: Grammar,
     instances: Mapping[str, tuple[Instance, ...]],
     cell: str,
-    found: dict[str, frozenset[int]],
+    known: dict[str, frozenset[int]],
     open: set[str],
 ) -> frozenset[int]:
     """The positions that the derivations of a cell observe: the same ones in all of them."""
-    if cell in found:
-        return found[cell]
+    if cell in known:
+        return known[cell]
     if cell in open:
         refuse("F460", f"`{grammar.name}`: a sentence has infinitely many derivations")
     sets = set()
     for instance in instances.get(cell, ()):
         each = [frozenset([position]) for _, position in instance.observed]
-        each += [_cover(grammar, instances, c, found, open | {cell}) for c in instance.cells]
+        each += [_cover(grammar, instances, c, known, open | {cell}) for c in instance.cells]
         whole: frozenset[int] = frozenset().union(*each)
         if len(whole) < sum(map(len, each)):
             refuse("F460", f"`{grammar.name}`: a word is observed twice")
         sets.add(whole)
     if len(sets) > 1:
         refuse("F460", f"`{grammar.name}`: derivations of `{cell}` observe different words")
-    found[cell] = sets.pop() if sets else frozenset()
-    return found[cell]
+    known[cell] = sets.pop() if sets else frozenset()
+    return known[cell]

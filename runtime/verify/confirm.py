@@ -1,8 +1,8 @@
-"""A second evaluation of what the reference engine says, by other means.
+"""A second evaluation of the source, independent of the reference engine's numerics.
 
-Values are computed with 320 binary digits and exponents of any size, recursions by plain iteration
-from 0, and derivatives as differences. Slow, and nothing of the reference engine's own numerics
-has a part in it: what both say refutes a program that says something else.
+Values have 320 binary digits and exponents of any size. Recursions are iterated from 0, and
+derivatives are differences. This is slow, but a number on which both evaluations agree refutes a
+program that has another.
 """
 
 from __future__ import annotations
@@ -13,37 +13,40 @@ from typing import Any
 
 import numpy as np
 
-from fgg.factors.pieces import piece_of
 from fgg.grammar import Attachment, Edge, Factor, Fragment, Grammar
+from fgg.grammar.definitions import Piece
 from fgg.grammar.names import fresh
-from fgg.runtime.interpret.semirings.exact import Precise
+from fgg.runtime.interpret.semirings.base import NumpyArray
+from fgg.runtime.interpret.semirings.exact import Objects, Precise
 from fgg.runtime.program.bind import Logs, bind_with_logs
 from fgg.runtime.reference.chart import ValueChart, Weights
-from fgg.runtime.reference.problem import AnyProblem, Problem
+from fgg.runtime.reference.problem import Problem
 from fgg.runtime.reference.system import system_of
 from fgg.runtime.verify.items import Item
-from fgg.runtime.verify.points import Array, Leaves, Point
+from fgg.runtime.verify.points import FreeWeights, WeightPoint
 from fgg.runtime.verify.sides import GroundSide
 
 MAX_ROUNDS = 3000
-"""So often a recursion is iterated; one that does not settle stays open."""
+"""The most iterations of a recursion; one that does not settle stays undecided."""
+BigFloat = Any
+"""A number of mpmath, which has no types, or None."""
 STEP = 2.0**-16
-"""Differences are taken over this and its half, relative to a weight."""
+"""The relative change of a weight over which differences are taken; so is its half."""
 
 
-def log_value(flat: Grammar, weights: Mapping[str, Any]) -> float | None:
+def log_value(flat: Grammar, weights: Mapping[str, NumpyArray | Logs]) -> float | None:
     """log Z of a finite grammar; None where a recursion does not settle."""
-    found = _log_z(flat, weights)
-    return None if found is None else float(found)
+    log_z = _log_z(flat, weights)
+    return None if log_z is None else float(log_z)
 
 
-def _log_z(flat: Grammar, weights: Mapping[str, Any]) -> Any:
+def _log_z(flat: Grammar, weights: Mapping[str, NumpyArray | Logs]) -> BigFloat:
     ring = Precise()
     system = system_of(flat)
-    own = Weights(flat, ring, bind_with_logs(flat, weights))
+    values = Weights(flat, ring, bind_with_logs(flat, weights))
     chart = ValueChart(ring)
     for component in system.components:
-        problem = Problem(system, component, own, chart)
+        problem = Problem(system, component, values, chart)
         x = problem.apply(ring.full((problem.size,), one=False))
         if component.recursive:
             settled = _iterated(problem, x)
@@ -56,12 +59,13 @@ def _log_z(flat: Grammar, weights: Mapping[str, Any]) -> Any:
     return ring.context.log(total) if total else ring.context.mpf("-inf")
 
 
-def _iterated(problem: AnyProblem, x: Any) -> Any:
+def _iterated(problem: Problem[Objects], x: Objects) -> Objects | None:
+    """The fixed point of a recursion, `[cells]`, from a first value; None if it does not settle."""
     ring = problem.semiring
     assert isinstance(ring, Precise)
     small = ring.context.mpf(2) ** -60
     for _ in range(MAX_ROUNDS):
-        following = problem.apply(x)
+        following: NumpyArray = problem.apply(x)
         pairs = zip(following, x, strict=True)
         if all(new - old <= small * new for new, old in pairs):
             return following
@@ -69,10 +73,10 @@ def _iterated(problem: AnyProblem, x: Any) -> Any:
     return None
 
 
-class Second:
+class SecondEvaluation:
     """A source's numbers at a point of weights, evaluated once more."""
 
-    def __init__(self, source: GroundSide, free: Leaves, point: Point) -> None:
+    def __init__(self, source: GroundSide, free: FreeWeights, point: WeightPoint) -> None:
         self.source = source
         self.free = free
         self.point = point
@@ -91,25 +95,27 @@ class Second:
     def uses(self, item: Item, factor: Factor, place: tuple[int, ...]) -> float | None:
         """How often an entry of a program's factor is expected to be used."""
         flat = self.flat(item)
-        piece = piece_of(factor)
-        key = (factor.name, None) if piece is None else (piece.source, piece.number)
+        piece = factor.definition
+        key = (piece.source, piece.number) if isinstance(piece, Piece) else (factor.name, None)
 
-        def weights(change: float) -> dict[str, Array]:
+        def weights(change: float) -> dict[str, NumpyArray]:
             if key in self.point.leaves:
                 array = _changed(self.point.leaves[key], place, change)
                 moved = self.free.point({**self.point.leaves, key: array})
                 return moved.weights(flat)
-            found = self.point.weights(flat)
-            return {**found, factor.name: _changed(found[factor.name], place, change)}
+            given = self.point.weights(flat)
+            return {**given, factor.name: _changed(given[factor.name], place, change)}
 
         return self.slope(lambda change: _log_z(flat, weights(change)))
 
-    def potential(self, item: Item, label: str, log: Array, place: tuple[int, ...]) -> float | None:
+    def potential(
+        self, item: Item, label: str, log: NumpyArray, place: tuple[int, ...]
+    ) -> float | None:
         """How often an entry of log-potentials is expected to be used, by its ground factor."""
         flat = self.flat(item)
         weights = self.point.weights(flat)
 
-        def moved(change: float) -> Any:
+        def moved(change: float) -> BigFloat:
             logs = np.array(log, dtype=float)
             logs[place] += np.log1p(change)
             return _log_z(flat, {**weights, label: Logs(logs)})
@@ -161,7 +167,7 @@ class Second:
             lambda change: _log_z(tilted, {**weights, label: _changed(ones, state, change)})
         )
 
-    def slope(self, log_z: Callable[[float], Any]) -> float | None:
+    def slope(self, log_z: Callable[[float], BigFloat]) -> float | None:
         """The derivative of log Z in the logarithm of a weight, by extrapolated differences.
 
         `log_z` is its value where the weight is greater by a relative number.
@@ -175,7 +181,7 @@ class Second:
         return float((4 * slopes[1] - slopes[0]) / 3)
 
 
-def _changed(array: Array, place: tuple[int, ...], change: float) -> Array:
-    found = np.array(array, dtype=float)
-    found[place] *= 1 + change
-    return found
+def _changed(array: NumpyArray, place: tuple[int, ...], change: float) -> NumpyArray:
+    result = np.array(array, dtype=float)
+    result[place] *= 1 + change
+    return result

@@ -1,55 +1,53 @@
-"""Programs held against the reference engine in float64: log Z and all that follows from it."""
+"""Programs compared with the reference engine in float64: log Z, gradients, counts, marginals."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fgg.diagnostics import GrammarError
-from fgg.factors.pieces import piece_of
-from fgg.factors.product_factors import joint_of
 from fgg.grammar import Grammar
-from fgg.grammar.slices import slice_of
+from fgg.grammar.definitions import Piece, ProductOf, Slice
+from fgg.runtime.interpret.semirings.base import NumpyArray
 from fgg.runtime.program.bind import bind
 from fgg.runtime.program.program import Program
 from fgg.runtime.reference.posterior import posterior
 from fgg.runtime.reference.solve import solve
-from fgg.runtime.verify.confirm import Second
+from fgg.runtime.verify.confirm import SecondEvaluation
 from fgg.runtime.verify.items import Item, batch_of_items
-from fgg.runtime.verify.points import Array, Key, Leaves, Point
+from fgg.runtime.verify.points import FreeWeights, Key, WeightPoint
 from fgg.runtime.verify.sides import GroundSide
 
 TOLERANCE = 1e-9
 SINGLE = 1e-6
-"""For programs without any number to begin with: they count in float32."""
+"""The tolerance for programs without weights and log-potentials, which compute in float32."""
 QUANTITIES = ("log Z", "gradients", "expected counts", "marginals")
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What the reference engine says of an item.
+    """The reference engine's numbers for an item.
 
-    `counts` are the expected counts of factors and log-potentials, `cells` those of families; there
-    are none where Z is 0 or infinite, or a recursion is critical. Where a recursion does not
-    converge, log Z is no number.
+    `counts` are the expected counts of factors and log-potentials, `cells` those of families. Both
+    are empty where Z is 0 or infinite, or a recursion is critical. Where a recursion does not
+    converge, log Z is NaN.
     """
 
     log_z: float
-    counts: Mapping[str, Array] = field(default_factory=dict)
-    cells: Mapping[tuple[str, tuple[int, ...]], Array] = field(default_factory=dict)
+    counts: Mapping[str, NumpyArray] = field(default_factory=dict)
+    cells: Mapping[tuple[str, tuple[int, ...]], NumpyArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """How far a number is from the reference's, relative to the greatest of its kind.
+    """The distance of a number from the reference's, relative to the greatest of its kind.
 
-    `name` is that of a factor or a family, and `place` says which of its entries it is.
+    `name` is that of a factor or a family, and `place` the index of the entry.
     """
 
     quantity: str
@@ -66,12 +64,12 @@ class Gap:
         return f"{self.name}[{', '.join(map(str, self.place))}]" if self.place else self.name
 
 
-def answer(source: GroundSide, item: Item, point: Point) -> Answer:
-    """What the reference engine says of an item with given weights."""
+def answer(source: GroundSide, item: Item, point: WeightPoint) -> Answer:
+    """The reference engine's numbers for an item, with given weights."""
     flat = source.flat(item)
     assert flat is not None
     try:
-        found = posterior(flat, weights=point.weights(flat))
+        expected = posterior(flat, weights=point.weights(flat))
     except GrammarError as error:
         if error.diagnostics[0].code == "F418":
             return Answer(float("nan"))
@@ -84,15 +82,15 @@ def answer(source: GroundSide, item: Item, point: Point) -> Answer:
     for nonterminal in flat.nonterminals:
         assert nonterminal.origin is not None or not nonterminal.indices
         key = nonterminal.origin or (nonterminal.name, ())
-        cells[key] = found.nonterminals[nonterminal.name].numpy()
-    counts = {name: tensor.numpy() for name, tensor in found.counts.items()}
-    if any(joint_of(f) or slice_of(f) for f in flat.factors if f.name in counts):
+        cells[key] = expected.nonterminals[nonterminal.name].numpy()
+    counts = {name: tensor.numpy() for name, tensor in expected.counts.items()}
+    if any(isinstance(f.definition, ProductOf | Slice) for f in flat.factors if f.name in counts):
         counts |= followed(flat, point)
-    return Answer(found.log_z, counts, cells)
+    return Answer(expected.log_z, counts, cells)
 
 
-def followed(flat: Grammar, point: Point) -> dict[str, Array]:
-    """The expected counts of free factors where others follow from them, as slices and products."""
+def followed(flat: Grammar, point: WeightPoint) -> dict[str, NumpyArray]:
+    """The expected counts of free factors of which others are slices or products."""
     leaves = {
         name: torch.tensor(np.asarray(array, dtype=float), requires_grad=True)
         for name, array in point.weights(flat).items()
@@ -106,7 +104,7 @@ def followed(flat: Grammar, point: Point) -> dict[str, Array]:
     }
 
 
-class Floats:
+class FloatCheck:
     """A program and the reference's answers on a batch of items, with the same weights."""
 
     def __init__(
@@ -114,8 +112,8 @@ class Floats:
         program: Program,
         items: Sequence[Item],
         answers: Sequence[Answer],
-        point: Point,
-        free: Leaves,
+        point: WeightPoint,
+        free: FreeWeights,
         dtype: torch.dtype = torch.float64,
     ) -> None:
         self.program = program
@@ -123,8 +121,8 @@ class Floats:
         self.answers = answers
         self.point = point
         self.free = free
-        own = program.weighted
-        bound = bind(own, point.weights(own))
+        grammar = program.weighted
+        bound = bind(grammar, point.weights(grammar))
         self.weights = {
             name: torch.tensor(np.asarray(bound[name], dtype=float), dtype=dtype)
             for name in program.parameter_names
@@ -136,7 +134,7 @@ class Floats:
         self.note = ""
 
     def gaps(self, quantity: str) -> Iterator[Gap]:
-        """How far the program's numbers of one kind are from the reference's."""
+        """The gaps between the program's numbers of one kind and the reference's."""
         kinds = {
             "log Z": self.log_z,
             "gradients": self.gradients,
@@ -147,9 +145,9 @@ class Floats:
 
     def log_z(self) -> Iterator[Gap]:
         """log Z of each item."""
-        found = self.program.log_z(self.weights, self.inputs, self.lengths).double()
+        log_z = self.program.log_z(self.weights, self.inputs, self.lengths).double()
         for number, want in enumerate(self.answers):
-            yield gap("log Z", "log Z", number, want.log_z, float(found[number]))
+            yield gap("log Z", "log Z", number, want.log_z, float(log_z[number]))
 
     def gradients(self) -> Iterator[Gap]:
         """The gradient of the items' log Z, each times another number, in weights and potentials.
@@ -181,28 +179,28 @@ class Floats:
 
     def counts(self) -> Iterator[Gap]:
         """The expected counts of factors, over all items."""
-        found = self.program.posterior(self.weights, self.inputs, self.lengths).counts
+        counts = self.program.posterior(self.weights, self.inputs, self.lengths).counts
         for name in self.weights:
             want = self.gradient_of(name, scaled=False)
             if want is not None:
-                got = found[name].double().numpy()
+                got = counts[name].double().numpy()
                 want = want * self.weights[name].numpy()
                 yield from spread("expected counts", name, None, want, got)
         for name in self.program.grammar.input_factor:
-            if name in found:
-                got = found[name].double().numpy()
+            if name in counts:
+                got = counts[name].double().numpy()
                 want = self.potentials(name, got.shape, scaled=False)
                 yield from spread("expected counts", name, None, want, got)
 
     def marginals(self) -> Iterator[Gap]:
         """The expected counts of the cells of every family that the program reports."""
-        found = self.program.posterior(self.weights, self.inputs, self.lengths).marginals
+        marginals = self.program.posterior(self.weights, self.inputs, self.lengths).marginals
         families = self.program.grammar.nonterminal
         used = {family for item in self.answers for family, _ in item.cells}
-        missing = sorted(used - set(found))
+        missing = sorted(used - set(marginals))
         if missing:
             self.note = "it has no " + ", ".join(f"`{name}`" for name in missing)
-        for name, tensor in found.items():
+        for name, tensor in marginals.items():
             if name not in families:
                 continue
             rank = len(families[name].indices)
@@ -223,7 +221,7 @@ class Floats:
 
     def second(self, gap: Gap, source: GroundSide) -> float | None:
         """The number that a gap is about, evaluated a second time; None where that is too hard."""
-        other = Second(source, self.free, self.point)
+        other = SecondEvaluation(source, self.free, self.point)
         if gap.quantity == "log Z":
             return other.log_z(self.items[gap.number or 0])
         grammar = self.program.grammar
@@ -240,8 +238,8 @@ class Floats:
             if any(i >= n for i, n in zip(index, logs.shape, strict=False)):
                 return 0.0  # padding
             label = "_".join([gap.name, *map(str, index)])
-            found = other.potential(self.items[number], label, logs[index], state)
-            return found if found is None else found * (number + 1 if scaled else 1)
+            uses = other.potential(self.items[number], label, logs[index], state)
+            return uses if uses is None else uses * (number + 1 if scaled else 1)
         total = 0.0
         for number, item in enumerate(self.items):
             if self.answers[number].log_z > float("-inf"):
@@ -251,12 +249,12 @@ class Floats:
                 total += uses * (number + 1 if scaled else 1)
         return total / float(self.weights[gap.name][gap.place]) if scaled else total
 
-    # what the reference says, in the program's terms
+    # the reference's numbers in the shapes of the program
 
-    def gradient_of(self, name: str, scaled: bool = True) -> Array | None:
+    def gradient_of(self, name: str, scaled: bool = True) -> NumpyArray | None:
         """The gradient in a factor's weights; None if its weights are not free."""
-        piece = piece_of(self.program.weighted.factor[name])
-        if piece is not None:
+        piece = self.program.weighted.factor[name].definition
+        if isinstance(piece, Piece):
             return self.pieces((piece.source, piece.number), scaled)
         if (name, None) in self.point.leaves:
             return self.whole(name, self.point.leaves[(name, None)], scaled)
@@ -264,7 +262,7 @@ class Floats:
             return self.whole(name, self.point.wholes[name], scaled)
         return None
 
-    def whole(self, name: str, weights: Array, scaled: bool) -> Array:
+    def whole(self, name: str, weights: NumpyArray, scaled: bool) -> NumpyArray:
         """The gradient in a factor of the source: its expected counts over its weights."""
         total = np.zeros(weights.shape)
         for number, item in enumerate(self.answers):
@@ -272,30 +270,30 @@ class Floats:
                 total += (number + 1 if scaled else 1) * item.counts[name]
         return np.divide(total, weights, out=np.zeros(weights.shape), where=weights > 0)
 
-    def pieces(self, key: Key, scaled: bool) -> Array:
+    def pieces(self, key: Key, scaled: bool) -> NumpyArray:
         """The gradient in a piece, from that in the factor that it is a piece of.
 
-        An entry of the factor is zero only if all products in it are, and then so is what a piece
-        that is not zero is multiplied with.
+        An entry of the factor is zero only if all products in it are; then the cofactors of all
+        pieces that are not zero are zero, too.
         """
         name, number = key
         outer = torch.tensor(self.whole(name, self.point.wholes[name], scaled))
-        own = {
+        factors = {
             k: torch.tensor(np.asarray(a, dtype=float), requires_grad=True)
             for k, a in self.point.leaves.items()
             if k[0] == name
         }
         left = self.free.left[name]
-        count = left + len(own) - 1
+        count = left + len(factors) - 1
         letters = [[*range(left), count], *([count, axis] for axis in range(left, count))]
-        operands: list[Any] = []
-        for tensor, axes in zip(own.values(), letters, strict=True):
+        operands: list[Tensor | list[int]] = []
+        for tensor, axes in zip(factors.values(), letters, strict=True):
             operands += [tensor, axes]
         whole = torch.einsum(*operands, list(range(count)))
-        grads = torch.autograd.grad(whole, list(own.values()), outer)
-        return np.asarray(dict(zip(own, grads, strict=True))[(name, number)].numpy())
+        grads = torch.autograd.grad(whole, list(factors.values()), outer)
+        return np.asarray(dict(zip(factors, grads, strict=True))[(name, number)].numpy())
 
-    def potentials(self, name: str, shape: Sequence[int], *, scaled: bool) -> Array:
+    def potentials(self, name: str, shape: Sequence[int], *, scaled: bool) -> NumpyArray:
         """The gradient in log-potentials: expected counts, item by item."""
         rank = len(self.program.grammar.input_factor[name].indices)
         total = np.zeros(tuple(shape))
@@ -308,7 +306,7 @@ class Floats:
         return total
 
 
-def _gradient(tensor: Tensor) -> Array:
+def _gradient(tensor: Tensor) -> NumpyArray:
     return np.zeros(tensor.shape) if tensor.grad is None else tensor.grad.double().numpy()
 
 
@@ -324,7 +322,7 @@ def gap(quantity: str, where: str, number: int | None, wanted: float, found: flo
 
 
 def spread(
-    quantity: str, where: str, number: int | None, wanted: Array, found: Array
+    quantity: str, where: str, number: int | None, wanted: NumpyArray, found: NumpyArray
 ) -> Iterator[Gap]:
     """The greatest gap between two arrays, relative to the greatest entry."""
     if wanted.shape != found.shape:

@@ -6,23 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar, InputFactor
 from fgg.grammar.domains import domain_size, domain_values, size_values
+from fgg.grammar.domains import lengths as length_names
 from fgg.grammar.index import Expr
 from fgg.grammar.ranges import condition_rows, index_extents
 from fgg.inputs.given import IMPOSSIBLE, MISSING
-from fgg.rewrite.conjoin import lengths as length_names
 from fgg.rewrite.ground import ground
-
-Array = NDArray[Any]
+from fgg.runtime.interpret.semirings.base import NumpyArray
 
 FEW = 16
 """So many inputs of given lengths are all tried, if they are not most of all items."""
@@ -37,22 +34,22 @@ class Item:
     """Lengths, and inputs as arrays: tokens, tables and log-potentials."""
 
     lengths: Mapping[str, int]
-    inputs: Mapping[str, Array]
+    inputs: Mapping[str, NumpyArray]
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells items apart."""
+        """A key that is equal for equal items."""
         arrays = ((name, array.tobytes()) for name, array in self.inputs.items())
         return (*self.lengths.items(), *arrays)
 
     @property
-    def lists(self) -> dict[str, Any]:
+    def lists(self) -> dict[str, list[object]]:
         """The inputs as `ground` takes them."""
         return {name: array.tolist() for name, array in self.inputs.items()}
 
-    def described(self, grammar: Grammar) -> dict[str, Any]:
+    def described(self, grammar: Grammar) -> dict[str, object]:
         """The inputs for people: values by name, `?` for missing ones."""
-        found: dict[str, Any] = {}
+        shown: dict[str, object] = {}
         for name, array in self.inputs.items():
             if name in grammar.input:
                 values = domain_values(grammar, grammar.input[name].domain)
@@ -60,10 +57,10 @@ class Item:
                     {MISSING: "?", IMPOSSIBLE: "!"}.get(t) or values[t]
                     for t in array.reshape(-1).tolist()
                 ]
-                found[name] = np.array(words, dtype=object).reshape(array.shape).tolist()
+                shown[name] = np.array(words, dtype=object).reshape(array.shape).tolist()
             else:
-                found[name] = array.tolist()
-        return found
+                shown[name] = array.tolist()
+        return shown
 
 
 def flat_of(grammar: Grammar, item: Item) -> Grammar | None:
@@ -96,11 +93,11 @@ def items_of(
         small = {i for i, x in enumerate(combinations) if max(x) <= 1}
         combinations = [combinations[i] for i in sorted({*chosen.tolist(), *small})]
     each = max(2, number // len(combinations))
-    found: list[Item] = []
+    items: list[Item] = []
     for values in combinations:
-        own = dict(zip(names, values, strict=True))
-        found += _inputs_of(grammar, own, each, number, rng, each if known else 0)
-    return tuple(found)
+        lengths = dict(zip(names, values, strict=True))
+        items += _inputs_of(grammar, lengths, each, number, rng, each if known else 0)
+    return tuple(items)
 
 
 def is_answered(known: Iterable[str], item: Item) -> bool:
@@ -136,13 +133,13 @@ def _inputs_of(
     else:
         tokens = list(_all(shapes, sizes))
     others = _others_of(grammar, lengths, len(tokens), rng)
-    found = [Item(lengths, {**own, **more}) for own, more in zip(tokens, others, strict=True)]
-    return list({item.key: item for item in found}.values())
+    items = [Item(lengths, {**inputs, **more}) for inputs, more in zip(tokens, others, strict=True)]
+    return list({item.key: item for item in items}.values())
 
 
 def _others_of(
     grammar: Grammar, lengths: Mapping[str, int], number: int, rng: np.random.Generator
-) -> list[dict[str, Array]]:
+) -> list[dict[str, NumpyArray]]:
     """Random tables and log-potentials for several items.
 
     Random tables seldom have derivations, so of many those with the most rules are kept.
@@ -150,15 +147,17 @@ def _others_of(
     if not grammar.tables:
         return [_others(grammar, lengths, rng) for _ in range(number)]
     drawn = [_others(grammar, lengths, rng) for _ in range(max(number, MANY_TABLES))]
-    flats = [flat_of(grammar, Item(lengths, own)) for own in drawn]
+    flats = [flat_of(grammar, Item(lengths, inputs)) for inputs in drawn]
     rules = [0 if flat is None else len(flat.rules) for flat in flats]
-    best = [own for own, count in zip(drawn, rules, strict=True) if 4 * count >= 3 * max(rules)]
+    best = [
+        inputs for inputs, count in zip(drawn, rules, strict=True) if 4 * count >= 3 * max(rules)
+    ]
     return [best[i % len(best)] for i in range(number)]
 
 
 def _all(
     shapes: Mapping[str, Sequence[int]], sizes: Mapping[str, int]
-) -> Iterator[dict[str, Array]]:
+) -> Iterator[dict[str, NumpyArray]]:
     ranges = [range(-1, sizes[n]) for n, shape in shapes.items() for _ in range(prod(shape))]
     for values in product(*ranges):
         yield _split(values, shapes)
@@ -169,7 +168,7 @@ def _draw(
     sizes: Mapping[str, int],
     missing: float,
     rng: np.random.Generator,
-) -> dict[str, Array]:
+) -> dict[str, NumpyArray]:
     values = []
     for name, shape in shapes.items():
         for _ in range(prod(shape)):
@@ -181,35 +180,35 @@ def _draw(
     return _split(values, shapes)
 
 
-def _split(values: Sequence[int], shapes: Mapping[str, Sequence[int]]) -> dict[str, Array]:
-    found, place = {}, 0
+def _split(values: Sequence[int], shapes: Mapping[str, Sequence[int]]) -> dict[str, NumpyArray]:
+    arrays, place = {}, 0
     for name, shape in shapes.items():
         count = prod(shape)
-        found[name] = np.array(values[place : place + count], dtype=np.int64).reshape(shape)
+        arrays[name] = np.array(values[place : place + count], dtype=np.int64).reshape(shape)
         place += count
-    return found
+    return arrays
 
 
 def _others(
     grammar: Grammar, lengths: Mapping[str, int], rng: np.random.Generator
-) -> dict[str, Array]:
+) -> dict[str, NumpyArray]:
     """Random tables and log-potentials."""
-    found: dict[str, Array] = {}
+    inputs: dict[str, NumpyArray] = {}
     top = max(lengths.values(), default=1)
     for table in grammar.tables:
         shape = input_extents(grammar, table.shape, lengths)
         entries = rng.integers(0, top + 1, size=shape)
         # -1 is what trees have where there is no child.
-        found[table.name] = np.where(rng.random(shape) < 0.5, -1, entries)
+        inputs[table.name] = np.where(rng.random(shape) < 0.5, -1, entries)
     for factor in grammar.input_factors:
-        if any(a.key == "slice" for a in factor.attributes):
+        if factor.definition is not None:
             continue
         shape = potential_extents(grammar, factor, lengths)
         shape += [domain_size(grammar, d) for d in factor.domains]
         # Few digits, so that the exponentials are not longer than they need be.
         logs = np.round(rng.normal(size=shape), 3)
-        found[factor.name] = np.where(rng.random(shape) < 0.03, -np.inf, logs)
-    return found
+        inputs[factor.name] = np.where(rng.random(shape) < 0.03, -np.inf, logs)
+    return inputs
 
 
 def input_extents(grammar: Grammar, shape: Sequence[Expr], lengths: Mapping[str, int]) -> list[int]:
@@ -227,7 +226,7 @@ def potential_extents(
 
 
 def batch_of_items(items: Sequence[Item]) -> tuple[dict[str, Tensor], dict[str, list[int]] | None]:
-    """Items as padded tensors and their lengths; what is padding is nonsense nobody may read."""
+    """Items as padded tensors and their lengths; the padding is nonsense, so reading it shows."""
     tensors: dict[str, Tensor] = {}
     for name in items[0].inputs:
         arrays = [item.inputs[name] for item in items]

@@ -1,7 +1,7 @@
 """Points: values of the free weights of a grammar, in a prime field or as real numbers.
 
 A factor of declared rank is the product of its pieces, so a point has the pieces; a grammar that
-has the factor whole gets the product. So one point has a meaning for a grammar and for whatever
+has the factor whole gets the product. So the same point gives weights to a grammar and to all that
 the compiler makes of it.
 """
 
@@ -10,22 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgg.diagnostics import refuse
-from fgg.factors.definitions import sources
-from fgg.factors.pieces import piece_of, pieces, signatures
-from fgg.factors.product_factors import joint_of
+from fgg.factors.pieces import pieces, signatures
 from fgg.grammar import Factor, Grammar
+from fgg.grammar.definitions import InputEvidence, Piece, ProductOf, Slice
 from fgg.grammar.domains import domain_size, size_values
-from fgg.grammar.slices import slice_of
-from fgg.grammar.values import Word
+from fgg.runtime.interpret.semirings.base import NumpyArray
 from fgg.runtime.program.bind import product_of
 
-Array = NDArray[Any]
 Key = tuple[str, int | None]
 """A factor's name, and the number of its piece if it has pieces."""
 
@@ -36,8 +31,8 @@ MAX_ENTRIES = 2_000_000
 
 
 @dataclass(frozen=True)
-class Leaf:
-    """An array of free weights: a factor, or a piece of one; `given` as factors have it."""
+class FreeArray:
+    """An array of free weights: a factor or a piece, with `given` axes left of the arrow."""
 
     key: Key
     shape: tuple[int, ...]
@@ -45,55 +40,55 @@ class Leaf:
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class WeightPoint:
     """Values of all leaves; `wholes` are the products of those that are pieces."""
 
-    leaves: Mapping[Key, Array]
-    wholes: Mapping[str, Array]
+    leaves: Mapping[Key, NumpyArray]
+    wholes: Mapping[str, NumpyArray]
 
-    def weights(self, grammar: Grammar) -> dict[str, Array]:
+    def weights(self, grammar: Grammar) -> dict[str, NumpyArray]:
         """The free weights of a grammar that its rules use, as `bind` takes them."""
         needed = _needed(grammar)
-        found: dict[str, Array] = {}
+        weights: dict[str, NumpyArray] = {}
         for factor in grammar.factors:
-            piece = piece_of(factor)
-            if piece is not None and slice_of(factor) is None:
-                found[factor.name] = self.leaves[(piece.source, piece.number)]
+            piece = factor.definition
+            if isinstance(piece, Piece):
+                weights[factor.name] = self.leaves[(piece.source, piece.number)]
             elif (factor.name, None) in self.leaves:
-                found[factor.name] = self.leaves[(factor.name, None)]
+                weights[factor.name] = self.leaves[(factor.name, None)]
             elif factor.name in self.wholes and is_free(factor):
-                own = pieces(grammar, factor.name).values()
-                if not any(name in needed for names in own for name in names):
-                    found[factor.name] = self.wholes[factor.name]
-        return found
+                piece_names = pieces(grammar, factor.name).values()
+                if not any(name in needed for names in piece_names for name in names):
+                    weights[factor.name] = self.wholes[factor.name]
+        return weights
 
 
 @dataclass(frozen=True)
-class Leaves:
+class FreeWeights:
     """The free weights of grammars; `left` counts the nodes left of a decomposed factor's arrow."""
 
-    items: tuple[Leaf, ...]
+    items: tuple[FreeArray, ...]
     left: Mapping[str, int]
 
     def point(
         self,
-        values: Mapping[Key, Array],
-        reduce: Callable[[Array], Array] = lambda array: array,
-    ) -> Point:
+        values: Mapping[Key, NumpyArray],
+        reduce: Callable[[NumpyArray], NumpyArray] = lambda array: array,
+    ) -> WeightPoint:
         """The point with these values; `reduce` brings products back into a field."""
-        parts: dict[str, list[Array]] = {}
+        parts: dict[str, list[NumpyArray]] = {}
         for leaf in self.items:
             name, number = leaf.key
             if number is not None:
                 parts.setdefault(name, []).append(values[leaf.key])
         wholes = {n: reduce(product_of(arrays, self.left[n])) for n, arrays in parts.items()}
-        return Point(values, wholes)
+        return WeightPoint(values, wholes)
 
-    def ones(self) -> Point:
+    def ones(self) -> WeightPoint:
         """The point where every weight is one."""
         return self.point({leaf.key: np.ones(leaf.shape) for leaf in self.items})
 
-    def in_field(self, prime: int, rng: np.random.Generator) -> Point:
+    def in_field(self, prime: int, rng: np.random.Generator) -> WeightPoint:
         """A point of a prime field, each weight drawn uniformly from it."""
         return self.residues(
             {
@@ -103,25 +98,25 @@ class Leaves:
             prime,
         )
 
-    def residues(self, values: Mapping[Key, Array], prime: int) -> Point:
+    def residues(self, values: Mapping[Key, NumpyArray], prime: int) -> WeightPoint:
         """The point of a prime field with these values."""
         return self.point(values, lambda array: np.asarray(array % prime, dtype=object))
 
-    def times(self, point: Point, number: float) -> Point:
+    def times(self, point: WeightPoint, number: float) -> WeightPoint:
         """A point with all weights multiplied by a number."""
         return self.point({key: array * number for key, array in point.leaves.items()})
 
-    def real(self, kind: str, rng: np.random.Generator) -> Point:
+    def real(self, kind: str, rng: np.random.Generator) -> WeightPoint:
         """A point of real weights, normalised where an arrow says so; see `KINDS`."""
         return self.point({leaf.key: _real(leaf, kind, rng) for leaf in self.items})
 
 
-def leaves(*grammars: Grammar) -> Leaves:
+def free_weights(*grammars: Grammar) -> FreeWeights:
     """The free weights of grammars that are to be compared. Raises GrammarError (F304, F420).
 
     Factors tied to others count as free: what holds for all values holds for tied ones.
     """
-    found: dict[Key, Leaf] = {}
+    by_key: dict[Key, FreeArray] = {}
     left: dict[str, int] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     decomposed = {f.name for g in grammars for f in g.factors if f.rank is not None}
@@ -135,58 +130,52 @@ def leaves(*grammars: Grammar) -> Leaves:
                 refuse("F304", message)
             if factor.name in decomposed and factor.rank is None:
                 continue  # another grammar says what its pieces are
-            for leaf in _own(grammar, factor, shape):
-                found.setdefault(leaf.key, leaf)
+            for leaf in _free_arrays(grammar, factor, shape):
+                by_key.setdefault(leaf.key, leaf)
             left.setdefault(factor.name, factor.given or 0)
-    total = sum(prod(leaf.shape) for leaf in found.values())
+    total = sum(prod(leaf.shape) for leaf in by_key.values())
     total += sum(prod(shapes[name]) for name in decomposed if name in shapes)
     if total > MAX_ENTRIES:
         message = f"the grammar has {total:,} weights; {MAX_ENTRIES:,} can be compared"
-        help = "choose smaller sizes"
-        refuse("F420", message, help)
-    return Leaves(tuple(found.values()), left)
+        refuse("F420", message, "choose smaller sizes")
+    return FreeWeights(tuple(by_key.values()), left)
 
 
 def is_free(factor: Factor) -> bool:
     """Whether a factor's weights are not given, by a value, an input or another factor."""
-    return (
-        factor.value is None
-        and slice_of(factor) is None
-        and piece_of(factor) is None
-        and joint_of(factor) is None
-        and not isinstance(factor.attribute("observed"), Word)
-    )
+    given = isinstance(factor.definition, Slice | Piece | ProductOf | InputEvidence)
+    return factor.value is None and not given
 
 
-def _own(grammar: Grammar, factor: Factor, shape: tuple[int, ...]) -> list[Leaf]:
+def _free_arrays(grammar: Grammar, factor: Factor, shape: tuple[int, ...]) -> list[FreeArray]:
     if factor.rank is None:
-        return [Leaf((factor.name, None), shape, factor.given)]
+        return [FreeArray((factor.name, None), shape, factor.given)]
     rank = factor.rank.evaluate(size_values(grammar))
     assert rank is not None
-    found = []
+    result = []
     for number, signature in enumerate(signatures(factor, "")):
-        own = tuple(domain_size(grammar, d) if d else rank for d in signature.domains)
-        found.append(Leaf((factor.name, number), own, signature.given))
-    return found
+        extents = tuple(domain_size(grammar, d) if d else rank for d in signature.domains)
+        result.append(FreeArray((factor.name, number), extents, signature.given))
+    return result
 
 
 def _needed(grammar: Grammar) -> set[str]:
     """The factors that rules use, and those that these follow from."""
-    found = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
+    names = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
     while True:
         # A piece that is used says that the whole is not.
         more = {
             source
             for factor in grammar.factors
-            if factor.name in found and piece_of(factor) is None
-            for source in sources(factor)
+            if factor.name in names and not isinstance(factor.definition, Piece)
+            for source in factor.sources
         }
-        if more <= found:
-            return found
-        found |= more
+        if more <= names:
+            return names
+        names |= more
 
 
-def _real(leaf: Leaf, kind: str, rng: np.random.Generator) -> Array:
+def _real(leaf: FreeArray, kind: str, rng: np.random.Generator) -> NumpyArray:
     array = rng.uniform(0.05, 1.0, size=leaf.shape)
     if kind == "peaked":
         array = array**8

@@ -1,22 +1,36 @@
-"""What a verification found: a row for each comparison, what was left out, a counterexample."""
+"""The result of a verification: its comparisons, omissions and counterexample."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from fgg.runtime.verify.bounds import Bound
+from fgg.runtime.interpret.semirings.modular import LOW, PRIMES
+from fgg.runtime.verify.sides import Value
+
+
+@dataclass(frozen=True)
+class ErrorBound:
+    """The degree of Z in the free weights, the binary digits of its coefficients, the trials."""
+
+    degree: int
+    bits: float
+    trials: int
+
+    @property
+    def chance(self) -> float:
+        """The greatest probability of a wrong "equal"; 0 where it is below all numbers."""
+        return float((self.degree / LOW + self.bits / 30 / PRIMES) ** self.trials)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class Comparison:
     """One comparison with the source on the reference engine.
 
-    `what` is compared (the grammar after a pass, the plan, the program), in which space, in which
-    quantity and with which numbers. `holds` is None where that stays undecided, and `note` says
-    why. `error` is the greatest relative difference of real numbers; `bound` says how sure an
-    exact answer is.
+    `what` names the other side: the grammar after a pass, the plan, or the program. `quantity` is
+    what was computed on both sides, and `numbers` with which kind of numbers. `holds` is None where
+    the answer is undecided; `note` then says why. `error` is the greatest relative difference of
+    real numbers. `bound` limits the chance that an exact answer is wrong.
     """
 
     what: str
@@ -27,12 +41,12 @@ class Row:
     items: int
     trials: int
     error: float | None = None
-    bound: Bound | None = None
+    bound: ErrorBound | None = None
     note: str = ""
 
-    def as_json(self) -> dict[str, Any]:
-        """The row as a JSON object."""
-        found: dict[str, Any] = {
+    def as_json(self) -> dict[str, object]:
+        """The comparison as a JSON object."""
+        fields: dict[str, object] = {
             "what": self.what,
             "space": self.space,
             "quantity": self.quantity,
@@ -42,18 +56,18 @@ class Row:
             "trials": self.trials,
         }
         if self.error is not None:
-            found["error"] = self.error if self.error < float("inf") else "inf"
+            fields["error"] = self.error if self.error < float("inf") else "inf"
         if self.bound is not None:
-            found["degree"] = self.bound.degree
-            found["bits"] = round(self.bound.bits, 1)
-            found["chance"] = self.bound.chance
-        return {**found, "note": self.note} if self.note else found
+            fields["degree"] = self.bound.degree
+            fields["bits"] = round(self.bound.bits, 1)
+            fields["chance"] = self.bound.chance
+        return {**fields, "note": self.note} if self.note else fields
 
 
 PEAKED = "long, peaked inputs"
-"""The quantity of rows about laws that all numbers of a program obey."""
+"""The quantity of comparisons that test laws which all numbers of a program obey."""
 EXACT = "exact comparison"
-"""What is left out where Z is not a polynomial."""
+"""The comparison that is left out where Z is not a polynomial."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +82,10 @@ class LeftOut:
 class Counterexample:
     """The smallest input at which a comparison fails.
 
-    `wanted` is what the source says, `found` what the other one does; `modulus` the prime if they
-    are residues. All weights are zero but those in `weights`. `derivation` is one whose weight
-    counts on one side only, or not as often; `rules` are those of it that no shorter input uses.
-    `confirmed` says which second evaluation gave what the source says.
+    `wanted` is the value of the source, `found` that of the other side; `modulus` is the prime if
+    they are residues. All weights are zero except those in `weights`. The two sides count
+    `derivation` differently; `rules` are its rules that no shorter input uses. `confirmed` names
+    the second evaluation that gave the source's value again.
     """
 
     what: str
@@ -79,17 +93,17 @@ class Counterexample:
     quantity: str
     sizes: Mapping[str, int]
     lengths: Mapping[str, int]
-    inputs: Mapping[str, Any]
-    wanted: Any
-    found: Any
+    inputs: Mapping[str, object]
+    wanted: Value | str
+    found: Value | str
     modulus: int | None = None
-    weights: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    weights: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     derivation: str = ""
     rules: tuple[str, ...] = ()
     note: str = ""
     confirmed: str = ""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """The counterexample as a JSON object."""
         return {
             "what": self.what,
@@ -109,39 +123,40 @@ class Counterexample:
         }
 
     def lines(self) -> list[str]:
-        """The counterexample for people."""
+        """The counterexample as lines of text."""
         name = f"{self.what}, {self.space}" if self.space else self.what
-        found = [f"counterexample ({name}): {self.quantity}"]
+        lines = [f"counterexample ({name}): {self.quantity}"]
         numbers = {**self.sizes, **self.lengths}
         if numbers:
-            found.append("  " + ", ".join(f"{n} = {v}" for n, v in numbers.items()))
-        found += [f"  {name} = {_short(value)}" for name, value in self.inputs.items()]
+            lines.append("  " + ", ".join(f"{n} = {v}" for n, v in numbers.items()))
+        lines += [f"  {name} = {_short(value)}" for name, value in self.inputs.items()]
         for factor, entries in self.weights.items():
             shown = ", ".join(f"{place} = {value}" for place, value in list(entries.items())[:8])
             more = ", …" if len(entries) > 8 else ""
-            found.append(f"  {factor}: {shown}{more}")
+            lines.append(f"  {factor}: {shown}{more}")
         if self.weights:
-            found.append("  all other weights are 0")
+            lines.append("  all other weights are 0")
         modulus = f" (modulo {self.modulus})" if self.modulus else ""
-        found.append(f"  source: {self.wanted}{modulus}")
-        found.append(f"  found:  {'no value' if self.found is None else self.found}{modulus}")
+        lines.append(f"  source: {self.wanted}{modulus}")
+        lines.append(f"  found:  {'no value' if self.found is None else self.found}{modulus}")
         if self.derivation:
-            found.append(f"  a derivation: {self.derivation}")
+            lines.append(f"  a derivation: {self.derivation}")
         if self.rules:
             plural = "s" if len(self.rules) > 1 else ""
-            found.append(f"  rule{plural}: " + ", ".join(f"`{rule}`" for rule in self.rules))
+            lines.append(f"  rule{plural}: " + ", ".join(f"`{rule}`" for rule in self.rules))
         if self.note:
-            found.append(f"  {self.note}")
-        return [*found, f"  confirmed: {self.confirmed}"] if self.confirmed else found
+            lines.append(f"  {self.note}")
+        return [*lines, f"  confirmed: {self.confirmed}"] if self.confirmed else lines
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
     """The comparisons of a grammar with what the compiler makes of it.
 
-    `sizes` are those that were used, `items` how many inputs were tried and `alive` how many of
-    them have derivations; `unchanged` names passes that had nothing to do, by space, and programs
-    that are the same as others.
+    It is true if the compiler is proved right. `sizes` are the sizes that were used, and `shrunk`
+    those among them that were made small. `items` inputs were tried, and `alive` of them have
+    derivations. `unchanged` names, by space, passes that had nothing to do and programs that equal
+    others.
     """
 
     name: str
@@ -151,20 +166,20 @@ class Verification:
     seed: int
     items: int
     alive: int
-    rows: tuple[Row, ...]
+    rows: tuple[Comparison, ...]
     left_out: tuple[LeftOut, ...] = ()
     unchanged: tuple[str, ...] = ()
     counterexample: Counterexample | None = None
 
     @property
     def proved(self) -> bool:
-        """Whether all that was compared is equal, and something exactly."""
+        """Whether all comparisons hold, and at least one of them is exact."""
         exact = any(row.bound is not None for row in self.rows)
         return exact and all(row.holds for row in self.rows)
 
     @property
     def refuted(self) -> bool:
-        """Whether something differs; then there is a counterexample."""
+        """Whether a comparison fails; then there is a counterexample."""
         return any(row.holds is False for row in self.rows)
 
     @property
@@ -174,7 +189,7 @@ class Verification:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it is undecided, if it is."""
+        """Why the verdict is undecided; empty if it is not."""
         if self.verdict != "undecided":
             return ()
         open_rows = [
@@ -182,24 +197,37 @@ class Verification:
             for row in self.rows
             if row.holds is None
         ]
-        found = [f"{x.what}: {x.reason}" for x in self.left_out if x.what == EXACT]
+        omitted = [f"{x.what}: {x.reason}" for x in self.left_out if x.what == EXACT]
         if not self.rows:
-            found = ["nothing could be compared", *found]
-        return (*open_rows, *found)
+            omitted = ["nothing could be compared", *omitted]
+        return (*open_rows, *omitted)
 
     @property
     def ok(self) -> bool:
-        """Whether it is proved."""
+        """The same as `proved`."""
         return self.proved
 
     def __bool__(self) -> bool:
         return self.ok
 
+    def __repr__(self) -> str:
+        return f"Verification({self.name!r}, {self.verdict}, {len(self.rows)} comparisons)"
+
+    def _repr_markdown_(self) -> str:
+        """The verdict and the comparisons, for notebooks."""
+        titles, *rows = _cells(self.rows)
+        table = ["| " + " | ".join(row) + " |" for row in rows]
+        text = [f"**{self.name}: {self.verdict}**", "", "| " + " | ".join(titles) + " |"]
+        text += ["|" + "---|" * len(titles), *table]
+        if self.counterexample is not None:
+            text += ["", "```", *self.counterexample.lines(), "```"]
+        return "\n".join(text)
+
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
-    def as_json(self) -> dict[str, Any]:
-        """All of it as a JSON object."""
+    def as_json(self) -> dict[str, object]:
+        """The verification as a JSON object."""
         example = self.counterexample
         return {
             "ok": self.ok,
@@ -219,29 +247,29 @@ class Verification:
         }
 
     def lines(self) -> list[str]:
-        """All of it for people."""
-        found = [f"{self.name}: {self.verdict}"]
+        """The verification as lines of text."""
+        lines = [f"{self.name}: {self.verdict}"]
         if self.sizes:
             sizes = ", ".join(f"{n} = {v}" for n, v in self.sizes.items())
             smaller = " (made small; `--set` gives others)" if self.shrunk else ""
-            found.append(f"  sizes used: {sizes}{smaller}")
+            lines.append(f"  sizes used: {sizes}{smaller}")
         items = "1 item" if self.items == 1 else f"{self.items} items"
-        found.append(
+        lines.append(
             f"  {items} of lengths up to {self.length}, {self.alive} with derivations; "
             f"seed {self.seed}"
         )
-        found += [f"  undecided: {reason}" for reason in self.reasons]
+        lines += [f"  undecided: {reason}" for reason in self.reasons]
         if self.rows:
-            found += ["", *_table(self.rows)]
+            lines += ["", *_table(self.rows)]
         if any(row.bound for row in self.rows):
-            found += ["", *PROOF]
+            lines += ["", *PROOF]
         if self.unchanged:
-            found += ["", *(f"nothing new: space {text}" for text in self.unchanged)]
+            lines += ["", *(f"nothing new: space {text}" for text in self.unchanged)]
         if self.left_out:
-            found += ["", *(f"left out: {x.what}: {x.reason}" for x in self.left_out)]
+            lines += ["", *(f"left out: {x.what}: {x.reason}" for x in self.left_out)]
         if self.counterexample is not None:
-            found += ["", *self.counterexample.lines()]
-        return found
+            lines += ["", *self.counterexample.lines()]
+        return lines
 
 
 PROOF = (
@@ -251,9 +279,10 @@ PROOF = (
 )
 
 
-def _table(rows: tuple[Row, ...]) -> list[str]:
+def _cells(rows: tuple[Comparison, ...]) -> list[tuple[str, ...]]:
+    """The table of comparisons, titles first."""
     titles = ("compared", "space", "quantity", "numbers", "trials", "result")
-    cells = [titles]
+    cells: list[tuple[str, ...]] = [titles]
     for row in rows:
         if row.holds is None:
             result = "undecided"
@@ -271,19 +300,25 @@ def _table(rows: tuple[Row, ...]) -> list[str]:
             result += f" ({row.note})" if row.note else ""
         trials = f"{row.trials} x {row.items}"
         cells.append((row.what, row.space, row.quantity, row.numbers, trials, result))
-    widths = [max(len(line[i]) for line in cells) for i in range(len(titles))]
+    return cells
+
+
+def _table(rows: tuple[Comparison, ...]) -> list[str]:
+    """The table of comparisons as aligned lines."""
+    cells = _cells(rows)
+    widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
     return [
         "  " + "  ".join(f"{cell:{w}}" for cell, w in zip(line, widths, strict=True)).rstrip()
         for line in cells
     ]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, float) and abs(value) == float("inf"):
         return "inf" if value > 0 else "-inf"
     return value
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = str(value)
     return text if len(text) <= 200 else text[:200] + " …"

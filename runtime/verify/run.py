@@ -1,4 +1,4 @@
-"""All comparisons of one source, one after the other."""
+"""All comparisons of one source: exact ones, and in float64 those of its programs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,20 @@ from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.grammar.domains import size_values, with_sizes
 from fgg.runtime.program.program import Program
-from fgg.runtime.verify.bounds import Bound
-from fgg.runtime.verify.confirm import Second
-from fgg.runtime.verify.exact import FAILURES, Difference, Exactly, Tick, said
-from fgg.runtime.verify.floats import QUANTITIES, TOLERANCE, Answer, Floats, Gap, answer, gap
+from fgg.runtime.verify.confirm import SecondEvaluation
+from fgg.runtime.verify.exact import FAILURES, Difference, ExactCheck, Tick, said
+from fgg.runtime.verify.floats import QUANTITIES, TOLERANCE, Answer, FloatCheck, Gap, answer, gap
 from fgg.runtime.verify.items import Item, is_answered, items_of
-from fgg.runtime.verify.points import KINDS, Leaves, leaves
-from fgg.runtime.verify.result import EXACT, PEAKED, Counterexample, LeftOut, Row, Verification
+from fgg.runtime.verify.points import KINDS, FreeWeights, free_weights
+from fgg.runtime.verify.result import (
+    EXACT,
+    PEAKED,
+    Comparison,
+    Counterexample,
+    ErrorBound,
+    LeftOut,
+    Verification,
+)
 from fgg.runtime.verify.shrink import counterexample
 from fgg.runtime.verify.sides import GroundSide, Side
 from fgg.runtime.verify.stress import (
@@ -38,9 +45,9 @@ Sized = Callable[[Mapping[str, int]], Side]
 Compared = tuple[str, str, Sized]
 Maker = Callable[[Grammar], Program]
 FAINT = 0.1
-"""What weights are multiplied with where recursions would diverge."""
+"""The factor by which weights are scaled down where recursions would diverge."""
 MAX_BROKEN = 6
-"""So many broken laws are looked into."""
+"""The most broken laws that are investigated."""
 UNCONFIRMED = "the numbers differ, but a second evaluation does not have those of the source"
 CONFIRMED = "the source once more, with 320 binary digits"
 Progress = Callable[[int, int], None]
@@ -67,10 +74,10 @@ def run(
     peaked: bool,
     progress: Progress,
 ) -> Verification:
-    """What holds of the sides and the programs of a source, at sizes `states`.
+    """The verification of the sides and the programs of a source, at sizes `states`.
 
     Sizes that are `free` may be smaller in counterexamples. With `logs`, log Z of the sides is
-    compared in float64 too; with `peaked`, programs are asked with long and peaked inputs.
+    compared in float64 too; with `peaked`, programs also get long and peaked inputs.
     """
     pieces = trials * (1 + len(compared)) + len(KINDS) * (1 + len(compared) * logs)
     tick = _ticker(pieces + len(programs) * (len(QUANTITIES) + peaked), progress)
@@ -122,18 +129,18 @@ class _Run:
         self.source = GroundSide(with_sizes(source, states))
         self.sides = [(what, space, make, make(states)) for what, space, make in compared]
         grammar = self.source.grammar
-        self.free: Leaves = leaves(grammar, *(side.grammar for *_, side in self.sides))
+        self.free: FreeWeights = free_weights(grammar, *(side.grammar for *_, side in self.sides))
         rng = np.random.default_rng(seed)
         known = any(side.known(grammar) for *_, side in self.sides)
         items = items_of(grammar, length, number, rng, known=known)
-        self.exact = Exactly(self.source, items, self.free, trials, rng)
-        self.rows: list[Row] = []
+        self.exact = ExactCheck(self.source, items, self.free, trials, rng)
+        self.rows: list[Comparison] = []
         self.left_out: list[LeftOut] = []
         self.example: Counterexample | None = None
         self.answers: dict[str, list[Answer]] = {}
         self.points = {kind: self.free.real(kind, np.random.default_rng(seed)) for kind in KINDS}
         self.alive = 0
-        self.peaks: Peaks | None = None
+        self.peaks: StressInputs | None = None
 
     # exactly
 
@@ -151,21 +158,23 @@ class _Run:
         self.exact.prepare(self.tick)
         self.alive = self.exact.alive
         for what, space, make, side in self.sides:
-            found = self.exact.compare(side, self.tick)
-            row = self.row(what, space, found, side)
-            if isinstance(found, Difference) and self.example is None:
-                self.example = self.shrunk(found, what, space, make)
+            outcome = self.exact.compare(side, self.tick)
+            row = self.row(what, space, outcome, side)
+            if isinstance(outcome, Difference) and self.example is None:
+                self.example = self.shrunk(outcome, what, space, make)
                 if self.example is None:
                     row = replace(row, holds=None, note=UNCONFIRMED)
             self.rows.append(row)
 
-    def row(self, what: str, space: str, found: Bound | Difference, side: Side) -> Row:
-        """The row of an exact comparison."""
-        holds = isinstance(found, Bound)
+    def row(
+        self, what: str, space: str, outcome: ErrorBound | Difference, side: Side
+    ) -> Comparison:
+        """The result of an exact comparison."""
+        holds = isinstance(outcome, ErrorBound)
         known = side.known(self.source.grammar)
         names = " and ".join(f"`{name}`" for name in known)
         note = f"where no token of {names} is missing" if names else ""
-        return Row(
+        return Comparison(
             what=what,
             space=space,
             quantity="Z",
@@ -173,15 +182,15 @@ class _Run:
             holds=holds,
             items=sum(is_answered(known, item) for item in self.exact.items),
             trials=self.trials,
-            bound=found if isinstance(found, Bound) else None,
-            note=note if isinstance(found, Bound) else found.failure,
+            bound=outcome if isinstance(outcome, ErrorBound) else None,
+            note=note if isinstance(outcome, ErrorBound) else outcome.failure,
         )
 
     def shrunk(
-        self, found: Difference, what: str, space: str, make: Sized
+        self, difference: Difference, what: str, space: str, make: Sized
     ) -> Counterexample | None:
-        """The smallest counterexample that is found for a difference, if it is confirmed."""
-        total = sum(found.item.lengths.values())
+        """A small counterexample for a difference; None if it is not confirmed."""
+        total = sum(difference.item.lengths.values())
         shorter = [
             item
             for item, *values in zip(self.exact.items, *self.exact.values, strict=True)
@@ -193,7 +202,7 @@ class _Run:
             return with_sizes(self.whole, wanted), make(wanted)
 
         return counterexample(
-            found,
+            difference,
             made,
             self.smaller,
             what=what,
@@ -205,7 +214,7 @@ class _Run:
     # in float64
 
     def reference(self, kind: str) -> list[Answer]:
-        """What the reference engine says of every item, at a point of real weights."""
+        """The reference engine's numbers for every item, at a point of real weights."""
         if kind not in self.answers:
             self.tick()
             point = self.points[kind]
@@ -233,25 +242,30 @@ class _Run:
                 self.rows.append(replace(row, holds=None, note=said(error)))
                 return
             for number, (item, want, value) in enumerate(zip(items, wanted, values, strict=True)):
-                found = gap("log Z", "log Z", number, want.log_z, float(value))
-                gaps.append((found, item, kind))
-        row = self.floating(what, space, "log Z", [found for found, *_ in gaps], TOLERANCE)
+                assert value is not None
+                difference = gap("log Z", "log Z", number, want.log_z, float(value))
+                gaps.append((difference, item, kind))
+        row = self.floating(
+            what, space, "log Z", [difference for difference, *_ in gaps], TOLERANCE
+        )
         if not row.holds:
             row = self.decided(row, side, [g for g in gaps if not g[0].error <= TOLERANCE])
         self.rows.append(row)
 
-    def decided(self, row: Row, side: Side, gaps: Sequence[tuple[Gap, Item, str]]) -> Row:
-        """A row whose numbers differ: refuted if a second evaluation of both sides says so.
+    def decided(
+        self, row: Comparison, side: Side, gaps: Sequence[tuple[Gap, Item, str]]
+    ) -> Comparison:
+        """A comparison whose numbers differ: it fails if a second evaluation of both sides agrees.
 
         Where a recursion is critical or diverges, rounding decides what its value is.
         """
-        for found, item, kind in gaps:
+        for difference, item, kind in gaps:
             point = self.points[kind]
-            again = Second(self.source, self.free, point).log_z(item)
+            again = SecondEvaluation(self.source, self.free, point).log_z(item)
             other = (
-                Second(side, self.free, point).log_z(item)
+                SecondEvaluation(side, self.free, point).log_z(item)
                 if isinstance(side, GroundSide)
-                else found.found
+                else difference.found
             )
             if again is None or other is None:
                 continue
@@ -274,7 +288,7 @@ class _Run:
         return replace(row, holds=None, note=note)
 
     def program(self, space: str, maker: Maker, peaked: bool) -> None:
-        """Compare a program with the reference in all that it can be asked."""
+        """Compare all quantities of a program with the reference."""
         try:
             program = maker(self.source.grammar)
         except GrammarError as error:
@@ -288,11 +302,11 @@ class _Run:
             self.stressed(program, space, maker)
 
     def stressed(self, program: Program, space: str, maker: Maker) -> None:
-        """Ask a program with long and peaked inputs, and compare where its numbers break a law."""
+        """Run a program on long and peaked inputs, and compare where its numbers break a law."""
         if self.peaks is None:
-            self.peaks = Peaks(self.source.grammar, self.free, self.exact.items, self.seed)
+            self.peaks = StressInputs(self.source.grammar, self.free, self.exact.items, self.seed)
         settings = self.peaks.settings(program)
-        row = Row(
+        row = Comparison(
             what=_what(program),
             space=space,
             quantity=PEAKED,
@@ -312,12 +326,12 @@ class _Run:
             row = replace(row, note=f"{stress.refused} refused")
         for violation in broken[:MAX_BROKEN]:
             try:
-                found = self.disproved(program, space, violation)
+                example = self.disproved(program, space, violation)
             except FAILURES as error:
                 row = replace(row, holds=None, note=f"{violation.law}, but not here: {said(error)}")
                 continue
-            if found is not None:
-                self.example = self.example or found
+            if example is not None:
+                self.example = self.example or example
                 row = replace(row, holds=False, error=violation.error, note=violation.law)
                 break
         self.rows.append(row)
@@ -325,7 +339,7 @@ class _Run:
     def disproved(
         self, program: Program, space: str, violation: Violation
     ) -> Counterexample | None:
-        """The number that is wrong where a law is broken; None if none is, and the law is."""
+        """The wrong number behind a broken law; None if only the law is wrong."""
         setting = violation.setting
         tolerance = TOLERANCES[setting.dtype]
         singles = [(item,) for item in setting.items]
@@ -333,13 +347,15 @@ class _Run:
             if log_z_of(program, replace(setting, items=items), setting.dtype) is None:
                 continue
             answers = [answer(self.source, item, setting.point) for item in items]
-            asked = Floats(program, items, answers, setting.point, self.free, setting.dtype)
+            asked = FloatCheck(program, items, answers, setting.point, self.free, setting.dtype)
             for quantity in ("log Z", "expected counts", "marginals"):
                 gaps = [g for g in asked.gaps(quantity) if not g.error <= tolerance]
                 for worst in sorted(gaps, key=lambda g: -g.error)[:1]:
-                    found = self.refuting(asked, worst, space, tolerance)
-                    if found is not None:
-                        return replace(found, note=f"with {setting.name}: not so: {violation.law}")
+                    example = self.refuting(asked, worst, space, tolerance)
+                    if example is not None:
+                        return replace(
+                            example, note=f"with {setting.name}: not so: {violation.law}"
+                        )
         return None
 
     def asked(self, program: Program, space: str, quantity: str) -> None:
@@ -351,7 +367,7 @@ class _Run:
             try:
                 for items in self.batches(program):
                     answers = self.wanted(kind, items)
-                    asked = Floats(program, items, answers, point, self.free)
+                    asked = FloatCheck(program, items, answers, point, self.free)
                     tolerance = asked.tolerance
                     gaps += asked.gaps(quantity)
                     note = asked.note
@@ -361,28 +377,28 @@ class _Run:
         row = self.floating(_what(program), space, quantity, gaps, tolerance)
         row = replace(row, note=failure or note, holds=row.holds and not failure)
         if not row.holds:
-            found = self.alone(program, space, quantity, tolerance)
-            self.example = self.example or found
-            row = row if found is not None else replace(row, holds=None, note=UNCONFIRMED)
+            example = self.alone(program, space, quantity, tolerance)
+            self.example = self.example or example
+            row = row if example is not None else replace(row, holds=None, note=UNCONFIRMED)
         self.rows.append(row)
 
     def batches(self, program: Program) -> list[Sequence[Item]]:
-        """All items, and before them those for which no other plan is needed."""
+        """The batches to compare: all items, and before them those that need no other plan."""
         items = self.exact.items
         known = [item for item in items if is_answered(program.compiled.plan.known, item)]
         return [items] if len(known) in (0, len(items)) else [known, items]
 
     def wanted(self, kind: str, items: Sequence[Item]) -> list[Answer]:
-        """What the reference engine says of some items."""
-        found = dict(zip(map(id, self.exact.items), self.reference(kind), strict=True))
-        return [found[id(item)] for item in items]
+        """The reference engine's numbers for some items."""
+        answers = dict(zip(map(id, self.exact.items), self.reference(kind), strict=True))
+        return [answers[id(item)] for item in items]
 
     def floating(
         self, what: str, space: str, quantity: str, gaps: Sequence[Gap], tolerance: float
-    ) -> Row:
-        """The row of a comparison in float64."""
+    ) -> Comparison:
+        """The result of a comparison in float64."""
         worst = max((g.error for g in gaps), default=0.0)
-        return Row(
+        return Comparison(
             what=what,
             space=space,
             quantity=quantity,
@@ -396,23 +412,23 @@ class _Run:
     def alone(
         self, program: Program, space: str, quantity: str, tolerance: float
     ) -> Counterexample | None:
-        """The first item at which a program's numbers differ, alone or with all others.
+        """The first item at which a program's numbers differ, alone or in a batch with all others.
 
         None if a second evaluation has other numbers than the reference.
         """
         for asked, kind, worst in self.failing(program, quantity, tolerance):
             single = len(asked.items) == 1
-            found = self.refuting(asked, worst, space, tolerance)
-            if found is not None:
+            example = self.refuting(asked, worst, space, tolerance)
+            if example is not None:
                 note = f"with {kind} weights by seed {self.seed}"
                 note += "" if single else "; only in a batch with other items"
-                return replace(found, note=note)
+                return replace(example, note=note)
         return None
 
     def refuting(
-        self, asked: Floats, worst: Gap, space: str, tolerance: float
+        self, asked: FloatCheck, worst: Gap, space: str, tolerance: float
     ) -> Counterexample | None:
-        """The counterexample that a gap is, if a second evaluation has the reference's number."""
+        """The counterexample of a gap, if a second evaluation confirms the reference's number."""
         confirmed = CONFIRMED
         if isnan(worst.wanted):
             confirmed = "it fails once more"
@@ -435,13 +451,13 @@ class _Run:
 
     def failing(
         self, program: Program, quantity: str, tolerance: float
-    ) -> Iterator[tuple[Floats, str, Gap]]:
-        """Single items, and then all, whose numbers differ or cannot be had."""
+    ) -> Iterator[tuple[FloatCheck, str, Gap]]:
+        """The batches whose numbers differ or cannot be computed: single items first, then all."""
         items = self.exact.items
         for batch in (*([item] for item in items), *self.batches(program)):
             for kind in KINDS:
                 answers = self.wanted(kind, batch)
-                asked = Floats(program, batch, answers, self.points[kind], self.free)
+                asked = FloatCheck(program, batch, answers, self.points[kind], self.free)
                 try:
                     gaps = list(asked.gaps(quantity))
                 except FAILURES as error:
@@ -452,10 +468,12 @@ class _Run:
                     yield asked, kind, worst
 
 
-class Peaks:
-    """Long and peaked inputs for all programs of a grammar, and what is known of them."""
+class StressInputs:
+    """Long and peaked inputs for all programs of a grammar, with results that they share."""
 
-    def __init__(self, grammar: Grammar, free: Leaves, items: Sequence[Item], seed: int) -> None:
+    def __init__(
+        self, grammar: Grammar, free: FreeWeights, items: Sequence[Item], seed: int
+    ) -> None:
         self.grammar = grammar
         self.free = free
         self.items = items
@@ -465,7 +483,7 @@ class Peaks:
         self.doubled: list[Program | None] = []
 
     def settings(self, program: Program) -> Settings:
-        """The settings; the first program that is asked says how long inputs may be."""
+        """The settings; the plan of the first program decides how long inputs may be."""
         if self.known is None:
             rng = np.random.default_rng(self.seed)
             self.known = settings_of(
@@ -474,14 +492,14 @@ class Peaks:
         return self.known
 
     def best(self, program: Program) -> Callable[[Setting], Sequence[float]]:
-        """What the best derivations weigh, by the first program that has states."""
+        """The log-weights of the best derivations, from a program that has states."""
         compiled = program.compiled
-        own = compiled.states if compiled.space == "rank" else compiled
+        with_states = compiled.states if compiled.space == "rank" else compiled
 
         def weighed(setting: Setting) -> Sequence[float]:
             key = (id(setting.items), id(setting.point))
             if key not in self.weighed:
-                self.weighed[key] = best_of(own, setting)
+                self.weighed[key] = best_of(with_states, setting)
             return self.weighed[key]
 
         return weighed

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -14,20 +13,21 @@ from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size, domain_values, size_values
 from fgg.grammar.semantics import brute_force
 from fgg.runtime.derive.decode_ground import viterbi
+from fgg.runtime.interpret.semirings.base import NumpyArray
 from fgg.runtime.interpret.semirings.modular import Modular
 from fgg.runtime.program.bind import bind
 from fgg.runtime.reference.solve import solve
 from fgg.runtime.verify.exact import FAILURES, Difference, said
 from fgg.runtime.verify.items import Item
-from fgg.runtime.verify.points import Array, Key, Leaves, leaves
+from fgg.runtime.verify.points import FreeWeights, Key, free_weights
 from fgg.runtime.verify.result import Counterexample
-from fgg.runtime.verify.sides import GroundSide, Side
+from fgg.runtime.verify.sides import GroundSide, Side, Value
 
 MAX_TESTS = 600
-"""So often two sides are compared to make an example smaller."""
+"""The most comparisons that are made to find a smaller example."""
 
 MAX_ENUMERATED = 20_000
-"""So many derivations and assignments are enumerated to confirm an example."""
+"""The most derivations and assignments that are enumerated to confirm an example."""
 
 Make = Callable[[Mapping[str, int]], tuple[Grammar, Side]]
 """The source and the other side with some sizes set."""
@@ -39,16 +39,16 @@ class Example:
 
     source: GroundSide
     side: Side
-    free: Leaves
+    free: FreeWeights
     ring: Modular
     item: Item
-    values: Mapping[Key, Array]
-    wanted: Any = None
-    found: Any = None
+    values: Mapping[Key, NumpyArray]
+    wanted: Value = None
+    found: Value = None
     failure: str = ""
 
     def tested(self) -> Example | None:
-        """The example with its values; None if it is none."""
+        """The example with the values of both sides; None if they agree."""
         point = self.free.residues(self.values, self.ring.prime)
         try:
             (wanted,) = self.source.values([self.item], point.weights, self.ring)
@@ -80,7 +80,7 @@ def counterexample(
     start = Example(
         GroundSide(base),
         side,
-        leaves(base, side.grammar),
+        free_weights(base, side.grammar),
         difference.trial.ring,
         difference.item,
         difference.trial.point.leaves,
@@ -97,17 +97,17 @@ def counterexample(
     ones = {k: np.where(np.asarray(a != 0, dtype=bool), 1, 0).astype(object) for k, a in _of(best)}
     plain = replace(best, values=ones).tested()
     best = plain or best
-    found = _report(best, what, space, best.failure and f"it has no value: {best.failure}")
+    report = _report(best, what, space, best.failure and f"it has no value: {best.failure}")
     if plain is not None and not plain.failure:
         wanted, other = _rational(plain)
-        found = replace(found, wanted=wanted, found=other, modulus=None)
+        report = replace(report, wanted=wanted, found=other, modulus=None)
     text, rules = _derivation(best)
     used = {rule for item in shorter for rule in _rules(GroundSide(base), item)}
     suspects = tuple(rule for rule in rules if rule not in used) or rules
-    return _if_confirmed(replace(found, derivation=text, rules=suspects), best)
+    return _if_confirmed(replace(report, derivation=text, rules=suspects), best)
 
 
-def _if_confirmed(found: Counterexample, example: Example) -> Counterexample | None:
+def _if_confirmed(report: Counterexample, example: Example) -> Counterexample | None:
     """The counterexample, if another way to evaluate the source gives the same value."""
     flat = example.source.flat(example.item)
     assert flat is not None
@@ -123,10 +123,10 @@ def _if_confirmed(found: Counterexample, example: Example) -> Counterexample | N
         value = np.sum(np.asarray(solve(flat, "exact", weights=weights).value, dtype=object))
         how = "the source once more, in fractions"
     residue = example.ring.convert(np.asarray(Fraction(value), dtype=object))
-    return replace(found, confirmed=how) if int(residue) == example.wanted else None
+    return replace(report, confirmed=how) if int(residue) == example.wanted else None
 
 
-def _of(example: Example) -> list[tuple[Key, Array]]:
+def _of(example: Example) -> list[tuple[Key, NumpyArray]]:
     return list(example.values.items())
 
 
@@ -144,7 +144,7 @@ def _smaller_sizes(
                 return best
             try:
                 source, side = make({**sizes, name: number})
-                free = leaves(source, side.grammar)
+                free = free_weights(source, side.grammar)
             except (*FAILURES, ArithmeticError):
                 continue
             item = _fitting(best.item, source)
@@ -205,11 +205,12 @@ def _fewer_weights(best: Example, budget: Iterator[int]) -> Example:
 def _rational(example: Example) -> tuple[int | str, ...]:
     """The values of both sides as rational numbers, where weights are zeros and ones."""
     point = example.free.point(example.values)
-    found = []
+    values = []
     for side in (example.source, example.side):
         (value,) = side.values([example.item], point.weights, "exact")
-        found.append(int(value) if value == int(value) else str(value))
-    return tuple(found)
+        assert value is not None
+        values.append(int(value) if value == int(value) else str(value))
+    return tuple(values)
 
 
 def _derivation(best: Example) -> tuple[str, tuple[str, ...]]:
@@ -220,10 +221,10 @@ def _derivation(best: Example) -> tuple[str, tuple[str, ...]]:
         if flat is None:
             continue
         try:
-            found = viterbi(flat, weights=point.weights(flat))
+            derivation = viterbi(flat, weights=point.weights(flat))
         except FAILURES:
             continue
-        return found.brackets(), tuple(dict.fromkeys(found.source_rules))
+        return derivation.brackets(), tuple(dict.fromkeys(derivation.source_rules))
     return "", ()
 
 
@@ -236,7 +237,7 @@ def _rules(side: GroundSide, item: Item) -> set[str]:
 
 def _report(best: Example, what: str, space: str, note: str) -> Counterexample:
     grammar = best.source.grammar
-    weights: dict[str, dict[str, Any]] = {}
+    weights: dict[str, dict[str, int]] = {}
     for (name, number), array in _of(best):
         label = name if number is None else f"{name}, piece {number}"
         axes = _axes(grammar, name, number) or [None] * array.ndim

@@ -1,12 +1,12 @@
-"""Sides of a comparison: what has a value for an item and weights, in any exact semiring."""
+"""The sides of a comparison: grammars and plans, with a value for each item in any semiring."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from fractions import Fraction
+from typing import Protocol
 
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg.grammar import Grammar
@@ -15,14 +15,18 @@ from fgg.plan import Plan
 from fgg.progress import steps
 from fgg.runtime.interpret.interpret import interpret
 from fgg.runtime.interpret.semirings import SEMIRINGS, AnySemiring
+from fgg.runtime.interpret.semirings.base import Numbers, NumpyArray
 from fgg.runtime.program.bind import bind
 from fgg.runtime.reference.solve import solve
 from fgg.runtime.reference.system import system_of
 from fgg.runtime.verify.items import Item, batch_of_items, flat_of
 
-Array = NDArray[Any]
-Weigh = Callable[[Grammar], Mapping[str, Array]]
-"""The weights of a grammar's factors; what it does not name has the value in the grammar."""
+Weigh = Callable[[Grammar], Mapping[str, NumpyArray]]
+"""Gives the weights of a grammar's factors; the others have the values in the grammar."""
+
+
+Value = Fraction | float | None
+"""The value of an item in a semiring; None where there is none to compare."""
 
 
 class Side(Protocol):
@@ -40,12 +44,12 @@ class Side(Protocol):
         items: Sequence[Item],
         weigh: Weigh,
         semiring: str | AnySemiring,
-        potential: Callable[[Array], Array] | None = None,
-    ) -> list[Any]:
+        potential: Callable[[NumpyArray], NumpyArray] | None = None,
+    ) -> list[Value]:
         """The value of each item: the sum of the start symbol's entries.
 
         None where the item needs log-potentials that do not exist. `potential` changes
-        log-potentials on the way.
+        log-potentials first.
         """
 
 
@@ -71,8 +75,8 @@ class GroundSide:
         items: Sequence[Item],
         weigh: Weigh,
         semiring: str | AnySemiring,
-        potential: Callable[[Array], Array] | None = None,
-    ) -> list[Any]:
+        potential: Callable[[NumpyArray], NumpyArray] | None = None,
+    ) -> list[Value]:
         """The value of each item."""
         ring = SEMIRINGS[semiring]() if isinstance(semiring, str) else semiring
         return [self.value(item, weigh, ring, potential) for item in steps(items, "item")]
@@ -82,8 +86,8 @@ class GroundSide:
         item: Item,
         weigh: Weigh,
         ring: AnySemiring,
-        potential: Callable[[Array], Array] | None = None,
-    ) -> Any:
+        potential: Callable[[NumpyArray], NumpyArray] | None = None,
+    ) -> Value:
         """The value of one item."""
         changed = item if potential is None else _changed(item, potential)
         flat = self.flat(changed)
@@ -96,8 +100,8 @@ class GroundSide:
         flat = self.flat(item)
         if flat is None:
             return None
-        found = (c for c in system_of(flat).components if c.recursive)
-        return next((c.nonterminals[0] for c in found), None)
+        recursive = (c for c in system_of(flat).components if c.recursive)
+        return next((c.nonterminals[0] for c in recursive), None)
 
 
 @dataclass
@@ -124,8 +128,8 @@ class PlanSide:
         items: Sequence[Item],
         weigh: Weigh,
         semiring: str | AnySemiring,
-        potential: Callable[[Array], Array] | None = None,
-    ) -> list[Any]:
+        potential: Callable[[NumpyArray], NumpyArray] | None = None,
+    ) -> list[Value]:
         """The value of each item."""
         ring = SEMIRINGS[semiring]() if isinstance(semiring, str) else semiring
         bound = bind(self.grammar, weigh(self.grammar), exactly=ring.exactly)
@@ -133,8 +137,8 @@ class PlanSide:
         if potential is not None:
             items = [_changed(item, potential) for item in items]
         inputs, lengths = batch_of_items(items)
-        found = interpret(self.plan, weights, inputs, lengths, ring).z
-        return [total(ring, found[number, ...]) for number in range(len(items))]
+        z = interpret(self.plan, weights, inputs, lengths, ring).z
+        return [total(ring, z[number, ...]) for number in range(len(items))]
 
 
 def known_of(source: Grammar, grammar: Grammar) -> tuple[str, ...]:
@@ -145,16 +149,15 @@ def known_of(source: Grammar, grammar: Grammar) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*known_inputs(source), *known_inputs(grammar))))
 
 
-def total(ring: AnySemiring, value: Any) -> Any:
+def total(ring: AnySemiring, value: Numbers) -> Value:
     """The sum of all entries, as a number."""
     if isinstance(value, Tensor):
         value = value.detach()
-    flat = value.reshape(-1)
-    found = ring.reduce(flat, (0,))
-    return found.item() if hasattr(found, "item") else found
+    result: Value = ring.reduce(value.reshape(-1), (0,)).item()
+    return result
 
 
-def _changed(item: Item, potential: Callable[[Array], Array]) -> Item:
+def _changed(item: Item, potential: Callable[[NumpyArray], NumpyArray]) -> Item:
     inputs = {
         name: potential(array) if array.dtype.kind == "f" else array
         for name, array in item.inputs.items()

@@ -1,4 +1,4 @@
-"""Long and peaked inputs: numbers of a program that must agree with each other, without an oracle.
+"""Laws that the numbers of a program must obey on long and peaked inputs, without an oracle.
 
 Weights are such that states of one cell differ by more than numbers can: nearly the identity,
 dialects that never mix, sizes all over the range of a type. Inputs change from one value to another
@@ -6,8 +6,9 @@ on the way, so that what is least likely at first is most likely in the end; the
 charts of a few thousand cells allow. There, for any grammar:
 
 - the best derivation weighs no more than all of them, Viterbi <= log Z;
-- what every derivation does c times is expected c times: uses of factors (the sum of weights times
-  gradients), and of cells (marginals). What that is shows at weights that are all of one order;
+- an event that every derivation has c times is expected c times: uses of factors (the sum of
+  weights times gradients), and of cells (marginals). Weights of one order show which events those
+  are;
 - two independent copies of a derivation, as one start symbol, have twice the log Z;
 - float32 and float64 have the same log Z, where both have the weights.
 
@@ -21,7 +22,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import inf, isfinite, isnan, prod
-from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
@@ -31,14 +31,15 @@ from torch import Tensor
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Nonterminal, Reference, Rule
 from fgg.grammar.domains import domain_size
+from fgg.grammar.domains import lengths as length_names
 from fgg.grammar.names import fresh
 from fgg.plan import Plan
 from fgg.plan.sizes import environment, extents
-from fgg.rewrite.conjoin import lengths as length_names
+from fgg.runtime.interpret.semirings.base import NumpyArray
 from fgg.runtime.program.bind import bind
 from fgg.runtime.program.program import Program
 from fgg.runtime.verify.items import Item, batch_of_items, input_extents, potential_extents
-from fgg.runtime.verify.points import Leaf, Leaves, Point
+from fgg.runtime.verify.points import FreeArray, FreeWeights, WeightPoint
 
 LENGTHS = (1000, 160, 64, 32, 18, 12, 8, 5, 3)
 """Lengths that are tried, the greatest first."""
@@ -51,7 +52,7 @@ MAX_CELLS = 5000
 CUTS = (5 / 8, 3 / 8)
 """Where items change from one value to another."""
 TINY = {torch.float32: 1e-12, torch.float64: 1e-60}
-"""What stands for 0 in matrices that are nearly the identity; a few of them leave the range."""
+"""The entries off the diagonal of near identities; products of a few of them underflow."""
 MAX_LOG = 1000.0
 """Extreme log-potentials lie between this and its negative."""
 RANGE = {torch.float32: 1e30, torch.float64: 1e300}
@@ -60,21 +61,21 @@ TOLERANCES = {torch.float32: 2e-3, torch.float64: 1e-7}
 """Relative to the number, or to one."""
 KINDS = ("sticky", "dialects", "extreme")
 SURE = 1e-10
-"""So near to a whole number is what every derivation does equally often."""
+"""How near to a whole number an expectation is if all derivations agree on it."""
 TYPES = (torch.float64, torch.float32)
 
 REFUSALS = ("F427", "F433")
-"""The codes by which programs and the reference engine say that they have no number."""
+"""The error codes for items whose numbers leave the range of their type."""
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """Items, weights and a type of numbers to ask a program with."""
+    """Items, weights and a type of numbers to run a program with."""
 
     kind: str
     dtype: torch.dtype
     items: Sequence[Item]
-    point: Point
+    point: WeightPoint
 
     @property
     def name(self) -> str:
@@ -92,8 +93,8 @@ class Violation:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """What a program says at a setting; items that it refuses are marked.
+class ProgramNumbers:
+    """A program's numbers at a setting: log Z, `[batch]`, and which items it refuses, `[batch]`.
 
     `uses` are how often each factor is used, over all items; `cells` how often each cell is, by
     family, `[batch, *indices]`.
@@ -119,7 +120,7 @@ class Settings:
 
 
 def settings_of(
-    grammar: Grammar, plan: Plan, free: Leaves, items: Sequence[Item], rng: np.random.Generator
+    grammar: Grammar, plan: Plan, free: FreeWeights, items: Sequence[Item], rng: np.random.Generator
 ) -> Settings:
     """The settings for a grammar; if it has tables, with the items given."""
     names = sorted(length_names(grammar))
@@ -128,14 +129,14 @@ def settings_of(
     longest = next(fitting, LENGTHS[-1])
     flat = free.point({leaf.key: stressed(leaf, "flat", torch.float64, rng) for leaf in free.items})
 
-    def made(kind: str, dtype: torch.dtype, length: int, point: Point) -> Setting:
+    def made(kind: str, dtype: torch.dtype, length: int, point: WeightPoint) -> Setting:
         # Random tables seldom have derivations.
         if grammar.tables:
             return Setting(kind, dtype, list(items[-2:]), point)
         lengths = dict.fromkeys(names, length)
         cuts = CUTS if names else CUTS[:1]  # a batch without lengths is one item
-        own = [_item(grammar, lengths, cut, kind, dtype, rng) for cut in cuts]
-        return Setting(kind, dtype, own, point)
+        long_items = [_item(grammar, lengths, cut, kind, dtype, rng) for cut in cuts]
+        return Setting(kind, dtype, long_items, point)
 
     short = [made("flat", torch.float64, min(longest, SHORT), flat)]
     for kind in KINDS:
@@ -161,7 +162,7 @@ def _item(
     rng: np.random.Generator,
 ) -> Item:
     """The first value up to a part of each input, and then the last one."""
-    inputs: dict[str, Any] = {}
+    inputs: dict[str, NumpyArray] = {}
     for source in grammar.inputs:
         shape = input_extents(grammar, source.shape, lengths)
         last = domain_size(grammar, source.domain) - 1
@@ -171,7 +172,7 @@ def _item(
             tokens.reshape(-1, *(1,) * (len(shape) - 1)) if shape else tokens, shape
         ).copy()
     for factor in grammar.input_factors:
-        if any(a.key == "slice" for a in factor.attributes):
+        if factor.definition is not None:
             continue
         where = potential_extents(grammar, factor, lengths)
         sizes = [domain_size(grammar, d) for d in factor.domains]
@@ -184,16 +185,19 @@ def _item(
     return Item(lengths, inputs)
 
 
-def stressed(leaf: Leaf, kind: str, dtype: torch.dtype, rng: np.random.Generator) -> Any:
+def stressed(
+    leaf: FreeArray, kind: str, dtype: torch.dtype, rng: np.random.Generator
+) -> NumpyArray:
     """Weights of a kind; distributions are normalised, unless they are extreme."""
     array = _array(leaf.shape, 0, kind, dtype, rng)
     if kind == "extreme" and leaf.key[1] is not None:
-        return array**0.25  # pieces are multiplied with each other
+        return np.power(array, 0.25)  # pieces are multiplied with each other
     if leaf.given is None or kind == "extreme":
         return array
     axes = tuple(range(leaf.given, len(leaf.shape)))
     total = array.sum(axis=axes, keepdims=True)
-    return np.divide(array, total, out=np.ones(leaf.shape), where=total > 0)
+    weights: NumpyArray = np.divide(array, total, out=np.ones(leaf.shape), where=total > 0)
+    return weights
 
 
 def _array(
@@ -202,7 +206,7 @@ def _array(
     kind: str,
     dtype: torch.dtype,
     rng: np.random.Generator,
-) -> Any:
+) -> NumpyArray:
     """Numbers of a kind over the axes from `indices` on.
 
     `sticky`: nearly the identity, from one part of each domain to the same part of the others.
@@ -211,16 +215,18 @@ def _array(
     array = rng.uniform(0.5, 1.0, size=shape)
     if kind == "extreme":
         return RANGE[dtype] ** rng.uniform(-1.0, 1.0, size=shape)
-    own = [n for n in shape[indices:] if n > 1]
-    if kind == "flat" or not own:
+    extents = [n for n in shape[indices:] if n > 1]
+    if kind == "flat" or not extents:
         return array
-    parts = min(own)
+    parts = min(extents)
     places = np.indices(shape[indices:])
     groups = [p * parts // n for p, n in zip(places, shape[indices:], strict=True) if n > 1]
     same = np.all([g == groups[0] for g in groups], axis=0)
     if len(groups) == 1:  # one node: one part of its values
         same = groups[0] == rng.integers(parts)
-    other = 0.0 if kind == "dialects" and len(groups) > 1 and len(set(own)) == 1 else TINY[dtype]
+    other = (
+        0.0 if kind == "dialects" and len(groups) > 1 and len(set(extents)) == 1 else TINY[dtype]
+    )
     return np.where(same, array, other)
 
 
@@ -228,7 +234,7 @@ def _array(
 
 
 class Stress:
-    """A program that is asked at settings.
+    """A program that runs at settings.
 
     `best` gives the log-weight of each item's best derivation, -inf where there is none; `twice` is
     the program of two independent copies. `refused` counts the items without an answer.
@@ -258,16 +264,16 @@ class Stress:
                 errors = chain(errors, self.constant(base, asked))
             yield from _broken(setting, errors)
         for setting in settings.long:
-            found = log_z_of(self.program, setting, setting.dtype)
-            if found is None:
+            answer = log_z_of(self.program, setting, setting.dtype)
+            if answer is None:
                 self.refused += len(setting.items)
             else:
-                yield from _broken(setting, self.totals(setting, *found))
+                yield from _broken(setting, self.totals(setting, *answer))
 
     def totals(
         self, setting: Setting, log_z: Tensor, refused: Tensor
     ) -> Iterator[tuple[str, float]]:
-        """What must hold of log Z of each item: laws, and how far they are broken."""
+        """The laws that log Z of each item must obey, and by how much each is broken."""
         self.refused += int(refused.sum())
         yield from self.above_best(setting, log_z, refused)
         if self.twice is not None:
@@ -293,8 +299,8 @@ class Stress:
             elif best > -inf:
                 yield law, max(0.0, best - value) / max(1.0, abs(best))
 
-    def constant(self, base: Asked, asked: Asked) -> Iterator[tuple[str, float]]:
-        """What every derivation does equally often is expected so often."""
+    def constant(self, base: ProgramNumbers, asked: ProgramNumbers) -> Iterator[tuple[str, float]]:
+        """The law that an event which every derivation has c times is expected c times."""
         if base.whole and asked.whole:
             for name, wanted in base.uses.items():
                 if isfinite(wanted) and abs(wanted - round(wanted)) <= SURE * max(1.0, wanted):
@@ -302,14 +308,14 @@ class Stress:
                     yield f"every derivation uses `{name}` equally often", _number(error)
         live = torch.isfinite(asked.log_z) & torch.isfinite(base.log_z) & ~asked.refused
         for name, cells in base.cells.items():
-            found = asked.cells[name].double()
-            if found.shape != cells.shape or not bool(live.any()):
+            expected = asked.cells[name].double()
+            if expected.shape != cells.shape or not bool(live.any()):
                 continue
-            wanted_cells, found = cells[live], found[live]
+            wanted_cells, expected = cells[live], expected[live]
             # A cell that is used a little is used; one that is never used is exactly 0.
             sure = (wanted_cells - wanted_cells.round()).abs() <= SURE
             sure &= (wanted_cells == 0) | (wanted_cells > 0.5)
-            gaps = (found - wanted_cells.round()).abs()[sure]
+            gaps = (expected - wanted_cells.round()).abs()[sure]
             if gaps.numel():
                 error = float(gaps.max()) if bool(torch.isfinite(gaps).all()) else inf
                 yield f"every derivation uses the cells of `{name}` equally often", error
@@ -381,13 +387,13 @@ def log_z_of(
 
 
 def _refused(log_z: Tensor, told: Sequence[str]) -> Tensor:
-    """The items whose numbers the program says are not right."""
+    """Which items the program refuses, `[batch]`."""
     said = any(code in text for text in told for code in REFUSALS)
     return ~torch.isfinite(log_z) if said else torch.zeros_like(log_z, dtype=torch.bool)
 
 
-def asked_of(program: Program, setting: Setting) -> Asked | None:
-    """What a program says at a setting; None if it refuses all of it."""
+def asked_of(program: Program, setting: Setting) -> ProgramNumbers | None:
+    """A program's numbers at a setting; None if it refuses all items."""
     weights = weights_of(program, setting, setting.dtype)
     inputs, lengths = inputs_of(setting, setting.dtype)
     try:
@@ -413,8 +419,8 @@ def asked_of(program: Program, setting: Setting) -> Asked | None:
     uses = {}
     for name, leaf in {**leaves, **logs}.items():
         grad = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
-        own = leaf.detach().double()
-        number = grad.double() if name in logs else _product(grad.double(), own)
+        entries = leaf.detach().double()
+        number = grad.double() if name in logs else _product(grad.double(), entries)
         uses[name] = float(number.sum())
     families = program.grammar.nonterminal
     totals = {
@@ -424,8 +430,8 @@ def asked_of(program: Program, setting: Setting) -> Asked | None:
         for name, tensor in cells.items()
         if name in families
     }
-    found = log_z.detach().double()
-    return Asked(found, _refused(found, told), uses, totals)
+    values = log_z.detach().double()
+    return ProgramNumbers(values, _refused(values, told), uses, totals)
 
 
 def _product(gradient: Tensor, weights: Tensor) -> Tensor:
@@ -456,9 +462,9 @@ def twice(grammar: Grammar) -> Grammar:
         Edge(
             label=grammar.start.label,
             indices=grammar.start.indices,
-            attachments=tuple(Attachment(node=n.name) for n in own),
+            attachments=tuple(Attachment(node=n.name) for n in copy),
         )
-        for own in nodes
+        for copy in nodes
     )
     rule = Rule(
         name=fresh("twice", {rule.name for rule in grammar.rules}),

@@ -65,6 +65,14 @@ def test_reference_entries(model: str) -> None:
     assert check(keys) >= 8
 
 
+def test_an_identification_is_short_in_a_session_and_complete_in_a_notebook() -> None:
+    found = fgg.identify(fgg.load("hmm"), length=3)
+    rank = f"rank {found.rank} of {found.parameters}"
+    assert repr(found) == f"Identification('hmm', '**': {found.verdict}, {rank})"
+    assert str(found).splitlines() == found.lines()
+    assert found._repr_markdown_().startswith(f"**hmm: {found.meaning()}**")
+
+
 def test_there_are_enough_entries_of_all_kinds() -> None:
     known = groups()
     entries = [row for key in MIXED for row in known[key]]
@@ -125,12 +133,12 @@ def test_null_directions_move_no_moment() -> None:
     found = fgg.identify(fgg.load("hmm"), length=3, moments="12", sizes=sizes)
     assert found.undetermined == ("init", "trans", "emit")
     from fgg.runtime.identify.case import Case
-    from fgg.runtime.identify.fields import Real
-    from fgg.runtime.identify.observing import Kept
+    from fgg.runtime.identify.fields import RealField
+    from fgg.runtime.identify.observations import KeptTokens
 
     model = model_of(fgg.load("hmm"), None, sizes)
     case = Case("hmm", model.grammar, model.plan, model.parameters, {"n": 3})
-    place = case.parameters.point(Real(), np.random.default_rng([0, 2]))
+    place = case.parameters.point(RealField(), np.random.default_rng([0, 2]))
     program = fgg.compile(fgg.load("hmm", sizes=sizes))
 
     def moments(step: float, direction: Any) -> Any:
@@ -147,7 +155,7 @@ def test_null_directions_move_no_moment() -> None:
         step = 1e-5
         moved = (moments(step, direction) - moments(-step, direction)) / (2 * step)
         assert float(abs(moved).max()) < 1e-8
-    assert case.every(place, [Kept((0, 1))]).shape == (9, 7)
+    assert case.every(place, [KeptTokens((0, 1))]).shape == (9, 7)
 
 
 def test_determined_factors_are_not_named() -> None:

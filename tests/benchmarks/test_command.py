@@ -23,8 +23,8 @@ from fgg.cli import main
         (["--page", "folder.md"], "it is a folder"),
         (["--plot", "out.png"], "`--plot` writes .svg"),
         (["--page", "page.txt"], "`--page` writes .md"),
-        (["--budget", "0"], "above 0"),
-        (["--repeats", "0"], "from 1 up"),
+        (["--budget", "0"], "more than 0"),
+        (["--repeats", "0"], "at least 1"),
     ],
 )
 def test_refused(

@@ -253,7 +253,7 @@ def test_decomposing_needs_no_space(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "compile", "pcfg", *options)
     assert code == 0 and "nonterminal X_N_rank[i, j](R_binary)" in out
     code, _, err = run(capsys, "compile", "pcfg", *options, "--space", "state")
-    assert code == 2 and "a pass on the way to rank space" in err
+    assert code == 2 and "only rank space has the pass" in err
     code, _, err = run(capsys, "compile", "pcfg", *options[:2], "--after", "spilt")
     assert code == 2 and "did you mean `split`?" in err
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fgg.api.sweep_ranges import points, read_ranges
+from fgg.api.identify import IdentificationModel
+from fgg.api.sweep import points, read_ranges
 from fgg.cli import main
 
 SMALL = ["--sweep", "d=2..3", "k=2..d", "L=2..4", "--jobs", "1"]
@@ -125,7 +127,7 @@ def test_what_cannot_be_asked(
 
 
 def test_ranges_speak_of_earlier_ones() -> None:
-    found = list(points(read_ranges(["d=2..3", "k=2..d+1,7", "L=4"])))
+    found = points(read_ranges(["d=2..3", "k=2..d+1,7", "L=4"]))
     assert [(p["d"], p["k"]) for p in found] == [
         (2, 2), (2, 3), (2, 7), (3, 2), (3, 3), (3, 4), (3, 7),
     ]  # fmt: skip
@@ -171,16 +173,16 @@ def test_a_sweep_goes_on_from_its_results(
     assert len(lines) == 8
     # As if the run had been stopped in the middle of a line.
     path.write_text("\n".join(lines[:5]) + "\n" + lines[5][:20], "utf-8")
-    import fgg.api.sweep_workers as sweeping
-
     made: list[int] = []
-    original = sweeping._Worker.at
+    original = IdentificationModel.identify
 
-    def counted(self: Any, model: Any, task: Any, length: int) -> Any:
-        made.append(len(task.moments))
-        return original(self, model, task, length)
+    def counted(
+        self: IdentificationModel, length: int, moments: Sequence[str], **options: Any
+    ) -> Any:
+        made.append(len(moments))
+        return original(self, length, moments, **options)
 
-    monkeypatch.setattr(sweeping._Worker, "at", counted)
+    monkeypatch.setattr(IdentificationModel, "identify", counted)
     again = asked(capsys, 0, *words, "--moments", "12", "**")
     assert again == whole and sum(made) == 3
     made.clear()
@@ -224,7 +226,7 @@ def test_a_sweep_that_is_stopped_leaves_no_processes(folder: Path, number: int) 
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     found: set[int] = set()
-    for _ in range(600):
+    for _ in range(6000):
         found = children(process.pid)
         if len(found) == 3:  # two that compute, and one that looks after semaphores
             break
@@ -232,8 +234,8 @@ def test_a_sweep_that_is_stopped_leaves_no_processes(folder: Path, number: int) 
     assert len(found) == 3
     time.sleep(3)  # imports
     process.send_signal(number)
-    assert process.wait(30) == (130 if number == signal.SIGINT else -number)
-    for _ in range(200):
+    assert process.wait(300) == (130 if number == signal.SIGINT else -number)
+    for _ in range(3000):
         if not any(Path(f"/proc/{child}").exists() for child in found):
             return
         time.sleep(0.1)

@@ -11,7 +11,7 @@ from threading import Event
 import pytest
 
 from fgg.cli import main, progress
-from fgg.cli.progress import PATIENCE, Shown, shown_progress
+from fgg.cli.progress import PATIENCE, ProgressDisplay, shown_progress
 from fgg.progress import heard_by, stage
 
 
@@ -34,7 +34,7 @@ class Waits:
 
 def lines(number: int, *stages: tuple[str, int, int]) -> list[str]:
     """The lines that are printed to a stream after so many waits."""
-    shown = Shown(StringIO(), Waits(number))
+    shown = ProgressDisplay(StringIO(), Waits(number))
     with heard_by(shown):
         opened = [stage(what, total) for what, _, total in stages]
         for context, (_, done, _) in zip(opened, stages, strict=True):
@@ -46,7 +46,7 @@ def lines(number: int, *stages: tuple[str, int, int]) -> list[str]:
 
 def test_quick_work_is_silent() -> None:
     waits = Waits(0)
-    shown = Shown(StringIO(), waits)
+    shown = ProgressDisplay(StringIO(), waits)
     shown.run()
     assert waits.seconds == [PATIENCE] == [10.0]
     assert lines(0, ("level", 3, 5)) == []
@@ -63,7 +63,7 @@ def test_a_stream_gets_a_line_now_and_then() -> None:
 
 def test_a_terminal_gets_bars_that_go_away() -> None:
     stream = Terminal()
-    shown = Shown(stream, Waits(2))
+    shown = ProgressDisplay(stream, Waits(2))
     with heard_by(shown):
         with stage("level", 400) as level:
             level.done = 120
@@ -103,7 +103,7 @@ def test_bars_follow_the_stages() -> None:
         assert shown.bars is not None
         seen.append([task.description for task in shown.bars.bar.tasks])
 
-    shown = Shown(Terminal(), wait)
+    shown = ProgressDisplay(Terminal(), wait)
     work = working()
     with heard_by(shown):
         shown.run()
@@ -152,13 +152,13 @@ def test_commands_report_on_standard_error_alone(
     assert main(command.split()) == 0
     expected = capsys.readouterr()
     begun: list[str] = []
-    begin = Shown.begin
+    begin = ProgressDisplay.begin
 
-    def kept(self: Shown, new: object) -> None:
+    def kept(self: ProgressDisplay, new: object) -> None:
         begun.append(str(new).split(" ")[0])
         begin(self, new)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Shown, "begin", kept)
+    monkeypatch.setattr(ProgressDisplay, "begin", kept)
     assert main(command.split()) == 0
     again = capsys.readouterr()
     assert again == expected and said.split(" ")[0] in begun

@@ -22,7 +22,7 @@ def fggc(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         ["bash", "-c", line],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
         env={**os.environ, "PYTHONPATH": os.getcwd(), **environment},
     )
@@ -72,7 +72,7 @@ def test_a_pipe_is_written_to_not_replaced(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
     assert main(["draw", "hmm", "--format", "svg", "-o", str(pipe)]) == 0
-    out, _ = reader.communicate(timeout=30)
+    out, _ = reader.communicate(timeout=300)
     assert out.startswith(b"<svg") and stat.S_ISFIFO(pipe.stat().st_mode)
 
 

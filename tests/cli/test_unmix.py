@@ -71,8 +71,8 @@ def test_samples_give_an_estimate_and_a_plot(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["pcfg_ie"], "say where moments come from"),
-        (["pcfg_ie", "--exact", "--data", "samples.txt"], "say where moments come from"),
+        (["pcfg_ie"], "moments come either from `--data`"),
+        (["pcfg_ie", "--exact", "--data", "samples.txt"], "moments come either from `--data`"),
         (["pcfg_ie", "--exact", "--refine", "3"], "`--refine` needs sentences"),
         (["pcfg_ie", "--exact"], "no weights for"),
         (["pcfg_ie", "--exact", "--seed", "0", "--max-length", "40"], "from 2 to 12"),

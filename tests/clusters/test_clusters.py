@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from fgg.clusters import (
     Bigrams,
     brown,
+    brown_merging,
     by_frequency,
     count_bigrams,
     mutual_information,
     read_blocks,
     uniform,
 )
-from fgg.clusters import counts as counts_module
-from fgg.clusters import window as window_module
-from fgg.clusters.window import Window
+from fgg.clusters import bigrams as bigrams_module
+from fgg.clusters.brown_merging import MergeTable
 from fgg.data import read
 from fgg.diagnostics import GrammarError
 from tests.helpers.real_data import real
@@ -79,7 +79,7 @@ def test_counting_does_not_depend_on_the_size_of_chunks(
     whole = count_bigrams(sentences, across=across)
     assert whole.total == (399 if across else 400 - len(sentences))
     for size in (1, 5, 50):
-        monkeypatch.setattr(counts_module, "CHUNK", size)
+        monkeypatch.setattr(bigrams_module, "CHUNK", size)
         found = count_bigrams(sentences, across=across)
         assert found.words == whole.words
         for name in ("tokens", "left", "right", "pairs"):
@@ -99,12 +99,12 @@ def test_the_table_of_losses_is_kept_right(seed: int, table: bool, refresh: bool
     """Adding and merging in any order, the losses are those of the definition."""
     draw = np.random.default_rng(seed)
     size, total = 6, 1000
-    keep_table = window_module.TABLE
-    window_module.TABLE = keep_table if table else 0
+    keep_table = brown_merging.TABLE
+    brown_merging.TABLE = keep_table if table else 0
     try:
-        window = Window(size, total)
+        window = MergeTable(size, total)
     finally:
-        window_module.TABLE = keep_table
+        brown_merging.TABLE = keep_table
     for _ in range(12):
         active = np.flatnonzero(window.active)
         if len(active) == size or (len(active) > 1 and draw.random() < 0.4):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import fgg
-from fgg.data import Example, Vocabulary, build_vocabulary, load_vocabulary, read, shape
+from fgg.data import Example, Vocabulary, build_vocabulary, load_vocabulary, read, word_shape
 from fgg.diagnostics import GrammarError
 from fgg.grammar.domains import value_index
 
@@ -57,7 +57,7 @@ def test_unknown_words_have_classes_by_shape() -> None:
     ],
 )
 def test_shapes(word: str, expected: str) -> None:
-    assert shape(word) == expected
+    assert word_shape(word) == expected
 
 
 def test_without_a_word_for_unknown_ones_they_are_errors() -> None:

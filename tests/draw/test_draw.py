@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 
 from fgg.draw import Format, MissingExtra, TooLarge, draw_grammar, draw_rule, render
-from fgg.draw.page import Picture
+from fgg.draw.picture import Picture
 from fgg.draw.scene import clean, shorten
 from fgg.draw.writers.dot import quoted
-from fgg.draw.writers.png import _plain
+from fgg.draw.writers.png import ascii_text
 from fgg.draw.writers.tikz import latex
 from fgg.grammar import Fragment, Grammar, Reference, Rule
 from tests.draw import examples
@@ -174,8 +174,8 @@ def test_png_takes_nasty_names() -> None:
 
 
 def test_a_font_of_ascii_characters_gets_ascii_texts() -> None:
-    assert _plain("βL ≤ é…") == "betaL <= e..."
-    assert _plain("😀") == "?"
+    assert ascii_text("βL ≤ é…") == "betaL <= e..."
+    assert ascii_text("😀") == "?"
 
 
 @pytest.mark.parametrize(
@@ -218,6 +218,8 @@ def test_pictures_show_themselves_in_notebooks() -> None:
 
 
 def test_importing_is_cheap() -> None:
-    code = "import sys, fgg.draw; print(*{'PIL', 'pygraphviz', 'fgg.draw.page'} & set(sys.modules))"
+    code = (
+        "import sys, fgg.draw; print(*{'PIL', 'pygraphviz', 'fgg.draw.picture'} & set(sys.modules))"
+    )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (loaded.stdout.strip(), loaded.stderr) == ("", "")

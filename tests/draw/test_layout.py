@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fgg.draw import style
 from fgg.draw.geometry import Box, text_width
-from fgg.draw.layout.fragment import Placed, layout, layout_builtin, layout_graphviz
-from fgg.draw.layout.levels import components, levels
+from fgg.draw.layout.fragment import PlacedGraph, layout, layout_builtin, layout_graphviz
+from fgg.draw.layout.rows import components, levels
 from fgg.draw.scene import Graph, Kind, rule_scene
 from fgg.grammar import Grammar
 from tests.draw import examples
@@ -24,7 +24,7 @@ def graphs(grammar: Grammar) -> list[Graph]:
     return [graph for scene in scenes for graph in (scene.left, scene.right)]
 
 
-def overlapping(placed: Placed) -> list[tuple[Box, Box]]:
+def overlapping(placed: PlacedGraph) -> list[tuple[Box, Box]]:
     return [(a, b) for a, b in combinations(placed.boxes(), 2) if a.overlap(b) > 1e-6]
 
 

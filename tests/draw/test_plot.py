@@ -29,9 +29,9 @@ def circles(picture: ElementTree.Element) -> list[tuple[float, float]]:
 def test_every_point_has_a_marker_and_powers_of_ten_are_equally_far_apart() -> None:
     points = [(10.0**n, 10.0**-n) for n in range(5)]
     plot = Plot(title="a < b & c", lines=lines([("e", points)]), log_x=True, log_y=True)
-    found = circles(drawn(plot))
-    assert len(found) == 5
-    steps = {(round(b[0] - a[0]), round(b[1] - a[1])) for a, b in zip(found, found[1:])}  # noqa: B905, RUF007
+    dots = circles(drawn(plot))
+    assert len(dots) == 5
+    steps = {(round(b[0] - a[0]), round(b[1] - a[1])) for a, b in zip(dots, dots[1:])}  # noqa: B905, RUF007
     assert len(steps) == 1
     ((right, down),) = steps
     assert right > 0 and down > 0, "smaller is lower"
@@ -57,8 +57,7 @@ def test_a_legend_names_several_lines_and_not_one() -> None:
 
 def test_ticks_are_round_and_around_the_points() -> None:
     plot = Plot(title="t", lines=lines([("e", [(0.3, 0.0), (9.7, 0.0)])]))
-    found = texts(drawn(plot))
-    assert {"0", "2", "4", "6", "8", "10"} <= set(found)
+    assert {"0", "2", "4", "6", "8", "10"} <= set(texts(drawn(plot)))
 
 
 def test_a_plot_without_points_is_a_plot() -> None:

@@ -43,12 +43,12 @@ def lines(graph: Graph) -> set[frozenset[str]]:
 
 
 def test_rules_between_ranks_are_those_of_figure_4b() -> None:
-    found = scenes("pcfg")
+    by_rule = scenes("pcfg")
     kinds = {
         "binary": ["X_binary_1[i,k]", "X_binary_2[k,j]"],
     }
     for name, children in kinds.items():
-        scene = found[name]
+        scene = by_rule[name]
         assert nodes(scene.left) == nodes(scene.right) == [("R_binary", True)]
         assert nonterminals(scene.left) == ["X_N_rank[i,j]"]
         assert nonterminals(scene.right) == children and not factors(scene.right)
@@ -56,7 +56,7 @@ def test_rules_between_ranks_are_those_of_figure_4b() -> None:
 
 
 def test_messages_are_the_matrices_of_figure_4() -> None:
-    found = scenes("pcfg")
+    by_rule = scenes("pcfg")
     matrices = {  # H, I, J, K: a state between two parameters
         "X_N_binary_1": ("N", ["binary_1", "binary_0"], ["X_N_rank[i,j]"]),
         "X_N_binary_2": ("N", ["binary_2", "binary_0"], ["X_N_rank[i,j]"]),
@@ -64,22 +64,22 @@ def test_messages_are_the_matrices_of_figure_4() -> None:
         "X_P_binary_2": ("P", ["binary_2", "emit"], []),
     }
     for name, (state, names, below) in matrices.items():
-        scene = found[name]
+        scene = by_rule[name]
         assert factors(scene.right) == names and nonterminals(scene.right) == below
         assert (state, False) in nodes(scene.right) and ("R_binary", True) in nodes(scene.right)
         assert {frozenset((x, "a")) for x in names} <= lines(scene.right)
         assert scene.conditions == "a summed beforehand"
-    root = found["root"]  # L
+    root = by_rule["root"]  # L
     assert factors(root.right) == ["root", "binary_0"]
     assert nonterminals(root.right) == ["X_N_rank[0,n]"]
 
 
 def test_a_chain_is_that_of_figure_5c() -> None:
-    found = scenes("hmm_rank")
-    step = found["step"]
+    by_rule = scenes("hmm_rank")
+    step = by_rule["step"]
     assert nodes(step.right) == [("R_step", True), ("W", False)]
     assert factors(step.right) == ["step_2"] and nonterminals(step.right) == ["X_step_1[i+1]"]
-    between = found["X_step_1_X_rank"]
+    between = by_rule["X_step_1_X_rank"]
     assert factors(between.right) == ["step_1", "step_0"]
     assert nodes(between.right) == [("R_step", True), ("T", False), ("R_step", True)]
     assert between.conditions == "t summed beforehand"

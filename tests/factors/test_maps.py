@@ -13,7 +13,7 @@ from fgg.factors.maps import groups, map_values
 from fgg.grammar.printer import print_grammar
 from fgg.grammar.semantics import brute_force
 from fgg.grammar.values import Map
-from fgg.json.document import from_json, to_json
+from fgg.json import from_json, to_json
 from fgg.runtime.program.bind import bind
 
 WORDS = """

@@ -164,8 +164,9 @@ def write_pieces(rng: random.Random) -> tuple[Grammar, str]:
     """A grammar whose factors of declared rank are written as their pieces, all of them free."""
     grammar = cpd(write_bfgg(rng.randrange(10**6))[0])
     used = {edge.label for rule in grammar.rules for edge in rule.rhs.edges}
-    factors = (replace(f, given=None, attributes=()) for f in grammar.factors if f.name in used)
-    text = print_grammar(replace(grammar, factors=tuple(factors)))
+    factors = (f for f in grammar.factors if f.name in used)
+    free = (replace(f, given=None, definition=None, attributes=()) for f in factors)
+    text = print_grammar(replace(grammar, factors=tuple(free)))
     return loads(text), text
 
 

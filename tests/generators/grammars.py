@@ -131,7 +131,7 @@ def grammars(draw: DrawFn) -> Grammar:
         factor(draw, namer("f", "label"), base, weight=weights())
         for _ in range(draw(st.sampled_from((1, 2, 3, 4, 0))))
     )
-    nonterminals = _nonterminals(draw, namer, base.domains, draw(st.integers(1, 4)))
+    nonterminals = some_nonterminals(draw, namer, base.domains, draw(st.integers(1, 4)))
     rules = []
     for nonterminal in nonterminals:
         for _ in range(draw(st.sampled_from((1, 2, 2, 3, 0)))):
@@ -147,7 +147,7 @@ def grammars(draw: DrawFn) -> Grammar:
     )
 
 
-def _nonterminals(
+def some_nonterminals(
     draw: DrawFn, namer: Namer, known: Sequence[Domain], count: int
 ) -> tuple[Nonterminal, ...]:
     """Nonterminals, the first without nodes, so that it can be the start symbol."""
@@ -179,7 +179,7 @@ def finite_grammars(draw: DrawFn) -> Grammar:
         factor(draw, namer("f", "label"), base, weight=small_weights(), valued=True)
         for _ in range(draw(st.sampled_from((1, 2, 3))))
     )
-    nonterminals = _nonterminals(draw, namer, base.domains, draw(st.sampled_from((1, 2, 3, 3))))
+    nonterminals = some_nonterminals(draw, namer, base.domains, draw(st.sampled_from((1, 2, 3, 3))))
     costs: dict[str, tuple[int, int]] = {}
     rules: list[Rule] = []
     for position, nonterminal in reversed([*enumerate(nonterminals)]):

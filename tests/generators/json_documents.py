@@ -7,7 +7,7 @@ from typing import Any
 
 from fgg.grammar import Grammar
 from fgg.grammar.values import Value
-from fgg.json.document import from_json, read_json_text
+from fgg.json import from_json, read_json_text
 
 Json = dict[str, Any]
 

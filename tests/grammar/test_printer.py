@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from fgg.compiler import load_text
 from fgg.diagnostics import render_all
 from fgg.grammar import Grammar
-from fgg.grammar.print_layout import WIDTH
-from fgg.grammar.print_values import print_constant, print_number, print_string
+from fgg.grammar.print_values import WIDTH, print_constant, print_number, print_string
 from fgg.grammar.printer import print_grammar, print_rule
 from fgg.grammar.values import Sparse
 from tests.conftest import Golden

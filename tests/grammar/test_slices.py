@@ -10,23 +10,19 @@ import torch
 from hypothesis import given
 
 from fgg.compiler import loads
-from fgg.grammar import Factor, Grammar
+from fgg.grammar import Grammar
+from fgg.grammar.definitions import Variant
 from fgg.grammar.domains import domain_size
 from fgg.grammar.slices import (
     Narrow,
-    Slice,
     Unfold,
-    Variant,
     extent,
     is_variant,
-    read_slice,
-    slice_of,
     source_value,
     steps,
     take,
     variants,
 )
-from fgg.grammar.values import Call, Word
 from tests.generators.grammars import grammars
 
 DOMAINS = """
@@ -88,13 +84,3 @@ def test_variants_partition_a_domain(name: str) -> None:
 def test_variants_partition_any_domain(grammar: Grammar) -> None:
     for domain in grammar.domains:
         check_domain(grammar, domain.name)
-
-
-def test_slices_are_attributes() -> None:
-    found = Slice("f", (Variant("A"), IN_L))
-    value = Call("f", (Word("A"), Call("V", (Call("L", (Word("A"), Call("U", (Word("B"),)))),))))
-    assert found.attribute().value == value
-    factor = Factor(name="g", domains=found.domains, attributes=(found.attribute(),))
-    assert slice_of(factor) == found
-    for wrong in (Word("f"), Call("f"), Call("f", (1.0,)), Call("f", (Call("A"),)), "f"):
-        assert read_slice(wrong) is None

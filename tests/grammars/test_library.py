@@ -87,7 +87,7 @@ def test_models_of_hsu_kakade_and_liang_have_their_number_of_parameters(
     found = 0
     for factor in library(name, sizes).factors:
         array = parameters(name, sizes)[factor.name]
-        if factor.attribute("tied") is None:
+        if factor.definition is None:
             found += array.size - int(np.prod(array.shape[: factor.given]))
     assert found == number(3, 5)
 
@@ -112,4 +112,4 @@ def test_every_derivation_observes_every_word_once(name: str, sizes: Sizes) -> N
     }
     missing = ask(name, "string", weights, sizes, w=[-1] * 3)
     assert missing > 0
-    assert brute_force(kept, weights | doubled) == pytest.approx(2**3 * missing)
+    assert brute_force(kept, {**weights, **doubled}) == pytest.approx(2**3 * missing)

@@ -9,7 +9,7 @@ from hypothesis.strategies import DrawFn
 
 from fgg.compiler.resolve.load import loads
 from fgg.grammar import Factor, Grammar, Nonterminal, Reference, Rule
-from tests.generators.grammars import _nonterminals, finite_grammars, fragment
+from tests.generators.grammars import finite_grammars, fragment, some_nonterminals
 from tests.generators.values import Namer, domains, factor, small_weights
 
 
@@ -44,7 +44,7 @@ def recursive_grammars(draw: DrawFn) -> Grammar:
         factor(draw, namer("f", "label"), base, weight=small_weights(), valued=True)
         for _ in range(draw(st.sampled_from((2, 3))))
     )
-    found = _nonterminals(draw, namer, base.domains, draw(st.sampled_from((1, 2, 3))))
+    found = some_nonterminals(draw, namer, base.domains, draw(st.sampled_from((1, 2, 3))))
     nonterminals = tuple(replace(n, domains=n.domains[:2]) for n in found)
     rules: list[Rule] = []
     labels: list[Factor | Nonterminal] = [*factors, *factors, *nonterminals]

@@ -12,14 +12,15 @@ import torch
 from numpy.typing import NDArray
 
 from fgg.compiler.passes.fold import fold
-from fgg.compiler.passes.split import split_with_origin
+from fgg.compiler.passes.split import split
 from fgg.compiler.plan.lower import plan
 from fgg.compiler.resolve.load import load, loads
 from fgg.grammar import Grammar
-from fgg.grammar.domains import domain_size, size_values
+from fgg.grammar.domains import domain_size, lengths, size_values
+from fgg.grammar.provenance import traced
 from fgg.library import library_names
 from fgg.plan import Plan
-from fgg.rewrite.conjoin import conjoin, lengths
+from fgg.rewrite.conjoin import conjoin
 from fgg.rewrite.ground import ground
 from fgg.runtime.derive.assemble import Source
 from fgg.runtime.program.bind import bind
@@ -143,8 +144,8 @@ def case(name: str, query: str | None) -> Case:
         grammar = load(name, sizes=sizes)
     if query is not None:
         grammar = conjoin(grammar, grammar.query[query])
-    atomic, origins = split_with_origin(grammar)
-    return Case(name, grammar, plan(atomic), plan(fold(atomic)), Source(grammar, origins))
+    atomic = split(traced(grammar))
+    return Case(name, grammar, plan(atomic), plan(fold(atomic)), Source(grammar))
 
 
 def needed(weights: Mapping[str, Any], grammar: Grammar) -> dict[str, Any]:

@@ -184,7 +184,7 @@ def asked(name: str, sizes: Sequence[int] = ()) -> Grammar:
 
 
 def decomposed(grammar: Grammar) -> Grammar:
-    return narrow(split(cpd(close(grammar)[0])))
+    return narrow(split(cpd(close(grammar))))
 
 
 def values(grammar: Grammar, semiring: str, seeds: Sequence[int] = (0, 1)) -> list[Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fgg.compiler.passes.whole_unions import whole_unions
+from fgg.compiler.passes.split import whole_unions
 from fgg.grammar import Grammar, Product, Union
 from fgg.grammar.domains import domain_size, size_values
 from fgg.rewrite.conjoin import conjoin

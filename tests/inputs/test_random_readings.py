@@ -57,8 +57,9 @@ def agrees(seed: int) -> bool:
     return bool(alive.any())
 
 
-def test_random_readings_have_the_values_of_their_readings_written_out() -> None:
-    assert sum(agrees(seed) for seed in range(20)) >= 10
+@pytest.mark.parametrize("number", [8, pytest.param(20, marks=pytest.mark.slow)])
+def test_random_readings_have_the_values_of_their_readings_written_out(number: int) -> None:
+    assert sum(agrees(seed) for seed in range(number)) >= number // 2
 
 
 @pytest.mark.slow

@@ -278,8 +278,14 @@ rule word: X[i, i+1](a) -> emit(a, w[i]) mark(a, m) m = w[i].block
 """
 
 
-@pytest.mark.parametrize("space", ["auto", "rank", "state", "dense"])
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize(
+    ("space", "jit"),
+    [
+        *((space, False) for space in ("auto", "rank", "state", "dense")),
+        ("rank", True),
+        *(pytest.param(n, True, marks=pytest.mark.slow) for n in ("auto", "state", "dense")),
+    ],
+)
 def test_spaces_agree_on_trees_that_read_words_and_their_blocks(space: str, jit: bool) -> None:
     program = fgg.compile(loads(RANKED), space=space, jit=jit)
     weights = program.weights(seed=2, dtype=torch.float64)

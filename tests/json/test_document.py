@@ -19,7 +19,7 @@ from fgg.grammar.index import Expr
 from fgg.grammar.printer import print_grammar
 from fgg.grammar.semantics import brute_force
 from fgg.grammar.values import Constant
-from fgg.json.document import from_json, to_json
+from fgg.json import from_json, to_json
 from fgg.rewrite.plain import plain
 from tests.conftest import Golden
 from tests.generators.grammars import finite_grammars, grammars
@@ -68,7 +68,7 @@ def test_library_models_come_back(name: str) -> None:
     assert [f.name for f in result.factors] == [f.name for f in model.factors]
     for mine, other in zip(result.factors, model.factors, strict=True):
         assert (mine.domains, mine.given) == (other.domains, other.given)
-        assert mine.attributes == other.attributes
+        assert mine.attributes == other.attributes and mine.definition == other.definition
     for domain in model.domains:
         assert domain_size(result, domain.name) == domain_size(model, domain.name)
 

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from fgg.compiler import loads
 from fgg.grammar.printer import print_grammar
-from fgg.json.document import from_json, read_json_text
+from fgg.grammar.semantics import brute_force
+from fgg.grammar.values import Table
+from fgg.json import from_json, read_json_text
 from tests.generators.json_documents import (
     COIN,
     Json,
@@ -176,6 +178,12 @@ WRONG = [
         "`interpretation.factors.same.weights.vaxes`: physical axis 1 of size 2 is used nowhere",
     ),
     (
+        "interpretation.factors.same.map",
+        [0, 2],
+        "F407",
+        "`interpretation.factors.same.map[1]`: a whole number from 0 to 1 was expected",
+    ),
+    (
         "interpretation.factors.same.weights",
         {"expand": [2]},
         "F407",
@@ -188,8 +196,8 @@ WRONG = [
 def test_what_is_wrong_is_said_with_its_place(
     path: str, value: object, code: str, message: str
 ) -> None:
-    found = problems(changed(path, value))
-    assert (code, message) in found, found
+    reported = problems(changed(path, value))
+    assert (code, message) in reported, reported
 
 
 def test_a_node_must_have_the_label_that_an_edge_wants() -> None:
@@ -214,8 +222,56 @@ def test_all_problems_come_in_one_go() -> None:
 
 def test_thousands_of_problems_are_cut_short() -> None:
     data = changed("grammar.rules", [5] * 1000)
-    found = problems(data)
-    assert len(found) == 51 and found[-1] == ("F406", "950 more problems of this kind")
+    reported = problems(data)
+    assert len(reported) == 51 and reported[-1] == ("F406", "950 more problems of this kind")
+
+
+FLAT: Json = {
+    "domains": {"T": 2, "W": ["a", "b"]},
+    "nonterminals": {"S": [], "X": ["T"]},
+    "start": "S",
+    "factors": {"f": {"type": ["T", "W"], "weights": [[1, 2], [3, 4]]}},
+    "rules": [
+        {"lhs": "S", "nodes": {"t": "T"}, "edges": [{"label": "X", "nodes": ["t"]}]},
+        {
+            "lhs": "X",
+            "name": "step",
+            "ext": ["t"],
+            "nodes": {"w": "W", "t": "T"},
+            "edges": [{"label": "f", "nodes": ["t", "w"]}],
+        },
+    ],
+}
+
+
+def test_a_flat_document_names_its_nodes() -> None:
+    grammar = read(FLAT)
+    assert [rule.name for rule in grammar.rules] == ["S", "step"]
+    assert grammar.rules[1].rhs.externals == ("t",)
+    assert grammar.factor["f"].value == Table(((1.0, 2.0), (3.0, 4.0)))
+    assert brute_force(grammar, {}) == 10.0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("rules", 3, "`grammar.rules`: a list was expected, not a number"),
+        ("rules", [7], "`grammar.rules[0]`: an object was expected, not a number"),
+        (
+            "rules",
+            [{"lhs": "S", "nodes": {"t": "T"}, "edges": [{"label": "X", "nodes": ["u"]}]}],
+            "`grammar.rules[0].rhs.edges[0].attachments[0]`: "
+            "the number of a node was expected, not a text",
+        ),
+        (
+            "domains",
+            {"T": "2"},
+            "`interpretation.domains.T.size`: a whole number between 1 and 2147483647 was expected",
+        ),
+    ],
+)
+def test_what_is_wrong_in_a_flat_document_is_said(key: str, value: object, message: str) -> None:
+    assert ("F406", message) in problems({**FLAT, key: value})
 
 
 @pytest.mark.parametrize("data", [None, 1, [], {}, {"grammar": None}, {"grammar": {}}, "text"])

@@ -20,7 +20,7 @@ from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.grammar.semantics import brute_force
 from fgg.grammar.values import Constant, Eye, Sparse, Table, Uniform
-from fgg.json.document import to_json
+from fgg.json import to_json
 from fgg.rewrite.plain import plain
 from tests.generators.json_documents import (
     Json,
@@ -86,10 +86,10 @@ def _position(axis: Any, sizes: list[int], index: tuple[int, ...]) -> int:
         return index[axis]
     if isinstance(axis, dict):
         return int(axis["before"] + _position(axis["term"], sizes, index))
-    found = 0
+    position = 0
     for item in axis:
-        found = found * _axis_size(item, sizes) + _position(item, sizes, index)
-    return found
+        position = position * _axis_size(item, sizes) + _position(item, sizes, index)
+    return position
 
 
 def expand_naively(data: Json) -> Any:

@@ -21,15 +21,15 @@ from fgg.compiler.emit.python.frame import StepFrame
 from fgg.compiler.emit.python.names import affine_code
 from fgg.compiler.plan.affine import coefficient_of
 from fgg.diagnostics import GrammarError
-from fgg.factors.pieces import piece_of
 from fgg.grammar import Grammar, InputFactor
+from fgg.grammar.definitions import Piece, Slice
 from fgg.grammar.domains import domain_size, size_values
+from fgg.grammar.domains import lengths as length_names
 from fgg.grammar.index import Expr
 from fgg.grammar.linear import Row, project
 from fgg.grammar.ranges import condition_rows, length_rows
 from fgg.grammar.values import Exp
 from fgg.plan import Operand
-from fgg.rewrite.conjoin import lengths as length_names
 from fgg.rewrite.ground import ground
 from fgg.runtime.derive.decode_ground import k_best
 from fgg.runtime.program.program import Program
@@ -113,11 +113,11 @@ def random_item(
 def random_weights(grammar: Grammar, rng: random.Random, *, zero: float = 0.0) -> dict[str, Array]:
     """Weights for every factor without a value, some of them zero; for pieces, not for wholes."""
     found = {}
-    wholes = {piece.source for f in grammar.factors if (piece := piece_of(f)) is not None}
+    wholes = {f.definition.source for f in grammar.factors if isinstance(f.definition, Piece)}
     for factor in grammar.factors:
         if factor.name in wholes:
             continue
-        if factor.value is None and factor.attribute("slice") is None:
+        if factor.value is None and not isinstance(factor.definition, Slice):
             shape = [domain_size(grammar, d) for d in factor.domains]
             numbers = [
                 rng.uniform(0.05, 1.5) if rng.random() >= zero else 0.0 for _ in range(prod(shape))

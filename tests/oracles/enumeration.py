@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fgg.grammar import Grammar, Rule
 from fgg.grammar.domains import domain_size, select
-from fgg.grammar.semantics import _array
+from fgg.grammar.semantics import array_of
 from fgg.grammar.values import exact
 
 Cell = tuple[int, ...]
@@ -52,7 +52,7 @@ def exact_arrays(grammar: Grammar, weights: Mapping[str, Any] | None = None) -> 
     found: dict[str, Any] = {}
     for factor in grammar.factors:
         given = (weights or {}).get(factor.name)
-        nested = _array(grammar, factor) if given is None else given
+        nested = array_of(grammar, factor) if given is None else given
         array = np.array(nested, dtype=object)
         found[factor.name] = np.asarray(np.frompyfunc(_fraction, 1, 1)(array), dtype=object)
         if factor.value is not None and given is None and array.dtype == object:

@@ -53,7 +53,9 @@ class Case:
 
     def start(self) -> dict[str, Tensor]:
         """The weights at the start by factor; not normalised if the case's are not."""
-        found = {name: torch.ones(self.program.shape(name)).double() for name in self.learned}
+        found = {
+            name: torch.ones(self.program.shape(name), dtype=torch.float64) for name in self.learned
+        }
         for rule, weight in self.named("theta0", default=1.0).items():
             name, place = self.places[rule]
             found[name][place] = weight
@@ -69,9 +71,13 @@ class Case:
         if self.every:
             alpha = float(self.data["alpha"])
             return {
-                name: torch.full(self.program.shape(name), alpha).double() for name in self.learned
+                name: torch.full(self.program.shape(name), alpha, dtype=torch.float64)
+                for name in self.learned
             }
-        found = {name: torch.zeros(self.program.shape(name)).double() for name in self.learned}
+        found = {
+            name: torch.zeros(self.program.shape(name), dtype=torch.float64)
+            for name in self.learned
+        }
         for rule, alpha in self.named("alpha").items():
             name, place = self.places[rule]
             found[name][place] = alpha

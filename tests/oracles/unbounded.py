@@ -18,7 +18,7 @@ import numpy as np
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar, Rule
 from fgg.grammar.domains import domain_size, select
-from fgg.grammar.semantics import _array
+from fgg.grammar.semantics import array_of
 from fgg.rewrite.ground import ground
 from tests.oracles.comparing import Array, Item, Weights
 
@@ -202,7 +202,7 @@ def truth(grammar: Grammar, item: Item, given: Weights) -> Truth | None:
     fixed = frozenset(f.name for f in flat.factors if f.name not in given)
     for factor in flat.factors:
         if factor.name not in arrays and factor.value is not None:
-            arrays[factor.name] = numbers(_array(flat, factor))
+            arrays[factor.name] = numbers(array_of(flat, factor))
     oracle = Oracle(flat, arrays, fixed)
     weights = {name: numbers(np.zeros(np.shape(w))) for name, w in given.items()}
     potentials = {

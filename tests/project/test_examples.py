@@ -10,8 +10,7 @@ import pytest
 import torch
 
 import fgg
-from fgg.grammar.domains import domain_size, size_values
-from fgg.rewrite.conjoin import lengths
+from fgg.grammar.domains import domain_size, lengths, size_values
 from tests.helpers.places import EXAMPLES
 
 FILES = sorted(EXAMPLES.glob("*.fgg"))

@@ -193,7 +193,7 @@ def test_missing_log_potentials_are_named() -> None:
 
 
 def test_positions_that_are_not_given_are_no_parameters() -> None:
-    from fgg.check.summary import free_parameters
+    from fgg.check.describe import free_parameters
 
     model = load("hmm")
     grammar = ground(model, query="string", lengths={"n": 2})

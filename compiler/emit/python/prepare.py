@@ -13,7 +13,7 @@ from fgg.grammar import InputTable
 from fgg.grammar.domains import size_values
 from fgg.grammar.linear import implies
 from fgg.grammar.slices import Narrow, Unfold
-from fgg.inputs.paths import path_steps
+from fgg.inputs.clamps import path_steps
 from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Potential, Preparation, Token
 
 

@@ -1,4 +1,4 @@
-"""Measure compiled programs beside peers, as `benchmarks/` of the source does."""
+"""Measure compiled programs and compare them with other libraries, as `benchmarks/` does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from fgg.cli import Usage
+from fgg.cli.arguments import Parser, Usage
 from fgg.cli.output import check_writable
 from fgg.diagnostics import did_you_mean
 from fgg.files import read_limited, unreadable
@@ -17,28 +17,30 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def _suites() -> ModuleType:
-    """The benchmarks of the checkout that this package is run from."""
+    """Return the benchmarks of the checkout that this package is run from. Raises Usage."""
     if not (ROOT / "benchmarks" / "__main__.py").exists():
         raise Usage(
-            "the benchmarks are not here: they are no part of the installed package",
+            "the benchmarks are not here: they are not part of the installed package",
             "run `fggc bench` from a checkout of the source",
         )
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
-    import benchmarks.__main__ as found
+    import benchmarks.__main__ as suites
 
-    return found
+    return suites
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc bench`."""
     _suites().add_arguments(parser)
 
 
-def _check_peers(found: ModuleType, arguments: argparse.Namespace) -> None:
-    """Raise Usage for peers that no suite has."""
-    suites = [name for name in arguments.suites or found.COMPARED if name in found.COMPARED]
-    known = dict.fromkeys(name for suite in suites for name in found.suite_of(suite).makers)
+def _check_peers(benchmarks: ModuleType, arguments: argparse.Namespace) -> None:
+    """Raise Usage if no suite has one of the peers."""
+    suites = [
+        name for name in arguments.suites or benchmarks.COMPARED if name in benchmarks.COMPARED
+    ]
+    known = dict.fromkeys(name for suite in suites for name in benchmarks.suite_of(suite).makers)
     for name in arguments.against:
         if name not in known:
             shown = ", ".join(f"`{peer}`" for peer in known)
@@ -47,7 +49,7 @@ def _check_peers(found: ModuleType, arguments: argparse.Namespace) -> None:
 
 
 def _check_numbers(path: Path) -> None:
-    """Raise Usage for a file that `--json` has not written."""
+    """Raise Usage if `--json` has not written the file."""
     try:
         data = json.loads(read_limited(path))
         if all("suite" in record for record in data["records"]) and "about" in data:
@@ -61,19 +63,19 @@ def _check_numbers(path: Path) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure and print tables."""
-    found = _suites()
+    benchmarks = _suites()
     for name in arguments.suites:
-        if name not in found.SUITES:
-            known = ", ".join(found.SUITES)
+        if name not in benchmarks.SUITES:
+            known = ", ".join(benchmarks.SUITES)
             raise Usage(
                 f"there is no suite `{name}`",
-                did_you_mean(name, found.SUITES) or f"suites are {known}",
+                did_you_mean(name, benchmarks.SUITES) or f"suites are {known}",
             )
     if arguments.repeats < 1:
-        raise Usage("`--repeats` is a number from 1 up")
+        raise Usage("`--repeats` must be at least 1")
     if not arguments.budget > 0:
-        raise Usage("`--budget` is a number of seconds above 0")
-    _check_peers(found, arguments)
+        raise Usage("`--budget` must be more than 0 seconds")
+    _check_peers(benchmarks, arguments)
     if arguments.source is not None:
         _check_numbers(arguments.source)
     for path in (arguments.json, arguments.plot, arguments.page):
@@ -82,5 +84,5 @@ def run(arguments: argparse.Namespace) -> int:
         raise Usage("`--plot` writes .svg")
     if arguments.page is not None and arguments.page.suffix != ".md":
         raise Usage("`--page` writes .md")
-    found.run(arguments)
+    benchmarks.run(arguments)
     return 0

@@ -1,4 +1,4 @@
-"""Report everything that is wrong with a grammar."""
+"""Report all errors and warnings of a grammar."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ import argparse
 from dataclasses import replace
 
 from fgg.check.bfgg import b_status
-from fgg.check.readings import check_readings
-from fgg.check.summary import summary_lines
+from fgg.check.describe import summary_lines
+from fgg.check.repeated_readings import check_readings
+from fgg.cli.arguments import Parser
+from fgg.cli.options_model import add_file, load_target
 from fgg.cli.output import exit_code, print_diagnostics, print_json
-from fgg.cli.target import add_file, load_target
 from fgg.diagnostics import as_json
 from fgg.grammar import Grammar
 from fgg.grammar.spans import Source
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc check`."""
     add_file(parser)
-    parser.add_argument("--strict", action="store_true", help="treat warnings as errors")
+    parser.flag("--strict", "treat warnings as errors")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check a grammar; 0 if it has no errors."""
+    """Check a grammar; return 0 if it has no errors."""
     loaded = load_target(arguments)
     if loaded.grammar is not None:
-        # Only missing tokens are concerned, so loading a grammar does not warn of it.
-        found = (*loaded.diagnostics, *check_readings(loaded.grammar))
-        loaded = replace(loaded, diagnostics=found)
+        # These warnings are about missing tokens only, so loading a grammar does not give them.
+        diagnostics = (*loaded.diagnostics, *check_readings(loaded.grammar))
+        loaded = replace(loaded, diagnostics=diagnostics)
     code = exit_code(loaded.diagnostics)
     if arguments.strict and loaded.diagnostics:
         code = code or 1
@@ -60,17 +61,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _statuses_json(grammar: Grammar, source: Source) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
-    for status in b_status(grammar):
-        line = source.position(status.span.start)[0] if status.span and source.text else None
-        found.append(
-            {
-                "rule": status.rule,
-                "holds": status.holds,
-                "reason": status.reason,
-                "node": status.node,
-                "edge": status.edge,
-                "line": line,
-            }
-        )
-    return found
+    """Return for each rule whether it is in the B-fragment, and if not, why."""
+    return [
+        {
+            "rule": status.rule,
+            "holds": status.holds,
+            "reason": status.reason,
+            "node": status.node,
+            "edge": status.edge,
+            "line": source.position(status.span.start)[0] if status.span and source.text else None,
+        }
+        for status in b_status(grammar)
+    ]

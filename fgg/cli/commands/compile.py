@@ -1,4 +1,4 @@
-"""Compile a grammar and a query to a Python module; or show what the compiler makes of them."""
+"""Compile a grammar and a query to a Python module, or show the plan, the cost or the passes."""
 
 from __future__ import annotations
 
@@ -7,74 +7,61 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from fgg.cli import Usage
-from fgg.cli.declaring import add_declarations, with_declarations
-from fgg.cli.output import placed, print_diagnostics, print_json, write_whole
-from fgg.cli.passes import add_after, check_pass, space_of
-from fgg.cli.target import add_file, assignments, load_target, need_grammar, only_query
-from fgg.diagnostics import Diagnostic, GrammarError, as_json, did_you_mean
+from fgg.cli.arguments import Parser, Usage, assignments, whole_number
+from fgg.cli.options_compiler import add_after, check_pass, space_of
+from fgg.cli.options_model import add_declarations, add_file, add_query, load_grammar, query_of
+from fgg.cli.output import Figures, placed, print_diagnostics, print_report, write_whole
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.grammar import Grammar
 
 FORMS = ("python", "grammar", "schedule", "plan", "cost", "cpp", "aoti")
 WIDTHS = {"float32": 4, "float64": 8}
 MAX_LENGTH = 1_000_000
-MAX_BATCH = 1_000_000
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc compile`."""
     add_file(parser)
-    parser.add_argument("--query", metavar="NAME", help="join the model with this query")
-    parser.add_argument(
+    add_query(parser)
+    parser.choice(
         "--emit",
-        choices=FORMS,
+        FORMS,
+        "what to write: a Python module (the default), the grammar after a pass, the order "
+        "in which charts are filled, the plan, its cost, the C++ that `--jit` compiles, or a "
+        "package compiled ahead of time (`--emit aoti -o model.pt2`)",
         default="python",
-        help="a Python module (the default), the grammar after a pass, the order in which charts "
-        "are filled, the plan, its cost, the passes in C++ as `--jit` compiles them, or a "
-        "package compiled ahead of time (-o model.pt2)",
     )
     add_declarations(parser)
-    add_after(parser, "with `--emit grammar` or `schedule`, after which pass (default: the last)")
+    add_after(
+        parser, "the pass after which to show the grammar or the schedule (default: the last)"
+    )
     parser.add_argument(
         "-o", "--output", metavar="PATH", help="where to write (default: standard output)"
     )
-    parser.add_argument(
-        "--length",
-        metavar="NAME=N",
-        action="append",
-        nargs="+",
-        default=[],
-        help="lengths to expect, and to count the cost for (default: 32)",
+    parser.repeated_values(
+        "--length", "NAME=N", "lengths to optimise and count costs for (default: 32)"
     )
-    parser.add_argument("--batch", type=_batch, default=16, help="items to expect (default: 16)")
-    parser.add_argument(
-        "--missing",
-        action="store_true",
-        help="also for missing tokens that rules read twice or through maps (`tie` for `pin`)",
+    parser.value(
+        "--batch",
+        "N",
+        "the number of items in a batch to optimise and count costs for (default: 16)",
+        type=whole_number(1, 1_000_000),
+        default=16,
     )
-    parser.add_argument(
-        "--dtype", choices=tuple(WIDTHS), default="float32", help="numbers to count the bytes of"
+    parser.flag(
+        "--missing", "also allow missing tokens where rules read a token twice or through a map"
     )
-
-
-def _batch(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if not 1 <= number <= MAX_BATCH:
-        raise argparse.ArgumentTypeError(f"a number from 1 to {MAX_BATCH:,} is expected")
-    return number
+    parser.choice("--dtype", tuple(WIDTHS), "the type of number, to count bytes", default="float32")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write what is asked for."""
+    """Write the form that `--emit` asks for."""
     _check_options(arguments)
-    loaded = load_target(arguments)
-    grammar = with_declarations(need_grammar(loaded, quiet=True), arguments)
-    query = arguments.query
-    if query is None and grammar.queries:
-        query = only_query(grammar)
-    text, report = "", dict[str, Any]()
+    grammar, loaded = load_grammar(arguments, quiet=True)
+    query = query_of(grammar, arguments)
+    to_file = arguments.output not in (None, "-")
+    text, report = "", Figures()
     with placed(loaded.source):
         if arguments.emit == "aoti":
             _export(grammar, query, arguments)
@@ -82,32 +69,21 @@ def run(arguments: argparse.Namespace) -> int:
             text, report = _emitted(grammar, query, arguments)
     if not arguments.json:
         print_diagnostics(loaded.diagnostics, loaded.source)
-    if arguments.emit == "aoti":
-        if not arguments.json:
-            print(f"wrote {arguments.output}", file=sys.stderr)
-    elif arguments.output is not None and arguments.output != "-":
+    if to_file and arguments.emit != "aoti":
         write_whole(Path(arguments.output), text.encode())
-        if not arguments.json:
-            print(f"wrote {arguments.output}", file=sys.stderr)
-    elif not arguments.json:
-        sys.stdout.write(text)
     if arguments.json:
-        print_json(
-            {
-                "ok": True,
-                "name": grammar.name,
-                "query": query,
-                "emit": arguments.emit,
-                **report,
-                "file": arguments.output,
-                "diagnostics": [as_json(d, loaded.source) for d in loaded.diagnostics],
-            }
-        )
+        about = {"name": grammar.name, "query": query, "emit": arguments.emit}
+        figures = {**about, **report, "file": arguments.output}
+        print_report(figures, loaded.diagnostics, loaded.source)
+    elif to_file:
+        print(f"wrote {arguments.output}", file=sys.stderr)
+    else:
+        sys.stdout.write(text)
     return 0
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    """Raise Usage for options that do not go together."""
+    """Raise Usage if options contradict each other."""
     if arguments.after is not None:
         check_pass(arguments.after, arguments.space)
         if arguments.emit not in ("grammar", "schedule"):
@@ -122,7 +98,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 
 def _export(grammar: Grammar, query: str | None, arguments: argparse.Namespace) -> None:
-    """Write a package compiled ahead of time; that takes a C++ compiler and a minute."""
+    """Write a package compiled ahead of time; this takes a C++ compiler and a minute."""
     import torch
 
     from fgg.api.compile import compile
@@ -137,16 +113,16 @@ def _export(grammar: Grammar, query: str | None, arguments: argparse.Namespace) 
 
 def _emitted(
     grammar: Grammar, query: str | None, arguments: argparse.Namespace
-) -> tuple[str, dict[str, Any]]:
-    """What was asked for as text, and as the part of a JSON report."""
+) -> tuple[str, Figures]:
+    """Return the form that `--emit` asks for as text, and as a part of the JSON report."""
     from fgg.api.compile import compilable, selected
     from fgg.compiler.driver import Expected, after, pass_names, plan_of
-    from fgg.rewrite.conjoin import lengths
+    from fgg.grammar.domains import lengths
 
     source = selected(grammar, query)
     given = assignments(arguments.length, "--length")
     _check_lengths(source, given)
-    # The cost model knows one length; with several, the greatest counts.
+    # The cost model has one length; of several, it takes the greatest.
     expected = Expected(max(given.values(), default=32) or 1, arguments.batch)
     with compilable(grammar.name):
         space, reason = space_of(source, arguments, expected)
@@ -154,8 +130,9 @@ def _emitted(
         if reason and not arguments.json:
             print(reason, file=sys.stderr)
         if arguments.emit in ("grammar", "schedule"):
-            found = after(source, arguments.after or pass_names(space)[-1], expected, space)
-            return _grammar_text(found, arguments.emit, chosen)
+            shown = after(source, arguments.after or pass_names(space)[-1], expected, space)
+            text = _grammar_text(shown, arguments.emit)
+            return text, {**chosen, arguments.emit: text.rstrip("\n")}
         plan = plan_of(source, expected, space, pinned=not arguments.missing)
         plan = replace(plan, notes=(reason,) if reason else ())
     if arguments.emit == "plan":
@@ -163,8 +140,7 @@ def _emitted(
 
         return "\n".join(plan_lines(plan)) + "\n", {**chosen, "plan": plan_json(plan)}
     if arguments.emit == "cost":
-        from fgg.compiler.cost.cost import cost
-        from fgg.compiler.cost.cost_text import cost_lines
+        from fgg.compiler.cost.cost import cost, cost_lines
 
         all_lengths = {name: given.get(name, 32) for name in lengths(source)}
         width = WIDTHS[arguments.dtype]
@@ -181,23 +157,19 @@ def _emitted(
     return text, {**chosen, "python": text}
 
 
-def _grammar_text(
-    grammar: Grammar, form: str, chosen: dict[str, Any]
-) -> tuple[str, dict[str, Any]]:
+def _grammar_text(grammar: Grammar, form: str) -> str:
     if form == "grammar":
         from fgg.grammar.printer import print_grammar
 
-        text = print_grammar(grammar)
-    else:
-        from fgg.compiler.plan.schedule import schedule, schedule_lines
+        return print_grammar(grammar)
+    from fgg.compiler.plan.schedule import schedule, schedule_lines
 
-        text = "\n".join(schedule_lines(grammar, schedule(grammar))) + "\n"
-    return text, {**chosen, form: text.rstrip("\n")}
+    return "\n".join(schedule_lines(grammar, schedule(grammar))) + "\n"
 
 
 def _check_lengths(grammar: Grammar, given: Mapping[str, int]) -> None:
     """Raise GrammarError for lengths that the grammar does not have, or that are out of range."""
-    from fgg.rewrite.conjoin import lengths
+    from fgg.grammar.domains import lengths
 
     known = sorted(lengths(grammar))
     problems = []

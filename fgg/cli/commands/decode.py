@@ -1,4 +1,4 @@
-"""Decode: the best derivation of each item, by Viterbi or minimum Bayes risk."""
+"""Find the best derivation of each item, by Viterbi or minimum Bayes risk."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fgg.cli import Usage
-from fgg.cli.items import add_items, compiled_for, given_weights, read_items, weights_of
-from fgg.cli.output import print_json, write_whole
-from fgg.cli.target import add_file, count, load_target, need_grammar
-from fgg.diagnostics import as_json, refuse
+from fgg.cli.arguments import Parser, Usage, derivation_count
+from fgg.cli.options_compiler import compiled_for
+from fgg.cli.options_data import add_items, read_items
+from fgg.cli.options_model import add_file, given_weights, load_grammar, query_of
+from fgg.cli.output import print_report, write_whole
+from fgg.diagnostics import refuse
 
 if TYPE_CHECKING:
     from fgg.runtime.derive.derivation import Derivation
@@ -19,58 +20,62 @@ if TYPE_CHECKING:
 FORMS = ("brackets", "tree", "values")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc decode`."""
     add_file(parser)
     add_items(parser)
-    parser.add_argument(
-        "--method", choices=("viterbi", "mbr"), default="viterbi", help="what is best"
+    parser.choice(
+        "--method",
+        ("viterbi", "mbr"),
+        "the derivation of greatest weight (viterbi) or of minimum Bayes risk (mbr)",
+        default="viterbi",
     )
-    parser.add_argument("--kbest", type=count, metavar="K", help="the K derivations of most weight")
+    parser.value("--kbest", "K", "the K derivations of greatest weight", type=derivation_count)
     add_form(parser)
-    parser.add_argument("--draw", metavar="PATH", help="draw the first derivation (.svg)")
+    parser.value("--draw", "PATH", "draw the first derivation (.svg)")
 
 
-def add_form(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says how derivations are printed."""
-    parser.add_argument(
+def add_form(parser: Parser) -> None:
+    """Add `--form`, how to print derivations."""
+    parser.choice(
         "--form",
-        choices=FORMS,
+        FORMS,
+        "how to print derivations: rule names in brackets, an indented tree, or the values of "
+        "the cells in order",
         default="brackets",
-        help="rule names in brackets, an indented tree, or the values of the cells in order",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Decode the items and print their derivations."""
+    import torch
+
     if arguments.kbest and arguments.method != "viterbi":
-        raise Usage("`--kbest` goes with `--method viterbi`")
-    loaded = load_target(arguments)
-    grammar = need_grammar(loaded, quiet=arguments.json)
+        raise Usage("`--kbest` needs `--method viterbi`")
+    grammar, loaded = load_grammar(arguments)
     given = given_weights(arguments)
-    program = compiled_for(grammar, arguments, given)
+    program = compiled_for(grammar, query_of(grammar, arguments), arguments, given)
     items = read_items(program.grammar, arguments)
-    weights = weights_of(program, given, arguments)
+    weights = program.weights(given, seed=arguments.seed, dtype=torch.float64)
+    post = program.posterior(weights, items.inputs, items.lengths)
     if arguments.kbest:
-        found = program.posterior(weights, items.inputs, items.lengths).k_best(arguments.kbest)
+        derivations = post.k_best(arguments.kbest)
     else:
-        method = arguments.method
-        best = program.posterior(weights, items.inputs, items.lengths).decode(method)
-        found = [[derivation] for derivation in best]
+        derivations = [[derivation] for derivation in post.decode(arguments.method)]
     if arguments.draw:
-        draw(found[0][0], arguments.draw)
+        draw(derivations[0][0], arguments.draw)
     if arguments.json:
-        notes = [as_json(d, loaded.source) for d in (*loaded.diagnostics, *program.notes)]
-        listed = [[d.as_json() for d in item] for item in found]
-        print_json({"ok": True, "name": grammar.name, "items": listed, "diagnostics": notes})
-        return 0
-    print_derivations(found, arguments.form)
+        listed = [[d.as_json() for d in item] for item in derivations]
+        notes = (*loaded.diagnostics, *program.notes)
+        print_report({"name": grammar.name, "items": listed}, notes, loaded.source)
+    else:
+        print_derivations(derivations, arguments.form)
     return 0
 
 
-def print_derivations(found: list[list[Derivation]], form: str) -> None:
+def print_derivations(items: list[list[Derivation]], form: str) -> None:
     """Print the derivations of each item."""
-    for number, item in enumerate(found):
+    for number, item in enumerate(items):
         if form == "tree" and number:
             print()
         for derivation in item:
@@ -78,7 +83,7 @@ def print_derivations(found: list[list[Derivation]], form: str) -> None:
 
 
 def shown(derivation: Derivation, form: str) -> str:
-    """A derivation as text, with its log-weight."""
+    """Return a derivation as text, with its log-weight."""
     weight = derivation.log_weight
     value = f"{weight:.6g}" if math.isfinite(weight) else str(weight)
     if form == "tree":

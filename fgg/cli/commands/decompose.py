@@ -1,75 +1,70 @@
-"""Find pieces of low rank for factors that have weights: how near they come, and what they save."""
+"""Approximate factors that have weights by factors of low rank; report error and size."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fgg.cli import Usage
-from fgg.cli.declaring import add_merging, merged
-from fgg.cli.output import print_diagnostics, print_json, write_whole
-from fgg.cli.target import (
+from fgg.cli.arguments import Parser, Usage, assignments, whole_number
+from fgg.cli.options_data import given_item
+from fgg.cli.options_model import (
+    Weights,
     add_file,
     add_inputs,
-    assignments,
+    add_merging,
     load_target,
+    merged,
     need_grammar,
-    only_query,
-    read_inputs,
-    seed_number,
+    query_of,
+    read_params,
 )
-from fgg.diagnostics import as_json, refuse
+from fgg.cli.output import (
+    Figures,
+    check_writable,
+    print_diagnostics,
+    print_report,
+    write_weights,
+    write_whole,
+)
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
     from fgg.api.decompose import Decomposed
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc decompose`."""
     add_file(parser)
     parser.add_argument(
         "--params", "--weights", metavar="FILE", help="weights of factors (.safetensors)"
     )
-    parser.add_argument(
-        "--rank",
-        metavar="FACTOR=R",
-        action="append",
-        nargs="+",
-        default=[],
-        help="decompose a factor at this rank",
-    )
-    parser.add_argument(
+    parser.repeated_values("--rank", "FACTOR=R", "decompose a factor into pieces of this rank")
+    parser.value(
         "--rank-tol",
-        metavar="E",
+        "E",
+        "decompose at the smallest rank with a relative error of at most E",
         type=_tolerance,
-        help="find the smallest rank with a relative error of at most E",
     )
-    parser.add_argument(
-        "--factor",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="with `--rank-tol`, this factor (default: all that become smaller)",
+    parser.repeated(
+        "--factor", "NAME", "the factor that `--rank-tol` is for (default: all that become smaller)"
     )
     add_merging(parser)
-    parser.add_argument(
-        "--signed", action="store_true", help="pieces may be negative: no program runs with them"
-    )
-    parser.add_argument("--restarts", type=_count, metavar="N", help="starts to choose from")
-    parser.add_argument("--sweeps", type=_count, metavar="N", help="sweeps of the best start")
-    parser.add_argument("--seed", type=seed_number, default=0, help="of the starts (default: 0)")
+    parser.flag("--signed", "allow negative numbers in pieces; no program runs with them")
+    count = whole_number(1, 1_000_000)
+    parser.value("--restarts", "N", "the number of random starts to choose from", type=count)
+    parser.value("--sweeps", "N", "the number of sweeps from the best start", type=count)
+    parser.seed("the seed of the starts (default: 0)")
     parser.add_argument("-o", "--output", metavar="PATH", help="where to write the grammar")
     parser.add_argument(
         "--weights-out",
         "--params-out",
         metavar="PATH",
-        help="where to write weights and pieces (.safetensors); else pieces are in the grammar",
+        help="where to write weights and pieces (.safetensors); without it, the grammar has them",
     )
-    parser.add_argument("--query", metavar="NAME", help="with an input: the query that is asked")
-    add_inputs(parser, "tell how far log Z moves for this length, or an input")
+    parser.value("--query", "NAME", "the query to compare log Z for")
+    add_inputs(parser, "report how far log Z moves for these lengths or inputs")
 
 
 def _tolerance(text: str) -> float:
@@ -79,21 +74,15 @@ def _tolerance(text: str) -> float:
     return number
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= 1_000_000:
-        raise argparse.ArgumentTypeError("a number from 1 to 1,000,000 is expected")
-    return number
-
-
 def run(arguments: argparse.Namespace) -> int:
-    """Decompose, report, and write what is asked for."""
+    """Decompose, print a table, and write the grammar and the weights."""
     ranks = assignments(arguments.rank, "--rank")
     if not ranks and arguments.rank_tol is None:
-        raise Usage("say what to decompose", "`--rank trans=4`, or `--rank-tol 1e-3`")
+        raise Usage("nothing says what to decompose", "`--rank trans=4`, or `--rank-tol 1e-3`")
     if arguments.rank_tol is not None and ranks and not arguments.factor:
         raise Usage(
-            "`--rank` and `--rank-tol` together", "add `--factor` for what the tolerance is for"
+            "`--rank` and `--rank-tol` are both given",
+            "name the factors of the tolerance: `--factor`",
         )
     if arguments.factor and arguments.rank_tol is None:
         raise Usage("`--factor` needs `--rank-tol`", "or give its rank: `--rank trans=4`")
@@ -104,11 +93,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json and arguments.output == "-":
         raise Usage("`-o -` and `--json` both want standard output")
     from fgg.api.decompose import decompose
-    from fgg.cli.commands.run import read_params
 
     loaded = load_target(arguments)
     grammar = merged(need_grammar(loaded, quiet=True), arguments)
-    weights = read_params(arguments.params) if arguments.params else {}
+    weights = read_params(arguments.params)
     done = decompose(
         grammar,
         weights,
@@ -120,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
         sweeps=arguments.sweeps,
         seed=arguments.seed,
     )
-    report = {"ok": True, "name": grammar.name, "factors": [vars(line) for line in done.report]}
+    report: Figures = {"name": grammar.name, "factors": [vars(line) for line in done.report]}
     notes = [*loaded.diagnostics, *done.notes]
     moved = _moved(grammar, weights, done, arguments)
     if moved is not None:
@@ -129,8 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
     _write(done, arguments)
     report |= {"file": arguments.output, "weights": arguments.weights_out}
     if arguments.json:
-        report["diagnostics"] = [as_json(d, loaded.source) for d in notes]
-        print_json(report)
+        print_report(report, notes, loaded.source)
     else:
         print_diagnostics(notes, loaded.source)
         _print(report, arguments)
@@ -138,66 +125,43 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _moved(
-    grammar: Grammar, weights: dict[str, Any], done: Decomposed, arguments: argparse.Namespace
+    grammar: Grammar, weights: Weights, done: Decomposed, arguments: argparse.Namespace
 ) -> tuple[float, float] | None:
-    """log Z before and after, of the item that is given."""
+    """Return log Z before and after of the item that is given; None if there is none."""
     from fgg.api.decompose import log_z_moved
 
-    inputs = read_inputs(arguments.input)
-    lengths = assignments(arguments.length, "--length")
-    if not inputs and not lengths:
+    item = given_item(arguments)
+    if not item.inputs and not item.lengths:
         if arguments.query is not None:
             raise Usage("`--query` asks how far log Z moves", "give an `--input` or a `--length`")
         return None
-    query = arguments.query
-    if query is None and grammar.queries:
-        query = only_query(grammar)
-    (found,) = log_z_moved(
-        grammar,
-        weights,
-        done,
-        query=query,
-        inputs={name: [value] for name, value in inputs.items()},
-        lengths={name: [value] for name, value in lengths.items()} or None,
+    query = query_of(grammar, arguments)
+    (moved,) = log_z_moved(
+        grammar, weights, done, query=query, inputs=item.inputs, lengths=item.lengths
     )
-    return found
+    return moved
 
 
 def _write(done: Decomposed, arguments: argparse.Namespace) -> None:
-    """Write the files that are asked for, each whole; all that can fail comes first."""
+    """Write the grammar and the weights; whatever can fail comes first."""
     from fgg.grammar.printer import print_grammar
 
-    text = data = None
+    text = None
     if arguments.output is not None:
         whole = done.grammar if arguments.weights_out is not None else done.explicit()
         text = print_grammar(whole)
     for path in (arguments.output, arguments.weights_out):
-        folder = None if path in (None, "-") else Path(path).resolve().parent
-        if folder is not None and not folder.is_dir():
-            message = f"`{path}` cannot be written: there is no folder `{Path(path).parent}`"
-            refuse("F413", message)
+        check_writable(None if path == "-" else path)
     if arguments.weights_out is not None:
-        data = _safetensors(done)
-        write_whole(Path(arguments.weights_out), data)
+        write_weights(arguments.weights_out, done.weights)
     if text is not None and arguments.output != "-":
         write_whole(Path(arguments.output), text.encode())
     elif text is not None:
         sys.stdout.write(text)
 
 
-def _safetensors(done: Decomposed) -> bytes:
-    import numpy as np
-    from safetensors.numpy import save
-
-    try:
-        return save({n: np.ascontiguousarray(w) for n, w in done.weights.items()})
-    except Exception:
-        problem = "the weights cannot be written as a safetensors file"
-        refuse("F413", problem)
-
-
-def _print(report: dict[str, Any], arguments: argparse.Namespace) -> None:
-    """Write the report as text; to standard error where the grammar goes to standard output."""
+def _print(report: Figures, arguments: argparse.Namespace) -> None:
+    """Print the report; to standard error if the grammar goes to standard output."""
     stream = sys.stderr if arguments.output == "-" else sys.stdout
     rows = [("factor", "rank", "relative error", "entries", "method")]
     for line in report["factors"]:

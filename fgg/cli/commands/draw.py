@@ -4,49 +4,50 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from fgg.cli import Usage
-from fgg.cli.declaring import add_declarations, with_declarations
-from fgg.cli.output import print_json, write_whole
-from fgg.cli.passes import add_after, check_pass, rewritten
-from fgg.cli.target import (
+from fgg.cli.arguments import Parser, Usage
+from fgg.cli.options_compiler import add_after, check_pass, rewritten
+from fgg.cli.options_model import (
+    add_declarations,
     add_file,
     add_selection,
-    load_target,
-    need_grammar,
-    only_query,
+    check_rules,
+    load_grammar,
+    query_of,
     select,
 )
-from fgg.diagnostics import did_you_mean, refuse
+from fgg.cli.output import print_json, write_whole
+from fgg.diagnostics import refuse
 from fgg.draw import Format, MissingExtra, TooLarge, draw_grammar, draw_rule, render
 from fgg.grammar import Grammar
 
 SUFFIXES = {"svg": ".svg", "png": ".png", "dot": ".dot", "tikz": ".tex"}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc draw`."""
     add_file(parser)
     add_selection(parser)
     add_declarations(parser)
     parser.add_argument(
-        "-o", "--output", metavar="PATH", help="where to write (`-`: standard output)"
+        "-o", "--output", metavar="PATH", help="where to write; `-` is standard output"
     )
-    parser.add_argument(
-        "--format", choices=tuple(SUFFIXES), help="default: from PATH's ending, or svg"
+    parser.choice(
+        "--format", tuple(SUFFIXES), "the format (default: by the ending of PATH, or svg)"
     )
-    parser.add_argument(
-        "--rule", metavar="NAME", action="append", default=[], help="only this rule"
+    parser.repeated("--rule", "NAME", "draw only this rule")
+    add_after(
+        parser, "draw the rules, joined with a query, as they are after this pass of the compiler"
     )
-    add_after(parser, "draw the rules joined with a query, after a pass of the compiler")
-    parser.add_argument("--each", action="store_true", help="one picture a rule; PATH is a folder")
-    parser.add_argument(
+    parser.flag("--each", "draw one picture for each rule; PATH is a folder")
+    parser.choice(
         "--layout",
-        choices=("auto", "graphviz", "builtin"),
+        ("auto", "graphviz", "builtin"),
+        "how to place nodes; auto is Graphviz if it is installed, else the built-in layout",
         default="auto",
-        help="Graphviz where it is installed, else the built-in one",
     )
 
 
@@ -57,19 +58,17 @@ def run(arguments: argparse.Namespace) -> int:
         check_pass(arguments.after, arguments.space)
         if arguments.ground or arguments.length or arguments.input:
             raise Usage("`--after` draws families as they are: give no lengths and no inputs")
-    grammar = with_declarations(need_grammar(load_target(arguments)), arguments)
+    grammar, _ = load_grammar(arguments, quiet=False)
     if arguments.after is None:
         grammar = select(grammar, arguments)
     else:
-        query = arguments.query or (only_query(grammar) if grammar.queries else None)
-        grammar = rewritten(grammar, query, arguments)
+        grammar = rewritten(grammar, query_of(grammar, arguments), arguments)
     if arguments.rule:
-        grammar = _only(grammar, arguments.rule)
+        check_rules(grammar, arguments.rule)
+        rules = tuple(rule for rule in grammar.rules if rule.name in arguments.rule)
+        grammar = replace(grammar, rules=rules)
     try:
-        if arguments.each:
-            files = _each(grammar, form, arguments)
-        else:
-            files = _one(grammar, form, arguments)
+        files = (_each if arguments.each else _one)(grammar, form, arguments)
     except MissingExtra as error:
         refuse("F412", str(error))
     except TooLarge as error:
@@ -93,16 +92,6 @@ def _format(arguments: argparse.Namespace) -> Format:
             "endings are " + ", ".join(sorted(by_suffix)),
         )
     return cast(Format, by_suffix.get(suffix, "svg"))
-
-
-def _only(grammar: Grammar, names: list[str]) -> Grammar:
-    from dataclasses import replace
-
-    known = [rule.name for rule in grammar.rules]
-    for name in names:
-        if name not in known:
-            raise Usage(f"`{grammar.name}` has no rule `{name}`", did_you_mean(name, known))
-    return replace(grammar, rules=tuple(r for r in grammar.rules if r.name in names))
 
 
 def _one(grammar: Grammar, form: Format, arguments: argparse.Namespace) -> list[str]:

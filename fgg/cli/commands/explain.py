@@ -1,4 +1,4 @@
-"""Explain an error code, or what a grammar means: its equations and its B-FGG status."""
+"""Explain an error code such as F112, or a grammar by its equations; alone, list all codes."""
 
 from __future__ import annotations
 
@@ -6,31 +6,32 @@ import argparse
 import re
 from importlib import resources
 
-from fgg.check.describe import story
+from fgg.check.describe import describe
+from fgg.cli.arguments import Parser
+from fgg.cli.options_model import add_file, add_selection, load_grammar, select
 from fgg.cli.output import print_json
-from fgg.cli.target import add_file, add_selection, load_target, need_grammar, select
 from fgg.diagnostics import did_you_mean, refuse
 from fgg.diagnostics.codes import CODES
 
 _CODE = re.compile(r"[Ff]\d+")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc explain`."""
-    add_file(parser, optional=True)
+    add_file(parser, optional=True, besides="an error code, ")
     add_selection(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a code's page, the list of codes, or a grammar's story."""
+    """Print the page of a code, the list of codes, or the description of a grammar."""
     subject: str | None = arguments.file
     if subject is None:
         _list_codes(arguments.json)
     elif _CODE.fullmatch(subject):
         _page(subject.upper(), arguments.json)
     else:
-        grammar = select(need_grammar(load_target(arguments)), arguments)
-        text = story(grammar)
+        grammar = select(load_grammar(arguments, quiet=False)[0], arguments)
+        text = describe(grammar)
         if arguments.json:
             print_json({"ok": True, "name": grammar.name, "text": text})
         else:
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def page(code: str) -> str:
-    """The explain page of a code."""
+    """Return the explain page of a code."""
     return resources.files("fgg.diagnostics.explain").joinpath(f"{code}.md").read_text("utf-8")
 
 

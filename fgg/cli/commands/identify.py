@@ -3,84 +3,73 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fgg.cli import Usage
-from fgg.cli.commands.identify_options import read_direction, read_length, read_positions
-from fgg.cli.commands.identify_sweep import loaded_grammar, run_sweep
-from fgg.cli.declaring import add_declarations
-from fgg.cli.output import check_picture, placed, print_diagnostics, print_json, write_whole
-from fgg.cli.target import seed_number
+from fgg.cli.arguments import Parser, Usage, assignments, whole_number
+from fgg.cli.options_model import add_declarations, add_query, add_sizes, load_grammar
+from fgg.cli.output import (
+    check_picture,
+    check_writable,
+    placed,
+    print_diagnostics,
+    print_json,
+    print_report,
+    write_whole,
+)
 from fgg.diagnostics import as_json, refuse
+from fgg.grammar import Grammar
+from fgg.progress import stage
 
 if TYPE_CHECKING:
+    from fgg.api.identify import Number, Position
+    from fgg.api.sweep_table import Entry
+    from fgg.compiler.resolve.load import Loaded
     from fgg.runtime.identify.result import Identification
 
+TABLE_SUFFIXES = (".txt", ".csv", ".json", ".tex", ".svg")
+_WEIGHT = re.compile(r"[+-]?[0-9./]{1,40}([eE][+-]?[0-9]{1,3})?")
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+
+def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc identify`."""
     parser.add_argument(
         "files",
         metavar="FILE",
         nargs="+",
-        help="a grammar file, FGG JSON, `-`, or a library grammar's name; several for a sweep",
+        help="a grammar file, FGG JSON, `-`, or the name of a library grammar; several for a sweep",
     )
-    parser.add_argument(
-        "--set",
-        metavar="SIZE=N",
-        action="append",
-        nargs="+",
-        default=[],
-        help="override a size of the grammar",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object, nothing else")
-    parser.add_argument("--query", metavar="NAME", help="join the model with this query")
+    add_sizes(parser)
+    add_query(parser)
     add_declarations(parser)
-    parser.add_argument(
-        "--length",
-        metavar="L",
-        action="append",
-        nargs="+",
-        default=[],
-        help="how long strings are: `--length 4`, or `--length n=4 m=3`",
+    parser.repeated_values(
+        "--length", "L", "the length of strings: `--length 4`, or `--length n=4 m=3`"
     )
-    parser.add_argument(
-        "--moments",
-        metavar="PHI",
-        action="append",
-        nargs="+",
-        default=[],
-        help="the observation function: 12, **, 123, 123e1, ***, ***e1 or all (default: **); "
-        "several for a sweep",
+    moments = (
+        "the observation function: 12, **, 123, 123e1, ***, ***e1 or all (default: **); several "
+        "for a sweep"
     )
-    parser.add_argument(
-        "--positions", metavar="I,J", help="keep these positions instead: `1,3`, or `x:1,y:2`"
-    )
-    parser.add_argument(
+    parser.repeated_values("--moments", "PHI", moments)
+    parser.value("--positions", "I,J", "observe these positions instead: `1,3`, or `x:1,y:2`")
+    parser.value(
         "--direction",
-        metavar="ETA",
-        help="the direction of slices: `e2`, or a weight for each value, `0.5,0.25,1/4`",
+        "ETA",
+        "the direction of slices: `e2`, or a weight for each value, `0.5,0.25,1/4`",
     )
-    parser.add_argument("--seed", type=seed_number, default=0, help="of the prime and the point")
-    parser.add_argument(
-        "--no-float", action="store_true", help="the exact rank alone, without float64"
-    )
-    parser.add_argument("--plot", metavar="PATH", help="draw the singular values (.svg)")
-    parser.add_argument(
-        "--sweep",
-        metavar="RANGE",
-        action="append",
-        nargs="+",
-        default=[],
-        help="every point of ranges of sizes and lengths: `d=2..8 k=2..d L=2..9`",
-    )
-    parser.add_argument(
+    parser.seed("the seed of the prime and the point")
+    parser.flag("--no-float", "compute the exact rank only, nothing in float64")
+    parser.value("--plot", "PATH", "draw the singular values (.svg)")
+    sweep = "make a table over ranges of sizes and lengths: `--sweep d=2..8 k=2..d L=2..9`"
+    parser.repeated_values("--sweep", "RANGE", sweep)
+    parser.value(
         "--results",
-        metavar="PATH",
-        help="keep the entries of a sweep in this file (.jsonl), and go on from what it has",
+        "PATH",
+        "keep the entries of a sweep in this file (.jsonl), and compute only missing ones",
     )
     parser.add_argument(
         "-o",
@@ -90,25 +79,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="write the table of a sweep: .txt, .csv, .json, .tex or .svg",
     )
-    parser.add_argument(
-        "--jobs", type=_jobs, metavar="N", help="processes of a sweep (default: one a core)"
+    parser.value(
+        "--jobs",
+        "N",
+        "the number of processes of a sweep (default: one for each core)",
+        type=whole_number(1, 1024),
     )
 
 
-def _jobs(text: str) -> int:
-    number = int(text) if text.isdecimal() and len(text) < 9 else 0
-    if not 1 <= number <= 1024:
-        raise argparse.ArgumentTypeError("a number from 1 to 1,024 is expected")
-    return number
-
-
 def run(arguments: argparse.Namespace) -> int:
-    """Print what is found; 0 if identifiable, 1 if not, 2 if the moments are not defined."""
+    """Print the verdict; return 0 if identifiable, 1 if not, 2 if the moments are not defined."""
     words = [word for group in arguments.sweep for word in group]
     moments = [
         name for group in arguments.moments for word in group for name in word.split(",") if name
     ]
-    return run_sweep(arguments, words, moments) if words else _single(arguments, moments)
+    return _sweep(arguments, words, moments) if words else _single(arguments, moments)
 
 
 def _single(arguments: argparse.Namespace, moments: Sequence[str]) -> int:
@@ -116,57 +101,168 @@ def _single(arguments: argparse.Namespace, moments: Sequence[str]) -> int:
         if given:
             raise Usage(f"`{option}` is for sweeps", "add `--sweep d=2..8 L=2..9`")
     if len(arguments.files) > 1 or len(moments) > 1:
-        raise Usage("one grammar and one observation function", "several are for `--sweep`")
+        raise Usage("only sweeps take several grammars or moments", "add `--sweep d=2..8 L=2..9`")
     if arguments.positions and moments:
-        raise Usage("`--positions` are kept instead of `--moments`: give one of them")
+        raise Usage("`--positions` stand in place of `--moments`: give one of them")
     if arguments.plot and arguments.no_float:
         raise Usage("`--plot` draws the singular values of float64", "leave out `--no-float`")
     check_picture(arguments.plot)
     if arguments.direction and not any("e1" in name for name in moments):
         raise Usage(
-            "`--direction` is that of slices, and there are none",
-            "`--moments 123e1` and `--moments ***e1` have them",
+            "`--direction` is for slices, but these moments have none",
+            "`--moments 123e1` and `--moments ***e1` have slices",
         )
-    length = read_length(arguments.length)
+    length = _length(arguments.length)
     if length is None:
         raise Usage("how long are the strings?", "`--length 4`")
     from fgg.api.identify import identify, too_short
 
-    grammar, loaded = loaded_grammar(arguments, arguments.files[0])
+    grammar, loaded = _load(arguments, arguments.files[0])
     with placed(loaded.source):
-        found = identify(
+        result = identify(
             grammar,
             arguments.query,
             length=length,
             moments=moments[0] if moments else "**",
-            positions=read_positions(arguments.positions),
-            direction=read_direction(arguments.direction),
+            positions=_positions(arguments.positions),
+            direction=_direction(arguments.direction),
             seed=arguments.seed,
             second=not arguments.no_float,
         )
     notes = list(loaded.diagnostics)
-    if found.verdict == "undefined":
-        notes.append(too_short(found))
+    if result.verdict == "undefined":
+        notes.append(too_short(result))
     if arguments.plot:
-        _plot(Path(arguments.plot), found)
+        _plot(Path(arguments.plot), result)
     if arguments.json:
-        ok = found.verdict != "undefined"
-        print_json({**found.as_json(), "ok": ok, "diagnostics": [as_json(d, None) for d in notes]})
-    elif found.verdict == "undefined":
+        ok = result.verdict != "undefined"
+        print_json({**result.as_json(), "ok": ok, "diagnostics": [as_json(d, None) for d in notes]})
+    elif result.verdict == "undefined":
         print_diagnostics([notes[-1]], None)
     else:
-        print("\n".join(found.lines()))
-    return {"yes": 0, "no": 1}.get(found.verdict, 2)
+        print("\n".join(result.lines()))
+    return {"yes": 0, "no": 1}.get(result.verdict, 2)
 
 
-def _plot(path: Path, found: Identification) -> None:
+def _plot(path: Path, result: Identification) -> None:
     from fgg.draw.charts import singular_svg
 
-    if found.second is None:
-        problem = "there are no singular values to draw: the Jacobian is too large for float64"
-        refuse("F412", problem)
-    title = f"{found.grammar}, {found.observed}"
-    own = found.second
-    text = singular_svg(title, own.singular_values, found.rank, own.tolerance)
+    if result.second is None:
+        message = "there are no singular values to draw: the Jacobian is too large for float64"
+        refuse("F412", message)
+    title = f"{result.grammar}, {result.observed}"
+    second = result.second
+    text = singular_svg(title, second.singular_values, result.rank, second.tolerance)
     write_whole(path, text.encode())
     print(f"wrote {path}", file=sys.stderr)
+
+
+def _load(arguments: argparse.Namespace, file: str) -> tuple[Grammar, Loaded]:
+    """Load a file; return its grammar with merges and ranks, and the file as it was loaded."""
+    arguments.file = file
+    return load_grammar(arguments)
+
+
+def _sweep(arguments: argparse.Namespace, words: Sequence[str], moments: Sequence[str]) -> int:
+    """Compute a sweep, print and write its table, and return the exit code."""
+    if arguments.positions or arguments.plot:
+        raise Usage("`--positions` and `--plot` are not for sweeps")
+    for path in arguments.output:
+        if not path.endswith(TABLE_SUFFIXES):
+            raise Usage(f"`{path}`: tables are written as {', '.join(TABLE_SUFFIXES)}")
+        check_writable(path)
+    length = _length(arguments.length)
+    if isinstance(length, dict):
+        raise Usage("a sweep has one length", "`--length 4`, or a range, `L=2..9`")
+    from fgg.api.sweep import FIGURE, read_ranges, sweep
+
+    ranges = read_ranges(words)
+    targets = [_load(arguments, file) for file in arguments.files]
+    grammars, sources = [grammar for grammar, _ in targets], [file.source for _, file in targets]
+    with placed(sources[0] if len(sources) == 1 else None), stage("entry") as computed:
+        entries = sweep(
+            grammars,
+            ranges,
+            moments=tuple(dict.fromkeys(moments)) or FIGURE,
+            query=arguments.query,
+            direction=_direction(arguments.direction),
+            length=length,
+            seed=arguments.seed,
+            jobs=arguments.jobs or os.cpu_count() or 1,
+            results=Path(arguments.results) if arguments.results else None,
+            progress=computed.update,
+        )
+    from fgg.api.sweep_table import as_json as table_json
+    from fgg.api.sweep_table import as_text
+
+    for path in arguments.output:
+        write_whole(Path(path), _table(path, entries).encode())
+        print(f"wrote {path}", file=sys.stderr)
+    if arguments.json:
+        print_report(table_json(entries))
+    else:
+        sys.stdout.write(as_text(entries))
+    return 0
+
+
+def _table(path: str, entries: Sequence[Entry]) -> str:
+    """Return the table of a sweep in the format of a file's ending."""
+    from fgg.api.sweep_table import as_csv, as_latex, as_text, json_text
+    from fgg.draw import TooLarge
+    from fgg.draw.charts import sweep_svg
+
+    forms: dict[str, Callable[[Sequence[Entry]], str]] = {
+        ".txt": as_text,
+        ".csv": as_csv,
+        ".json": json_text,
+        ".tex": as_latex,
+        ".svg": sweep_svg,
+    }
+    try:
+        return forms[Path(path).suffix](entries)
+    except TooLarge as error:
+        refuse("F412", str(error))
+
+
+def _length(groups: Sequence[Sequence[str]]) -> int | dict[str, int] | None:
+    """Return the length that `--length 4` or `--length n=4` gives. Raises Usage."""
+    words = [word for group in groups for word in group]
+    if not words:
+        return None
+    if len(words) == 1 and "=" not in words[0]:
+        try:
+            return int(words[0])
+        except ValueError:
+            raise Usage(f"`--length {words[0][:60]}`: a whole number is expected") from None
+    return assignments(groups, "--length")
+
+
+def _positions(text: str | None) -> list[Position] | None:
+    """Return the positions that `--positions 1,3` or `x:1,y:2` gives. Raises Usage."""
+    if text is None:
+        return None
+    positions: list[Position] = []
+    for part in text.split(","):
+        name, colon, number = part.strip().rpartition(":")
+        if not re.fullmatch("[0-9]{1,9}", number) or (colon and not name):
+            raise Usage(f"`--positions {text[:60]}`: positions are like `1,3` or `x:1,y:2`")
+        positions.append((name, int(number)) if colon else int(number))
+    return positions
+
+
+def _direction(text: str | None) -> list[Number] | int | None:
+    """Return the direction that `--direction e2` or `0.5,1/2` gives. Raises Usage."""
+    if text is None:
+        return None
+    if re.fullmatch("e[0-9]{1,9}", text):
+        return int(text[1:])
+    parts = [part.strip() for part in text.split(",")]
+    try:
+        # Fraction would write a long exponent out, digit by digit.
+        if not all(_WEIGHT.fullmatch(part) for part in parts):
+            raise ValueError
+        return [Fraction(part) for part in parts]
+    except (ValueError, ZeroDivisionError):
+        raise Usage(
+            f"`--direction {text[:60]}`: a direction is like `e2` or `0.5,0.25,1/4`"
+        ) from None

@@ -1,109 +1,203 @@
-"""Run exact inference on a grammar: its value, marginals, best derivations, samples."""
+"""Compute the value of a grammar exactly, and its marginals, best derivations and samples."""
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from fgg.cli.arguments import Parser, derivation_count
 from fgg.cli.commands.decode import draw
-from fgg.cli.commands.run_compiled import compiled_report
-from fgg.cli.declaring import add_declarations, with_declarations
-from fgg.cli.output import print_diagnostics, print_json
-from fgg.cli.target import (
+from fgg.cli.options_compiler import space_for
+from fgg.cli.options_data import ItemBatch, given_item
+from fgg.cli.options_model import (
+    Weights,
+    add_declarations,
     add_file,
     add_selection,
     add_weights,
-    count,
-    load_target,
-    need_grammar,
+    load_grammar,
+    query_of,
+    read_params,
     select,
 )
-from fgg.diagnostics import Diagnostic, as_json, refuse
+from fgg.cli.output import Figures, print_diagnostics, print_report
+from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
     from fgg.runtime.derive.derivation import Derivation
+    from fgg.runtime.program.program import Program
     from fgg.runtime.reference.solution import AnySolution
 
 SEMIRINGS = ("log", "real", "max", "boolean", "counting", "gf", "exact")
+COMPILED_SEMIRINGS = ("log", "max", "boolean", "counting", "gf")
+
+Derivations = dict[str, "list[Derivation]"]
+"""Derivations by the part of the report that they belong to: viterbi, kbest, samples."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc run`."""
     add_file(parser)
     add_selection(parser)
     add_weights(parser)
     add_declarations(parser)
-    parser.add_argument("--semiring", choices=SEMIRINGS, default="log", help="what to compute with")
-    parser.add_argument("--marginals", action="store_true", help="expected counts, entropy")
-    parser.add_argument("--grad", action="store_true", help="the gradient of Z in every weight")
-    parser.add_argument("--decode", choices=("viterbi",), help="the best derivation")
-    parser.add_argument("--kbest", type=count, metavar="K", help="the K best derivations")
-    parser.add_argument("--draw", metavar="PATH", help="draw the best derivation (.svg)")
-    parser.add_argument("--sample", type=count, metavar="K", help="K draws of derivations")
+    parser.choice("--semiring", SEMIRINGS, "the semiring to compute Z in", default="log")
+    parser.flag("--marginals", "expected counts and entropy")
+    parser.flag("--grad", "the gradient of Z for every weight")
+    parser.choice("--decode", ("viterbi",), "the best derivation")
+    kbest, samples = "the K best derivations", "K samples of derivations"
+    parser.value("--kbest", "K", kbest, type=derivation_count)
+    parser.value("--draw", "PATH", "draw the best derivation (.svg)")
+    parser.value("--sample", "K", samples, type=derivation_count)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compute what is asked for and print it."""
-    loaded = load_target(arguments)
-    grammar = with_declarations(need_grammar(loaded, quiet=arguments.json), arguments)
-    weights = read_params(arguments.params) if arguments.params else {}
-    quick = compiled_report(grammar, arguments, weights)
-    if quick is not None:
-        report, derivations = quick
-        report["diagnostics"] = [as_json(d, loaded.source) for d in loaded.diagnostics]
-        return _finish(grammar, arguments, report, derivations)
-    finite = select(grammar, arguments, whole=True)
-    notes = [*loaded.diagnostics, *_engine_notes(grammar, arguments)]
+    """Compute what options ask for and print it."""
+    grammar, loaded = load_grammar(arguments)
+    weights = read_params(arguments.params)
+    notes: list[Diagnostic] = []
+    program = _program(grammar, arguments, weights)
+    if program is not None:
+        report, derivations = _ask_program(program, arguments, weights)
+    else:
+        finite = select(grammar, arguments, whole=True)
+        notes += _engine_notes(grammar, arguments)
+        report, derivations, warnings = _ask_reference(finite, arguments, weights)
+        if not arguments.json:
+            print_diagnostics([*notes, *warnings], None)
+    if arguments.draw:
+        draw(derivations["viterbi"][0], arguments.draw)
+    if arguments.json:
+        report |= _derivations_json(grammar, derivations)
+        print_report(report, [*loaded.diagnostics, *notes], loaded.source)
+    else:
+        _print(report, derivations)
+    return 0
+
+
+def _derivations_json(grammar: Grammar, derivations: Derivations) -> Figures:
+    """Return the derivations; each step has the number of the rule that it comes from."""
+    numbers = {rule.name: i for i, rule in enumerate(grammar.rules)}
+    report: Figures = {}
+    for kind, listed in derivations.items():
+        items = report[kind] = [derivation.as_json() for derivation in listed]
+        for step in (step for item in items for step in item["steps"]):
+            step["rule_index"] = numbers.get(step["source"])
+    if "viterbi" in report:
+        report["viterbi"] = report["viterbi"][0]
+    return report
+
+
+def _program(grammar: Grammar, arguments: argparse.Namespace, weights: Weights) -> Program | None:
+    """Return a compiled program for the item that is given; None if the reference engine is needed.
+
+    It is needed if the grammar has no indices or no schedule, if families are to be written out,
+    and for gradients and marginals, which are reported cell by cell.
+    """
+    item = given_item(arguments)
+    if (
+        arguments.ground
+        or arguments.grad
+        or arguments.marginals
+        or arguments.semiring not in COMPILED_SEMIRINGS
+        or not (item.inputs or item.lengths)
+    ):
+        return None
+    from fgg.api.compile import compile
+
+    try:
+        space = space_for(grammar, weights)
+        program = compile(grammar, query_of(grammar, arguments), space=space, fallback=False)
+    except GrammarError as error:
+        if error.diagnostics[0].code == "F425":
+            return None
+        raise
+    if not program.grammar.is_indexed or set(item.inputs) & set(program.grammar.input_factor):
+        return None
+    return program
+
+
+def _ask_program(
+    program: Program, arguments: argparse.Namespace, given: Weights
+) -> tuple[Figures, Derivations]:
+    """Return the report and the derivations of a compiled program."""
+    import torch
+
+    item = given_item(arguments)
+    seed = arguments.seed
+    weights = program.weights(given, seed=seed, dtype=torch.float64)
+    post = program.posterior(weights, item.inputs, item.lengths)
+    report: Figures = {"name": program.grammar.name, "semiring": arguments.semiring}
+    if arguments.semiring == "log":
+        log_z = post.log_z[0]
+        report |= {"value": number(log_z), "z": number(log_z.exp()), "log_z": number(log_z)}
+    else:
+        report["value"] = number(_value(program, item, arguments, given))
+    levels = sum(stage.has_levels for stage in program.compiled.plan.stages)
+    report |= {
+        "converged": True,
+        "method": [
+            {
+                "nonterminals": "all",
+                "method": "compiled program",
+                "steps": levels,
+                "error_bound": 0.0,
+                "critical": False,
+            }
+        ],
+        "range": program.ranges.as_json(),
+        "warnings": [],
+    }
+    derivations: Derivations = {}
+    if arguments.decode or arguments.draw:
+        derivations["viterbi"] = post.best()
+    if arguments.kbest:
+        derivations["kbest"] = post.k_best(arguments.kbest)[0]
+    if arguments.sample:
+        derivations["samples"] = post.sample(arguments.sample, seed=seed)[0]
+    return report, derivations
+
+
+def _value(
+    program: Program, item: ItemBatch, arguments: argparse.Namespace, given: Weights
+) -> object:
+    """Return the value of an item in the semiring that is asked for."""
+    from fgg.runtime.program.bind import bind
+
+    # A prime field needs the numbers as they are written, not the nearest floats.
+    exactly = arguments.semiring == "gf"
+    factors = program.grammar if program.compiled.space == "dense" else program.weighted
+    weights = bind(factors, given, seed=arguments.seed, exactly=exactly)
+    names = {*program.parameter_names, *program.compiled.plan.parameters} & weights.keys()
+    needed = {name: weights[name] for name in names}
+    charts = program.posterior(needed, item.inputs, item.lengths).charts(arguments.semiring)
+    return charts.z[0]
+
+
+def _ask_reference(
+    finite: Grammar, arguments: argparse.Namespace, weights: Weights
+) -> tuple[Figures, Derivations, Sequence[Diagnostic]]:
+    """Return the report, the derivations and the warnings of the reference engine."""
     from fgg.runtime.reference.solve import solve
 
     seed = arguments.seed
     solution = solve(finite, arguments.semiring, weights=weights, seed=seed)
     report = _report(solution)
-    report["diagnostics"] = [as_json(d, loaded.source) for d in notes]
     if arguments.grad:
         from fgg.runtime.reference.posterior import gradients
 
-        report["grad"] = {
-            name: number(grad)
-            for name, grad in gradients(finite, of="z", weights=weights, seed=seed).items()
-        }
+        grads = gradients(finite, of="z", weights=weights, seed=seed)
+        report["grad"] = {name: number(grad) for name, grad in grads.items()}
     if arguments.marginals:
         report |= _marginals(finite, weights, seed)
-    derivations = _derivations(finite, weights, arguments)
-    if not arguments.json:
-        print_diagnostics([*notes[len(loaded.diagnostics) :], *solution.warnings], None)
-    return _finish(grammar, arguments, report, derivations)
-
-
-def _finish(
-    grammar: Grammar,
-    arguments: argparse.Namespace,
-    report: dict[str, Any],
-    derivations: dict[str, list[Derivation]],
-) -> int:
-    """Draw and print what was found."""
-    numbers = {rule.name: i for i, rule in enumerate(grammar.rules)}
-    for key, found in derivations.items():
-        report[key] = [d.as_json() for d in found]
-        for item in report[key]:
-            for step in item["steps"]:
-                step["rule_index"] = numbers.get(step["source"])
-    if "viterbi" in report:
-        report["viterbi"] = report["viterbi"][0]
-    if arguments.draw:
-        draw(derivations["viterbi"][0], arguments.draw)
-    if arguments.json:
-        print_json(report)
-        return 0
-    _print(report, derivations)
-    return 0
+    return report, _derivations(finite, weights, arguments), solution.warnings
 
 
 def _engine_notes(grammar: Grammar, arguments: argparse.Namespace) -> list[Diagnostic]:
-    """Why an indexed grammar has to be written out in full, if it has to."""
+    """Return a note that says why a grammar cannot be compiled; none if it has no indices."""
     from fgg.api.compile import selected
     from fgg.compiler.plan.schedule import schedule
 
@@ -112,35 +206,18 @@ def _engine_notes(grammar: Grammar, arguments: argparse.Namespace) -> list[Diagn
     joined = selected(grammar, arguments.query)
     if not joined.is_indexed:
         return []
-    found = schedule(joined)
-    if found.holds:
+    order = schedule(joined)
+    if order.holds:
         return []
-    conflict = found.conflicts[0]
+    conflict = order.conflicts[0]
     rules = ", ".join(f"`{name}`" for name in conflict.rules)
     message = f"`{joined.name}` runs on the reference engine: {conflict.reason} ({rules})"
     help = "it takes longer than a compiled program would; `fggc explain F425` says what compiles"
     return [Diagnostic(code="F434", message=message, help=help)]
 
 
-def read_params(path: str) -> dict[str, Any]:
-    """The weights in a safetensors file. Raises GrammarError."""
-    from fgg.files import check_regular, unreadable
-
-    try:
-        check_regular(path)
-    except (OSError, ValueError) as error:
-        raise unreadable(path, error) from None
-    try:
-        from safetensors.numpy import load_file
-
-        return dict(load_file(path))
-    except Exception:
-        problem = f"`{path}` is not a safetensors file of float32 or float64 numbers"
-    refuse("F401", problem)
-
-
-def number(value: Any) -> Any:
-    """A value as JSON has it: infinities are strings, arrays nested lists, big integers exact."""
+def number(value: object) -> object:
+    """Return a value for JSON: infinities as strings, arrays as nested lists, integers exactly."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, list):
@@ -152,10 +229,9 @@ def number(value: Any) -> Any:
     return str(value)
 
 
-def _report(solution: AnySolution) -> dict[str, Any]:
-    """The value of the start symbol, and how it was found."""
-    report: dict[str, Any] = {
-        "ok": True,
+def _report(solution: AnySolution) -> Figures:
+    """Return the value of the start symbol, and how it was computed."""
+    report: Figures = {
         "name": solution.grammar.name,
         "semiring": solution.semiring.name,
         "value": number(solution.value),
@@ -181,43 +257,42 @@ def _report(solution: AnySolution) -> dict[str, Any]:
     return report
 
 
-def _marginals(finite: Grammar, weights: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
+def _marginals(finite: Grammar, weights: Weights, seed: int | None) -> Figures:
     from fgg.runtime.reference.posterior import posterior
 
-    found = posterior(finite, weights=weights, seed=seed)
+    expected = posterior(finite, weights=weights, seed=seed)
     nonterminals = {}
-    for name, counts in found.nonterminals.items():
+    for name, counts in expected.nonterminals.items():
         family, indices = finite.nonterminal[name].origin or (name, ())
         shown = f"{family}[{', '.join(map(str, indices))}]" if indices else family
         nonterminals[shown] = number(counts)
     return {
-        "entropy": found.entropy,
+        "entropy": expected.entropy,
         "marginals": nonterminals,
-        "counts": {name: number(counts) for name, counts in found.counts.items()},
-        "rules": dict(found.rules),
+        "counts": {name: number(counts) for name, counts in expected.counts.items()},
+        "rules": dict(expected.rules),
     }
 
 
-def _derivations(
-    finite: Grammar, weights: Mapping[str, Any], arguments: argparse.Namespace
-) -> dict[str, list[Derivation]]:
-    found: dict[str, list[Derivation]] = {}
+def _derivations(finite: Grammar, weights: Weights, arguments: argparse.Namespace) -> Derivations:
+    seed = arguments.seed
+    derivations: Derivations = {}
     if arguments.decode or arguments.draw:
         from fgg.runtime.derive.decode_ground import viterbi
 
-        found["viterbi"] = [viterbi(finite, weights=weights, seed=arguments.seed)]
+        derivations["viterbi"] = [viterbi(finite, weights=weights, seed=seed)]
     if arguments.kbest:
         from fgg.runtime.derive.decode_ground import k_best
 
-        found["kbest"] = k_best(finite, arguments.kbest, weights=weights, seed=arguments.seed)
+        derivations["kbest"] = k_best(finite, arguments.kbest, weights=weights, seed=seed)
     if arguments.sample:
         from fgg.runtime.derive.decode_ground import sample
 
-        found["samples"] = sample(finite, arguments.sample, weights=weights, seed=arguments.seed)
-    return found
+        derivations["samples"] = sample(finite, arguments.sample, weights=weights, seed=seed)
+    return derivations
 
 
-def _print(report: dict[str, Any], derivations: dict[str, list[Derivation]]) -> None:
+def _print(report: Figures, derivations: Derivations) -> None:
     if "log_z" in report:
         print(f"log Z = {_show(report['log_z'])}")
         print(f"    Z = {_show(report['z'])}")
@@ -236,13 +311,13 @@ def _print(report: dict[str, Any], derivations: dict[str, list[Derivation]]) -> 
         print("\ngradient of Z")
         for name, grad in report["grad"].items():
             print(f"  {name}: {_show(grad)}")
-    for kind, found in derivations.items():
-        for place, derivation in enumerate(found, 1):
+    for kind, listed in derivations.items():
+        for place, derivation in enumerate(listed, 1):
             title = "best derivation" if kind == "viterbi" else f"{kind.rstrip('s')} {place}"
             print(f"\n{title}, log-weight {derivation.log_weight:.6g}")
             print("\n".join(f"  {line}" for line in derivation.lines()))
 
 
-def _show(value: Any) -> str:
+def _show(value: object) -> str:
     text = f"{value:.12g}" if isinstance(value, float) else str(value)
     return text if len(text) <= 400 else text[:400] + " …"

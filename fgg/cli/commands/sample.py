@@ -1,59 +1,67 @@
-"""Sample: draws from the posterior of each item, or whole derivations from a model alone."""
+"""Sample derivations: from the posterior of each item, or, without items, from the model."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
+from fgg.cli.arguments import Parser, derivation_count
 from fgg.cli.commands.decode import add_form, print_derivations
-from fgg.cli.items import add_items, compiled_for, given_weights, read_items, weights_of
-from fgg.cli.output import print_json
-from fgg.cli.target import add_file, count, load_target, need_grammar
-from fgg.diagnostics import as_json
+from fgg.cli.options_compiler import compiled_for
+from fgg.cli.options_data import add_items, read_items
+from fgg.cli.options_model import add_file, given_weights, load_grammar, query_of
+from fgg.cli.output import print_report
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
     from fgg.runtime.derive.derivation import Derivation
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc sample`."""
     add_file(parser)
     add_items(parser)
-    parser.add_argument("--number", type=count, default=1, help="draws an item (default: 1)")
+    parser.value(
+        "--number",
+        "K",
+        "the number of samples for each item (default: 1)",
+        type=derivation_count,
+        default=1,
+    )
     add_form(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Draw derivations and print them."""
-    loaded = load_target(arguments)
-    grammar = need_grammar(loaded, quiet=arguments.json)
+    """Sample derivations and print them."""
+    grammar, loaded = load_grammar(arguments)
     asked = arguments.query or arguments.data or arguments.input or arguments.length
     if grammar.queries and not asked:
-        found = [generated(grammar, arguments)]
+        samples = [_from_model(grammar, arguments)]
     else:
-        found = posterior_draws(grammar, arguments)
+        samples = _from_posterior(grammar, arguments)
     if arguments.json:
-        notes = [as_json(d, loaded.source) for d in loaded.diagnostics]
-        listed = [[d.as_json() for d in item] for item in found]
-        print_json({"ok": True, "name": grammar.name, "items": listed, "diagnostics": notes})
-        return 0
-    print_derivations(found, arguments.form)
+        listed = [[d.as_json() for d in item] for item in samples]
+        figures = {"name": grammar.name, "items": listed}
+        print_report(figures, loaded.diagnostics, loaded.source)
+    else:
+        print_derivations(samples, arguments.form)
     return 0
 
 
-def posterior_draws(grammar: Grammar, arguments: argparse.Namespace) -> list[list[Derivation]]:
-    """Draws for each item that is given."""
+def _from_posterior(grammar: Grammar, arguments: argparse.Namespace) -> list[list[Derivation]]:
+    """Return samples from the posterior of each item."""
+    import torch
+
     given = given_weights(arguments)
-    program = compiled_for(grammar, arguments, given)
+    program = compiled_for(grammar, query_of(grammar, arguments), arguments, given)
     items = read_items(program.grammar, arguments)
-    return program.posterior(
-        weights_of(program, given, arguments), items.inputs, items.lengths
-    ).sample(arguments.number, seed=arguments.seed)
+    weights = program.weights(given, seed=arguments.seed, dtype=torch.float64)
+    post = program.posterior(weights, items.inputs, items.lengths)
+    return post.sample(arguments.number, seed=arguments.seed)
 
 
-def generated(grammar: Grammar, arguments: argparse.Namespace) -> list[Derivation]:
-    """Draws from the model without any query: derivations of every length."""
+def _from_model(grammar: Grammar, arguments: argparse.Namespace) -> list[Derivation]:
+    """Return samples from the model without any query: derivations of every length."""
     import numpy as np
 
     from fgg.rewrite.ground import ground

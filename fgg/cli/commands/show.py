@@ -1,4 +1,4 @@
-"""Print a grammar, its parts, or another form of it; without FILE, list the library."""
+"""Print a grammar as a summary, text, JSON or equations; without FILE, list the library."""
 
 from __future__ import annotations
 
@@ -7,44 +7,43 @@ import json
 import sys
 
 from fgg.check.bfgg import b_status
-from fgg.check.summary import free_parameters, query_signature, summary_lines
-from fgg.cli.declaring import add_declarations, with_declarations
+from fgg.check.describe import equations, free_parameters, query_signature, summary_lines
+from fgg.cli.arguments import Parser
+from fgg.cli.options_model import add_declarations, add_file, add_selection, load_grammar, select
 from fgg.cli.output import print_json
-from fgg.cli.target import add_file, add_selection, load_target, need_grammar, select
 from fgg.grammar import Factor, Grammar
+from fgg.grammar.definitions import Tied
 from fgg.grammar.domains import domain_size, size_values
 from fgg.library import library_names, library_title
 
 FORMS = ("summary", "fgg", "json", "equations", "schedule")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc show`."""
     add_file(parser, optional=True)
     add_selection(parser)
-    parser.add_argument(
+    parser.choice(
         "--emit",
-        choices=FORMS,
+        FORMS,
+        "what to print: a summary (the default), the grammar as text, FGG JSON, equations, or "
+        "the order in which charts are filled",
         default="summary",
-        help="what to print: a summary, the text, FGG JSON, the equations, or the order in which "
-        "charts can be filled",
     )
     add_declarations(parser)
-    parser.add_argument("--trim", action="store_true", help="leave out useless symbols")
-    parser.add_argument("--plain", action="store_true", help="write unions, products and parts out")
-    parser.add_argument(
-        "--union", metavar="FILE", action="append", default=[], help="add another grammar's rules"
-    )
+    parser.flag("--trim", "remove useless symbols")
+    parser.flag("--plain", "write out unions, products and parts of domains")
+    parser.repeated("--union", "FILE", "add the rules of another grammar")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the grammar in the form asked for."""
     if arguments.file is None:
         return _list_library(arguments.json)
-    grammar = with_declarations(need_grammar(load_target(arguments)), arguments)
+    grammar, _ = load_grammar(arguments, quiet=False)
     for other in arguments.union:
         from fgg.compiler.resolve.load import load
-        from fgg.rewrite.compose import union
+        from fgg.rewrite.union import union
 
         grammar = union(grammar, load(other))
     grammar = select(grammar, arguments)
@@ -57,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         grammar = plain(grammar)
     if arguments.emit == "json":
-        from fgg.json.document import to_json
+        from fgg.json import to_json
 
         if grammar.queries:
             names = ", ".join(query.name for query in grammar.queries)
@@ -84,8 +83,6 @@ def _text(grammar: Grammar, form: str) -> str:
         from fgg.compiler.plan.schedule import schedule, schedule_lines
 
         return "\n".join(schedule_lines(grammar, schedule(grammar)))
-    from fgg.check.equations import equations
-
     return "\n".join(equations(grammar))
 
 
@@ -116,14 +113,8 @@ def _summary(grammar: Grammar, wants_json: bool) -> None:
     _section("domains", domains)
     _section("factors", [(signature(f), _kind(grammar, f)) for f in grammar.factors])
     _section(
-        "rules", [(r.name, line) for r, line in zip(grammar.rules, _lines(grammar), strict=True)]
+        "rules", [(r.name, line) for r, line in zip(grammar.rules, equations(grammar), strict=True)]
     )
-
-
-def _lines(grammar: Grammar) -> tuple[str, ...]:
-    from fgg.check.equations import equations
-
-    return equations(grammar)
 
 
 def _section(title: str, rows: list[tuple[str, str]]) -> None:
@@ -136,7 +127,7 @@ def _section(title: str, rows: list[tuple[str, str]]) -> None:
 
 
 def signature(factor: Factor) -> str:
-    """A factor's name with its domains, as declared."""
+    """Return a factor's name with its domains, as declared."""
     if factor.given is None:
         return f"{factor.name}({', '.join(factor.domains)})"
     given, over = factor.domains[: factor.given], factor.domains[factor.given :]
@@ -147,7 +138,7 @@ def signature(factor: Factor) -> str:
 def _kind(grammar: Grammar, factor: Factor) -> str:
     if factor.value is not None:
         kind = f"given ({type(factor.value).__name__.lower()})"
-    elif factor.attribute("tied") is not None:
+    elif isinstance(factor.definition, Tied):
         kind = "tied"
     else:
         kind = f"{free_parameters(grammar, factor):,} free parameters"
@@ -155,7 +146,7 @@ def _kind(grammar: Grammar, factor: Factor) -> str:
 
 
 def summary_json(grammar: Grammar) -> dict[str, object]:
-    """The summary as a JSON object."""
+    """Return the summary as a JSON object."""
     statuses = b_status(grammar)
     return {
         "ok": True,
@@ -179,7 +170,7 @@ def summary_json(grammar: Grammar) -> dict[str, object]:
         "start": grammar.start.label,
         "rules": [
             {"name": r.name, "equation": line, "b_fragment": s.holds, "reason": s.reason}
-            for r, line, s in zip(grammar.rules, _lines(grammar), statuses, strict=True)
+            for r, line, s in zip(grammar.rules, equations(grammar), statuses, strict=True)
         ],
         "queries": [query_signature(q) for q in grammar.queries],
         "bfgg": all(s.holds for s in statuses),

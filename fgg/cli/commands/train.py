@@ -1,4 +1,4 @@
-"""Train a model on data; the run is kept in a folder and can be taken up again at any moment."""
+"""Fit a model to data. The run is kept in a folder; it can be stopped and resumed at any time."""
 
 from __future__ import annotations
 
@@ -8,60 +8,62 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fgg.cli import Usage
-from fgg.cli.data import add_data, changes_of, fields_given
-from fgg.cli.output import print_json
-from fgg.cli.passes import AUTO, add_jit, add_space, jit_of
-from fgg.cli.target import add_file, assignments, load_target, need_grammar, only_query, seed_number
+from fgg.cli.arguments import Parser, Usage, assignments
+from fgg.cli.options_compiler import AUTO, add_jit, add_space, jit_of
+from fgg.cli.options_data import add_training_data, changes_of, fields_given
+from fgg.cli.options_model import add_file, load_grammar, query_of
+from fgg.cli.output import print_report
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from fgg.data import Batch
-    from fgg.runtime.train import Checkpoint, Epoch
+    from fgg.runtime.train import Checkpoint, Epoch, Settings
+
+OptionValue = bool | int | float | str | list[float] | dict[str, float]
 
 IMPOSSIBLE = (
-    "{:,} held-out items have probability 0. For words that are not in the training data, "
-    "`--min-count 2` makes rare ones <unk>; `--option pseudo=0.1` adds to the counts of em."
+    "{:,} held-out items have probability 0. If they have words that are not in the training "
+    "data, `--min-count 2` replaces rare words by <unk>; `--option pseudo=0.1` smooths em."
 )
 METHODS = ("adam", "em", "online-em", "vb", "cvb", "hastings")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc train`."""
     add_file(parser, optional=True)
-    parser.add_argument("--query", metavar="NAME", help="what the data are observations of")
-    add_data(parser, several=True)
-    parser.add_argument("--valid", metavar="PATH", nargs="+", default=[], help="held-out data")
-    parser.add_argument("--method", choices=METHODS, default="em", help="how parameters are fitted")
-    parser.add_argument("--epochs", type=int, metavar="N", help="sweeps over the data (10)")
+    parser.value("--query", "NAME", "the query that the data are inputs of")
+    add_training_data(parser)
+    parser.values("--valid", "PATH", "held-out data")
+    parser.choice("--method", METHODS, "how to fit the model", default="em")
+    parser.value("--epochs", "N", "passes over the data (default: 10)", type=int)
     parser.add_argument("--out", metavar="DIR", required=True, help="the folder of the run")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
-    parser.add_argument("--seed", type=seed_number, default=0, help="of the start and the order")
-    parser.add_argument("--dtype", choices=("float32", "float64"), help="of the parameters")
-    parser.add_argument("--device", default="cpu", help="where to compute, `cuda`")
-    parser.add_argument(
-        "--tokens", type=int, metavar="N", help="tokens of a batch, padding included"
-    )
-    parser.add_argument("--prior", type=float, metavar="A", help="Dirichlet prior (vb, cvb, …)")
-    parser.add_argument("--rate", type=float, metavar="R", help="learning rate (adam)")
-    parser.add_argument(
-        "--option", metavar="NAME=VALUE", action="append", default=[], help="of the method"
-    )
-    parser.add_argument(
-        "--patience", type=int, default=0, metavar="N", help="stop after N epochs without progress"
-    )
-    parser.add_argument(
-        "--save-every", type=float, default=60.0, metavar="SECONDS", help="checkpoints in an epoch"
+    parser.flag("--resume", "resume the run in the folder")
+    parser.seed("the random seed")
+    parser.choice("--dtype", ("float32", "float64"), "the type of parameters")
+    parser.add_argument("--device", default="cpu", help="where to compute: cpu, cuda")
+    parser.value("--tokens", "N", "tokens in a batch, padding included", type=int)
+    parser.value("--prior", "A", "Dirichlet prior (vb, cvb)", type=float)
+    parser.value("--rate", "R", "learning rate (adam)", type=float)
+    parser.repeated("--option", "NAME=VALUE", "an option of the method: `pseudo=0.1`")
+    parser.value("--patience", "N", "stop after N epochs without progress", type=int, default=0)
+    parser.value(
+        "--save-every",
+        "SECONDS",
+        "time between two checkpoints in an epoch (default: 60)",
+        type=float,
+        default=60.0,
     )
     add_space(parser)
     add_jit(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train, or go on training."""
+    """Start a training run or resume one."""
     if (arguments.epochs or 0) < 0 or (arguments.tokens is not None and arguments.tokens < 1):
-        raise Usage("`--epochs` is a number from 0 up, `--tokens` one from 1 up")
+        raise Usage("`--epochs` must be at least 0, and `--tokens` at least 1")
     from fgg.runtime.train.processes import joined
 
     with joined(arguments.device) as processes:
@@ -94,23 +96,21 @@ def run(arguments: argparse.Namespace) -> int:
         return 0 if done else 130
 
 
-def settings_of(arguments: argparse.Namespace, world: int) -> Any:
-    """The settings that the command line asks for."""
+def settings_of(arguments: argparse.Namespace, world: int) -> Settings:
+    """Return the settings of a run that the command line asks for."""
     from fgg.api.compile import selected
     from fgg.grammar.printer import print_grammar
     from fgg.runtime.model.saving import self_contained
     from fgg.runtime.train import Settings
 
-    grammar = need_grammar(load_target(arguments), quiet=arguments.json)
-    query = arguments.query
-    if query is None and grammar.queries:
-        query = only_query(grammar)
-    selected(grammar, query)  # a query that there is not is told of by the grammar's own name
-    options = dict(pair(text) for text in arguments.option)
+    grammar, _ = load_grammar(arguments)
+    query = query_of(grammar, arguments)
+    selected(grammar, query)  # raises an error with the grammar's name if there is no such query
+    options = dict(option_value(text) for text in arguments.option)
     for name in ("prior", "rate"):
         if getattr(arguments, name) is not None:
             options[name] = getattr(arguments, name)
-    given = assignments(arguments.set, "--set")
+    sizes = assignments(arguments.set, "--set")
     alone = arguments.method in ("cvb", "hastings") and arguments.tokens is None
     return Settings(
         grammar=print_grammar(self_contained(grammar)),
@@ -127,21 +127,22 @@ def settings_of(arguments: argparse.Namespace, world: int) -> Any:
         valid=tuple(arguments.valid),
         format=arguments.format,
         fields=fields_given(arguments),
-        changes={**changes_of(arguments), "sizes": given},
+        changes={**changes_of(arguments), "sizes": sizes},
         skip=arguments.skip_bad,
         patience=arguments.patience,
         world=world,
     )
 
 
-def pair(text: str) -> tuple[str, Any]:
-    """A method's option as it is written: a number, a word, or several numbers.
+def option_value(text: str) -> tuple[str, OptionValue]:
+    """Return the name and the value of an option NAME=VALUE. Raises Usage.
 
-    Those are apart by commas, `0.9,0.999`, or by name, `emit:0.1,trans:1`.
+    A value is a number, a word, a list of numbers, `0.9,0.999`, or numbers by name,
+    `emit:0.1,trans:1`.
     """
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
-        raise Usage(f"`--option {text}`", "write NAME=VALUE")
+        raise Usage(f"`--option {text}` is not of the form NAME=VALUE")
     if value in ("yes", "no"):
         return name, value == "yes"
     try:
@@ -162,7 +163,7 @@ def pair(text: str) -> tuple[str, Any]:
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], bool]]:
-    """Whether somebody has asked to stop, politely; a second time stops at once."""
+    """Give a function that tells whether a signal asked to stop; a second Ctrl-C stops at once."""
     asked: list[int] = []
 
     def note(number: int, frame: object) -> None:
@@ -178,34 +179,34 @@ def stoppable() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-class Show:
-    """What is seen of a run: nothing."""
+class Display:
+    """Shows a run; this one shows nothing."""
 
     def begin(self, at: Checkpoint, epochs: int) -> None:
-        """A run begins, or goes on."""
+        """Show that a run begins or resumes."""
 
     def batch(self, batch: Batch) -> None:
-        """A batch is done."""
+        """Show that a batch is done."""
 
     def epoch(self, epoch: Epoch) -> None:
-        """An epoch is done."""
+        """Show that an epoch is done."""
 
 
-class Lines(Show):
-    """A line an epoch, on standard error."""
+class Lines(Display):
+    """Prints a line for each epoch to standard error."""
 
     def begin(self, at: Checkpoint, epochs: int) -> None:
-        """A run begins, or goes on."""
+        """Show that a run begins or resumes."""
         if at.number:
-            print(f"goes on in epoch {at.position.epoch + 1} of {epochs}", file=sys.stderr)
+            print(f"resuming in epoch {at.position.epoch + 1} of {epochs}", file=sys.stderr)
 
     def epoch(self, epoch: Epoch) -> None:
-        """An epoch is done."""
+        """Show that an epoch is done."""
         print(described(epoch), file=sys.stderr, flush=True)
 
 
 def described(epoch: Epoch) -> str:
-    """An epoch in a line."""
+    """Return the line for an epoch."""
     text = f"epoch {epoch.epoch + 1}: {epoch.kind} {epoch.objective:.6g}"
     text += f", perplexity {epoch.perplexity:.5g}"
     if epoch.valid is not None:
@@ -219,38 +220,38 @@ def described(epoch: Epoch) -> str:
 
 
 class Bars(Lines):
-    """A bar for the batches of an epoch besides."""
+    """Draws a bar for the batches of an epoch, too."""
 
-    def __init__(self, bar: Any) -> None:
+    def __init__(self, bar: Progress) -> None:
         self.bar = bar
         self.task = bar.add_task("epoch 1", total=None, rate="")
         self.tokens = 0
         self.size: int | None = None
 
     def begin(self, at: Checkpoint, epochs: int) -> None:
-        """A run begins, or goes on."""
+        """Show that a run begins or resumes."""
         super().begin(at, epochs)
         self.tokens = at.tokens
 
     def batch(self, batch: Batch) -> None:
-        """A batch is done."""
+        """Show that a batch is done."""
         self.tokens += sum(batch.lengths)
         speed = self.bar.tasks[0].speed
         rate = f"{speed:,.0f} tokens/s" if speed else ""
         self.bar.update(self.task, completed=self.tokens, total=self.size, rate=rate)
 
     def epoch(self, epoch: Epoch) -> None:
-        """An epoch is done."""
+        """Show that an epoch is done."""
         self.bar.console.print(described(epoch), highlight=False)
         self.size, self.tokens = epoch.tokens, 0
         self.bar.reset(self.task, description=f"epoch {epoch.epoch + 2}", total=self.size)
 
 
 @contextmanager
-def shown(quiet: bool, first: bool) -> Iterator[Show]:
-    """What shows a run: a bar if somebody is there to see it, else lines; nothing with `--json`."""
+def shown(quiet: bool, first: bool) -> Iterator[Display]:
+    """Give a display: a bar on a terminal, else lines; nothing with `--json`."""
     if quiet or not first or sys.stderr is None or sys.stderr.closed:
-        yield Show()
+        yield Display()
         return
     if not sys.stderr.isatty():
         yield Lines()
@@ -269,29 +270,27 @@ def shown(quiet: bool, first: bool) -> Iterator[Show]:
 
 
 def finish(arguments: argparse.Namespace, at: Checkpoint, epochs: int) -> None:
-    """Draw the curves, and say where everything is."""
+    """Draw the curves, and print where the model is."""
     from fgg.api.train import MODEL, curves, history
 
     folder = Path(arguments.out)
-    found = history(folder)
-    if found:
-        curves(folder, found)
+    metrics = history(folder)
+    if metrics:
+        curves(folder, metrics)
     done = at.finished or at.position.epoch >= epochs
-    if found and found[-1].get("impossible") and not arguments.json:
-        print(IMPOSSIBLE.format(found[-1]["impossible"]), file=sys.stderr)
+    if metrics and metrics[-1].get("impossible") and not arguments.json:
+        print(IMPOSSIBLE.format(metrics[-1]["impossible"]), file=sys.stderr)
     if arguments.json:
-        print_json(
+        print_report(
             {
-                "ok": True,
                 "finished": done,
                 "epochs": at.position.epoch,
                 "folder": str(folder),
                 "model": str(folder / MODEL) if (folder / MODEL).exists() else None,
-                "metrics": found,
-                "diagnostics": [],
+                "metrics": metrics,
             }
         )
     elif done:
         print(f"the model is {folder / MODEL}")
     else:
-        print(f"stopped; `fggc train --resume --out {folder}` goes on")
+        print(f"stopped; `fggc train --resume --out {folder}` resumes it")

@@ -1,125 +1,119 @@
-"""Unmix: the parameters of a latent tree model from moments of sentences, without iterating."""
+"""Estimate the parameters of a latent tree model from moments of sentences, without iterating."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fgg.cli import Usage
-from fgg.cli.items import columns, given_weights, query_of
+from fgg.cli.arguments import Parser, Usage, whole_number
+from fgg.cli.options_data import read_columns
+from fgg.cli.options_model import (
+    add_file,
+    add_query,
+    add_weights,
+    given_weights,
+    load_grammar,
+    query_of,
+)
 from fgg.cli.output import (
+    Figures,
     check_picture,
     check_writable,
     print_diagnostics,
-    print_json,
+    print_report,
+    write_weights,
     write_whole,
 )
-from fgg.cli.target import add_file, add_weights, load_target, need_grammar
-from fgg.diagnostics import GrammarError, as_json
+from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from fgg.draw.plot import Plot
-    from fgg.runtime.unmix.result import Unmixed
+    from fgg.runtime.unmix.result import Unmixing
 
 NUMBERS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 SHARES = 6
 """Points of a plot: all sentences, a half of them, a quarter, …"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc unmix`."""
     add_file(parser)
-    parser.add_argument("--query", metavar="NAME", help="join the model with this query")
-    parser.add_argument("--data", metavar="PATH", help="a file with a sentence a line")
-    parser.add_argument(
-        "--exact", action="store_true", help="use the exact moments of weights, and tell the error"
-    )
+    add_query(parser)
+    parser.value("--data", "PATH", "a file with one sentence a line")
+    parser.flag("--exact", "use the exact moments of weights; report the error")
     add_weights(parser)
-    parser.add_argument(
+    parser.value(
         "--max-length",
-        metavar="N",
-        type=_number(2, 12),
+        "N",
+        "use sentences of at most N words (default: 3)",
+        type=whole_number(2, 12),
         default=3,
-        help="use sentences of at most so many words (default: 3)",
     )
-    parser.add_argument(
+    parser.value(
         "--directions",
-        metavar="N",
-        type=_number(1, 10_000),
+        "N",
+        "the number of random directions to choose the best of (default: 20)",
+        type=whole_number(1, 10_000),
         default=20,
-        help="random directions to choose the best from (default: 20)",
     )
-    parser.add_argument(
+    parser.value(
         "--refine",
-        metavar="N",
-        type=_number(0, 100_000),
+        "N",
+        "afterwards take at most N steps of EM on all sentences (default: 0)",
+        type=whole_number(0, 100_000),
         default=0,
-        help="then at most N steps of EM on all sentences (default: 0)",
     )
-    parser.add_argument("--params-out", metavar="PATH", help="where to write the weights")
-    parser.add_argument(
-        "--plot",
-        metavar="PATH",
-        help="an SVG: the error as sentences grow in number",
-    )
-
-
-def _number(low: int, high: int) -> Any:
-    def number(text: str) -> int:
-        value = int(text)
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"a number from {low} to {high:,} is expected")
-        return value
-
-    return number
+    parser.value("--params-out", "PATH", "where to write the weights")
+    parser.value("--plot", "PATH", "plot the error against the number of sentences (.svg)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Estimate, report, and write what is asked for."""
+    """Estimate the parameters, print them, and write the files that are asked for."""
     if (arguments.data is None) == (not arguments.exact):
-        raise Usage("say where moments come from", "`--data FILE`, or `--exact` with `--seed 0`")
+        raise Usage(
+            "moments come either from `--data` or from `--exact`",
+            "`--data FILE`, or `--exact` with `--seed 0`",
+        )
     if arguments.exact and arguments.refine:
         raise Usage("`--refine` needs sentences", "give them with `--data`")
     check_writable(arguments.params_out)
     check_picture(arguments.plot)
     from fgg.api.compile import selected
 
-    loaded = load_target(arguments)
-    grammar = need_grammar(loaded, quiet=arguments.json)
+    grammar, loaded = load_grammar(arguments)
     query = query_of(grammar, arguments)
     truth = _truth(grammar, query, arguments)
     sentences = None
     if arguments.data is not None:
-        (sentences,) = columns(selected(grammar, query), arguments.data).values()
-    found = _estimate(grammar, query, sentences, truth, arguments)
-    report: dict[str, Any] = {"ok": True, "name": grammar.name, **found.as_json()}
+        (sentences,) = read_columns(selected(grammar, query), arguments.data).values()
+    estimate = _estimate(grammar, query, sentences, truth, arguments)
+    report: Figures = {"name": grammar.name, **estimate.as_json()}
     if truth is not None:
-        report["errors"] = found.errors(truth)
+        report["errors"] = estimate.errors(truth)
     if arguments.params_out is not None:
-        from safetensors.numpy import save
-
-        data = save({name: value.copy(order="C") for name, value in found.weights.items()})
-        write_whole(Path(arguments.params_out), data)
+        write_weights(arguments.params_out, estimate.weights)
     if arguments.plot is not None:
         from fgg.draw.plot import to_svg
 
-        plot = _plot(grammar, query, sentences, truth, found, arguments)
+        plot = _plot(grammar, query, sentences, truth, estimate, arguments)
         write_whole(Path(arguments.plot), to_svg(plot).encode())
-    notes = [*loaded.diagnostics, *found.notes]
     if arguments.json:
-        print_json({**report, "diagnostics": [as_json(d, loaded.source) for d in notes]})
+        print_report(report, [*loaded.diagnostics, *estimate.notes], loaded.source)
         return 0
-    print_diagnostics(found.notes, None)
-    _print(found, report)
+    print_diagnostics(estimate.notes, None)
+    _print(estimate, report)
     return 0
 
 
 def _truth(
     grammar: Grammar, query: str | None, arguments: argparse.Namespace
-) -> dict[str, Any] | None:
-    """The weights that moments are of, or that the estimate is compared with, if there are any."""
+) -> dict[str, np.ndarray] | None:
+    """Return the weights that have the exact moments, or that the estimate is compared with."""
     import torch
 
     from fgg.api.compile import compile
@@ -136,10 +130,10 @@ def _truth(
 def _estimate(
     grammar: Grammar,
     query: str | None,
-    sentences: Any,
-    truth: dict[str, Any] | None,
+    sentences: Sequence[Sequence[int]] | None,
+    truth: dict[str, np.ndarray] | None,
     arguments: argparse.Namespace,
-) -> Unmixed:
+) -> Unmixing:
     from fgg.api.unmix import unmix
 
     return unmix(
@@ -157,14 +151,15 @@ def _estimate(
 def _plot(
     grammar: Grammar,
     query: str | None,
-    sentences: Any,
-    truth: dict[str, Any] | None,
-    found: Unmixed,
+    sentences: Sequence[Sequence[int]] | None,
+    truth: dict[str, np.ndarray] | None,
+    estimate: Unmixing,
     arguments: argparse.Namespace,
 ) -> Plot:
-    """The error as sentences grow in number: draws of the weights, or parts of the file.
+    """Return a plot of the error against the number of sentences.
 
-    Without weights to compare with, the error of a part is its distance from the whole.
+    The sentences are samples of the weights, or parts of the file. Without weights to compare
+    with, the error of a part is the distance from the estimate from all sentences.
     """
     from fgg.api.unmix import curve
     from fgg.draw.plot import Plot, lines
@@ -175,17 +170,17 @@ def _plot(
         points = curve(grammar, truth, NUMBERS, query=query, seed=arguments.seed or 0)
         shown = [(float(p.sentences), p.error) for p in points]
     else:
-        aim = found.weights if truth is None else truth
+        target = estimate.weights if truth is None else truth
         label = label if truth is not None else "greatest distance from the estimate from all"
         shown = []
         count = len(sentences)
         for share in range(SHARES - 1, -1, -1):
             part = sentences[: count >> share]
             try:
-                own = _estimate(grammar, query, part, truth, arguments)
-            except GrammarError:  # too few, or complex: no point of the line
+                partial = _estimate(grammar, query, part, truth, arguments)
+            except GrammarError:  # too few sentences, or complex numbers: leave the point out
                 continue
-            shown.append((float(len(part)), own.error(aim)))
+            shown.append((float(len(part)), partial.error(target)))
     title = f"{grammar.name}: unmixing"
     kept = [(n, e) for n, e in shown if e > 0]
     return Plot(
@@ -193,7 +188,7 @@ def _plot(
     )
 
 
-def _print(found: Unmixed, report: dict[str, Any]) -> None:
+def _print(estimate: Unmixing, report: Figures) -> None:
     mixed = report["mixing"]
     print(
         f"{report['name']}: {report['method']}; mixing matrix "
@@ -201,16 +196,17 @@ def _print(found: Unmixed, report: dict[str, Any]) -> None:
     )
     print(f"moments used: {', '.join(mixed['used'])}")
     print(
-        f"greatest error of moments {found.residual:.3g}, least gap of eigenvalues {found.gap:.3g}"
+        f"greatest error of moments {estimate.residual:.3g}, "
+        f"least gap of eigenvalues {estimate.gap:.3g}"
     )
     if "polynomial" in report:
         print(f"polynomial {report['polynomial']}, {report['choices']:,} ways to choose roots")
-    if found.levels:
+    if estimate.levels:
         print(
-            f"EM: {len(found.levels) - 1} steps, mean log Z {found.levels[0]:.6g} -> "
-            f"{found.levels[-1]:.6g}"
+            f"EM: {len(estimate.levels) - 1} steps, mean log Z {estimate.levels[0]:.6g} -> "
+            f"{estimate.levels[-1]:.6g}"
         )
-    for name, value in found.weights.items():
+    for name, value in estimate.weights.items():
         error = f", greatest error {report['errors'][name]:.3g}" if "errors" in report else ""
         print(f"{name} {list(value.shape)}{error}")
         for row in value if value.ndim > 1 else [value]:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Literal
 
-from fgg.draw import style
-from fgg.draw.errors import MissingExtra
+from fgg.draw import MissingExtra, style
 from fgg.draw.geometry import Box, Point, Route, unit
-from fgg.draw.layout.labels import Label, place_labels
-from fgg.draw.layout.layers import Rows, make_rows
-from fgg.draw.layout.levels import components
-from fgg.draw.layout.spread import spread
-from fgg.draw.scene import Graph, Vertex
+from fgg.draw.layout.labels import PlacedLabel, place_labels
+from fgg.draw.layout.rows import Rows, components, make_rows, spread, vertex_levels
+from fgg.draw.scene import Graph, Kind
 
 Engine = Literal["auto", "graphviz", "builtin"]
 
@@ -23,19 +21,20 @@ GAP = 18.0  # between neighbours in a row
 ROW_GAP = 26.0
 COMPONENT_GAP = 30.0
 MAX_WIDTH = 640.0
-"""Where a row of unconnected parts is broken."""
+"""A component that would exceed this width begins a new row of components."""
 LARGE = 60
 """From this number of vertices on, `auto` asks Graphviz if it is installed."""
+POINTS = 0.75  # a pixel in points; Graphviz counts in these
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placed:
+class PlacedGraph:
     """A graph with the centers of its vertices, the routes of its links, and its labels."""
 
     graph: Graph
     centers: Mapping[str, Point]
     routes: tuple[Route, ...]
-    labels: tuple[Label, ...]
+    labels: tuple[PlacedLabel, ...]
 
     def boxes(self) -> list[Box]:
         """The boxes around the shapes of the vertices, in their order."""
@@ -47,9 +46,9 @@ class Placed:
             [*self.boxes(), *(r.box() for r in self.routes), *(k.box for k in self.labels)]
         )
 
-    def moved(self, dx: float, dy: float) -> Placed:
+    def moved(self, dx: float, dy: float) -> PlacedGraph:
         """The same at another place."""
-        return Placed(
+        return PlacedGraph(
             graph=self.graph,
             centers={key: (x + dx, y + dy) for key, (x, y) in self.centers.items()},
             routes=tuple(route.moved(dx, dy) for route in self.routes),
@@ -57,8 +56,8 @@ class Placed:
         )
 
 
-def layout(graph: Graph, engine: Engine = "auto") -> Placed:
-    """The graph, placed by an engine: `auto` is Graphviz for large graphs where it is installed."""
+def layout(graph: Graph, engine: Engine = "auto") -> PlacedGraph:
+    """The graph, placed by an engine. `auto` is Graphviz for large graphs, if it is installed."""
     if engine == "graphviz":
         return layout_graphviz(graph)
     if engine == "auto" and len(graph.vertices) >= LARGE:
@@ -69,8 +68,8 @@ def layout(graph: Graph, engine: Engine = "auto") -> Placed:
     return layout_builtin(graph)
 
 
-def layout_builtin(graph: Graph) -> Placed:
-    """The graph in rows: external nodes on top, then edges and nodes in turn, and so on down."""
+def layout_builtin(graph: Graph) -> PlacedGraph:
+    """The graph in rows: external nodes on top, then edges and nodes in turn."""
     centers: dict[str, Point] = {}
     bends: dict[int, list[Point]] = {}
     shelf_left = shelf_top = shelf_bottom = 0.0
@@ -98,7 +97,7 @@ def layout_builtin(graph: Graph) -> Placed:
 
 
 def _by_position(parts: list[Graph]) -> list[Graph]:
-    """The parts with external nodes by the first of these, then the others as they come."""
+    """The parts with external nodes, by the first position of these, then the others."""
 
     def first(part: Graph) -> tuple[int, ...]:
         return min((v.positions for v in part.vertices if v.external), default=(len(parts) + 99,))
@@ -159,70 +158,70 @@ def _routes(
         alike = twins[link.edge, link.node]
         bulge = 26.0 * (alike.index(i) - (len(alike) - 1) / 2)
         others = [box for key, box in boxes.items() if key not in (link.edge, link.node)]
-        routes.append(_route(edge, start, node, end, inner, bulge, others))
+        ends = _Ends(partial(style.border, edge, start), partial(style.border, node, end))
+        routes.append(_route(ends, start, end, inner, bulge, others))
     return tuple(routes)
 
 
+@dataclass(frozen=True)
+class _Ends:
+    """Where a line leaves its edge and enters its node, given the point that it goes to there."""
+
+    leave: Callable[[Point], Point]
+    enter: Callable[[Point], Point]
+
+
 def _route(
-    edge: Vertex,
-    start: Point,
-    node: Vertex,
-    end: Point,
-    inner: list[Point],
-    bulge: float,
-    others: list[Box],
+    ends: _Ends, start: Point, end: Point, inner: list[Point], bulge: float, others: list[Box]
 ) -> Route:
     if bulge:
-        return _bow(edge, start, node, end, bulge)
-    straight = Route((style.border(edge, start, end), style.border(node, end, start)))
+        return _bow(ends, start, end, bulge)
+    straight = Route((ends.leave(end), ends.enter(start)))
     if _hits(straight, others) == 0:
         return straight
     if inner:
-        curves = [_along(edge, start, node, end, inner), _through(edge, start, node, end, inner)]
+        curves = [_along(ends, inner), _through(ends, inner)]
     else:
-        down = math.copysign(1.0, end[1] - start[1])
-        a, b = (start[0], start[1] + down * 1e3), (end[0], end[1] - down * 1e3)
-        a, b = style.border(edge, start, a), style.border(node, end, b)
+        down = math.copysign(1e3, end[1] - start[1])
+        a, b = ends.leave((start[0], start[1] + down)), ends.enter((end[0], end[1] - down))
         middle = (a[1] + b[1]) / 2
         curves = [Route((a, (a[0], middle), (b[0], middle), b))]
     return min([straight, *curves], key=lambda route: round(_hits(route, others)))
 
 
 def _hits(route: Route, boxes: list[Box]) -> float:
+    """The length of the parts of a route that lie in boxes."""
     points = route.flattened()
     return sum(box.length_inside(a, b) for a, b in pairwise(points) for box in boxes)
 
 
-def _bow(edge: Vertex, start: Point, node: Vertex, end: Point, bulge: float) -> Route:
+def _towards(start: Point, end: Point, fraction: float) -> Point:
+    """The point that lies a fraction of the way from one point to another."""
+    return start[0] + (end[0] - start[0]) * fraction, start[1] + (end[1] - start[1]) * fraction
+
+
+def _bow(ends: _Ends, start: Point, end: Point, bulge: float) -> Route:
     """A line that swings out to one side, so that a node touched twice has two lines."""
     dx, dy = unit(start, end)
     if (dy, dx) > (0, 0):  # from left to right, whether the line goes up or down
         bulge = -bulge
-    side = (-dy * bulge, dx * bulge)
-    a = (start[0] + (end[0] - start[0]) * 0.3 + side[0], start[1] + (end[1] - start[1]) * 0.3)
-    b = (start[0] + (end[0] - start[0]) * 0.7 + side[0], start[1] + (end[1] - start[1]) * 0.7)
-    a, b = (a[0], a[1] + side[1]), (b[0], b[1] + side[1])
-    return Route((style.border(edge, start, a), a, b, style.border(node, end, b)))
+    (ax, ay), (bx, by) = _towards(start, end, 0.3), _towards(start, end, 0.7)
+    a, b = (ax - dy * bulge, ay + dx * bulge), (bx - dy * bulge, by + dx * bulge)
+    return Route((ends.leave(a), a, b, ends.enter(b)))
 
 
-def _along(edge: Vertex, start: Point, node: Vertex, end: Point, inner: list[Point]) -> Route:
+def _along(ends: _Ends, inner: list[Point]) -> Route:
     """A curve near bends, straighter than one through them (a quadratic spline)."""
-    first = style.border(edge, start, inner[0])
-    last = style.border(node, end, inner[-1])
-    middles = [((a[0] + b[0]) / 2, (a[1] + b[1]) / 2) for a, b in pairwise(inner)]
-    points = [first]
-    for bend, goal in zip(inner, [*middles, last], strict=True):
-        for near in (points[-1], goal):
-            points.append(
-                (near[0] + (bend[0] - near[0]) * 2 / 3, near[1] + (bend[1] - near[1]) * 2 / 3)
-            )
-        points.append(goal)
+    points = [ends.leave(inner[0])]
+    middles = [_towards(a, b, 0.5) for a, b in pairwise(inner)]
+    for bend, goal in zip(inner, [*middles, ends.enter(inner[-1])], strict=True):
+        points += [_towards(points[-1], bend, 2 / 3), _towards(goal, bend, 2 / 3), goal]
     return Route(tuple(points))
 
 
-def _through(edge: Vertex, start: Point, node: Vertex, end: Point, inner: list[Point]) -> Route:
+def _through(ends: _Ends, inner: list[Point]) -> Route:
     """A smooth curve through bends (Catmull & Rom)."""
-    chain = [style.border(edge, start, inner[0]), *inner, style.border(node, end, inner[-1])]
+    chain = [ends.leave(inner[0]), *inner, ends.enter(inner[-1])]
     padded = [chain[0], *chain, chain[-1]]
     points = [chain[0]]
     for p, q, r, s in zip(padded, padded[1:], padded[2:], padded[3:], strict=False):
@@ -232,16 +231,52 @@ def _through(edge: Vertex, start: Point, node: Vertex, end: Point, inner: list[P
     return Route(tuple(points))
 
 
-def _finish(graph: Graph, centers: Mapping[str, Point], routes: tuple[Route, ...]) -> Placed:
+def _finish(graph: Graph, centers: Mapping[str, Point], routes: tuple[Route, ...]) -> PlacedGraph:
     labels = place_labels(graph, centers, routes)
-    placed = Placed(graph=graph, centers=dict(centers), routes=routes, labels=labels)
+    placed = PlacedGraph(graph=graph, centers=dict(centers), routes=routes, labels=labels)
     box = placed.box()
     return placed.moved(-box.left, -box.top)
 
 
-def layout_graphviz(graph: Graph, prog: str = "dot") -> Placed:
+def layout_graphviz(graph: Graph, prog: str = "dot") -> PlacedGraph:
     """The graph as Graphviz places it (`dot` in rows, `neato` by springs)."""
-    from fgg.draw.layout.graphviz import graphviz_positions
-
-    centers = graphviz_positions(graph, prog)
+    centers = _graphviz_centers(graph, prog)
     return _finish(graph, centers, _routes(graph, centers, {}))
+
+
+def _graphviz_centers(graph: Graph, prog: str) -> dict[str, Point]:
+    """The centers of a graph's vertices."""
+    try:
+        import pygraphviz
+    except ImportError as error:
+        raise MissingExtra("pygraphviz", "layout by Graphviz") from error
+    if not graph.vertices:
+        return {}
+    level = vertex_levels(graph)
+    drawing = pygraphviz.AGraph(directed=True, strict=False)
+    drawing.graph_attr.update(nodesep="0.3", ranksep="0.36", overlap="false")
+    drawing.graph_attr.update(sep="+8")
+    for vertex in graph.vertices:
+        width, height = style.size(vertex)
+        # Room for the name on the right; as much on the left keeps the center.
+        room = 0.0 if prog != "dot" else style.label_width(vertex)
+        drawing.add_node(
+            vertex.key,
+            label="",
+            shape="ellipse" if vertex.kind is Kind.NODE and not room else "box",
+            width=f"{(width + 2 * room * 0.6) * POINTS / 72:.4f}",
+            height=f"{height * POINTS / 72:.4f}",
+            fixedsize="true",
+        )
+    outside = [vertex.key for vertex in graph.vertices if vertex.external]
+    if outside:
+        drawing.add_subgraph(outside, name="top", rank="source")
+    for i, link in enumerate(graph.links):
+        upper, lower = sorted((link.edge, link.node), key=level.__getitem__)
+        drawing.add_edge(upper, lower, key=f"k{i}", dir="none")
+    drawing.layout(prog=prog)
+    centers = {}
+    for vertex in graph.vertices:
+        x, y = drawing.get_node(vertex.key).attr["pos"].split(",")
+        centers[vertex.key] = (float(x) / POINTS, -float(y) / POINTS)
+    return centers

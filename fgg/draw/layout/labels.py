@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
-from typing import Literal
 
 from fgg.draw import style
 from fgg.draw.geometry import Box, Point, Route, along, length, text_width
+from fgg.draw.marks import Anchor
 from fgg.draw.scene import Graph
 
 
@@ -24,20 +24,20 @@ class Role(Enum):
 
 
 @dataclass(frozen=True)
-class Label:
-    """A short text in a box, at its left or right end if it stands beside a shape."""
+class PlacedLabel:
+    """A short text in its box; `anchor` is the end of the text that stays in place."""
 
     text: str
     role: Role
     box: Box
-    anchor: Literal["start", "middle", "end"] = "middle"
+    anchor: Anchor = "middle"
 
     @property
     def size(self) -> float:
         """The font size."""
         return style.SMALL if self.role in (Role.PORT, Role.POSITION) else style.BESIDE
 
-    def moved(self, dx: float, dy: float) -> Label:
+    def moved(self, dx: float, dy: float) -> PlacedLabel:
         """The label at another place."""
         return replace(self, box=self.box.moved(dx, dy))
 
@@ -50,48 +50,41 @@ class _Line:
 
 def place_labels(
     graph: Graph, centers: Mapping[str, Point], routes: tuple[Route, ...]
-) -> tuple[Label, ...]:
-    """The labels of a graph, each put where it covers least of shapes, lines and other labels."""
+) -> tuple[PlacedLabel, ...]:
+    """The labels of a graph, each where it covers the least of shapes, lines and other labels."""
     shapes = [style.shape_box(v, centers[v.key]) for v in graph.vertices]
     lines = [_Line(route.flattened(), route.box()) for route in routes]
-    placed: list[Label] = []
+    placed: list[PlacedLabel] = []
 
-    def put(text: str, role: Role, candidates: Iterator[tuple[float, Box]], x: float) -> None:
+    def put(text: str, role: Role, candidates: Iterator[tuple[float, Box]], x: float = 0.0) -> None:
         taken = [label.box for label in placed]
         _, box = min(candidates, key=lambda c: c[0] + _cover(c[1], shapes, lines, taken))
-        side: Literal["start", "middle", "end"] = "middle"
+        side: Anchor = "middle"
         if role in (Role.NAME, Role.FACTOR) and not box.left < x < box.right:
             side = "start" if box.left >= x else "end"
-        placed.append(Label(text, role, box, side))
+        placed.append(PlacedLabel(text, role, box, side))
 
-    for vertex, shape in zip(graph.vertices, shapes, strict=True):
-        if vertex.number:
-            put(
-                vertex.number,
-                Role.POSITION,
-                _around(vertex.number, style.SMALL, shape, _CORNERS),
-                0.0,
-            )
-    for link, line in zip(graph.links, lines, strict=True):
+    vertices = list(zip(graph.vertices, shapes, strict=True))
+    links = list(zip(graph.links, lines, strict=True))
+    for vertex, shape in vertices:
+        if text := vertex.number:
+            put(text, Role.POSITION, _around(text, style.SMALL, shape, _CORNERS))
+    for link, line in links:
         if link.numbered:
-            put(str(link.port), Role.PORT, _beside(str(link.port), style.SMALL, line, 13.0), 0.0)
-    for vertex, shape in zip(graph.vertices, shapes, strict=True):
-        if vertex.name:
+            text = str(link.port)
+            put(text, Role.PORT, _beside(text, style.SMALL, line, 13.0))
+    for vertex, shape in vertices:
+        if text := vertex.name:
             role = Role.NAME if vertex.text else Role.FACTOR
-            put(
-                vertex.name,
-                role,
-                _around(vertex.name, style.BESIDE, shape, _SIDES),
-                shape.center[0],
-            )
-    for link, line in zip(graph.links, lines, strict=True):
-        if link.path:
-            put(link.path, Role.PATH, _beside(link.path, style.BESIDE, line, None), 0.0)
+            put(text, role, _around(text, style.BESIDE, shape, _SIDES), shape.center[0])
+    for link, line in links:
+        if text := link.path:
+            put(text, Role.PATH, _beside(text, style.BESIDE, line, None))
     return tuple(placed)
 
 
 def _cover(box: Box, shapes: list[Box], lines: list[_Line], taken: list[Box]) -> float:
-    """How much it costs to put a label into a box."""
+    """The cost of a label in a box: how much of shapes, lines and other labels it covers."""
     wide = box.grown(1.5)
     cost = sum(60 + 4 * wide.overlap(b) for b in shapes if wide.overlap(b))
     cost += sum(60 + 4 * box.overlap(b) for b in taken if box.overlap(b))

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from xml.sax.saxutils import escape
 
 from fgg.draw import style
-from fgg.draw.layout.levels import components, levels
-from fgg.draw.page import Picture
-from fgg.draw.panel import Panel
+from fgg.draw.layout.rows import vertex_levels
+from fgg.draw.picture import Panel, Picture
 from fgg.draw.scene import Flow, Kind, Link, Vertex
 
 
@@ -46,7 +45,7 @@ def _panel(panel: Panel, index: int) -> Iterator[str]:
             yield f"      {_vertex(vertex, prefix)}"
         if not graph.vertices:
             yield f'      {prefix}_empty [shape=plain, label="(empty)"];'
-        level = {key: n for part in components(graph) for key, n in levels(part).items()}
+        level = vertex_levels(graph)
         for link in graph.links:
             yield f"      {_link(link, level, prefix)}"
         yield "    }"

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from fgg.draw import style
-from fgg.draw.errors import MissingExtra
-from fgg.draw.marks import Head, Mark, Shape, Stroke, Text, marks
-from fgg.draw.page import Picture
+from fgg.draw import MissingExtra, style
+from fgg.draw.geometry import Point
+from fgg.draw.marks import Head, Mark, Shape, Stroke, Text
+from fgg.draw.picture import Picture, picture_marks
+
+if TYPE_CHECKING:
+    from PIL.ImageDraw import ImageDraw
+    from PIL.ImageFont import FreeTypeFont, ImageFont
 
 SCALE = 2.0
 FINER = 3
@@ -32,17 +36,19 @@ _FAMILIES = (
 
 def to_png(picture: Picture) -> bytes:
     """The picture as a PNG image, with two pixels (fewer for huge pictures) to a unit."""
-    image_module, draw_module = _pillow("Image"), _pillow("ImageDraw")
+    try:
+        from PIL import Image, ImageDraw
+    except ImportError as error:
+        raise MissingExtra("Pillow", "writing PNG") from error
     scale, finer = _resolution(picture.width * picture.height)
     size = (max(round(picture.width * scale), 1), max(round(picture.height * scale), 1))
-    image = image_module.new("RGB", (size[0] * finer, size[1] * finer), style.PAPER)
-    pen = draw_module.Draw(image)
-    for mark in marks(picture):
+    image = Image.new("RGB", (size[0] * finer, size[1] * finer), style.PAPER)
+    pen = ImageDraw.Draw(image)
+    for mark in picture_marks(picture):
         _paint(pen, mark, scale * finer)
     target = BytesIO()
-    image.resize(size, image_module.Resampling.BOX).save(
-        target, "PNG", dpi=(96 * scale, 96 * scale), optimize=True
-    )
+    reduced = image.resize(size, Image.Resampling.BOX)
+    reduced.save(target, "PNG", dpi=(96 * scale, 96 * scale), optimize=True)
     return target.getvalue()
 
 
@@ -56,71 +62,57 @@ def _resolution(area: float) -> tuple[float, int]:
     return scale, 1
 
 
-def _pillow(name: str) -> Any:
-    try:
-        return importlib.import_module(f"PIL.{name}")
-    except ImportError as error:
-        raise MissingExtra("Pillow", "writing PNG") from error
+def _paint(pen: ImageDraw, mark: Mark, scale: float) -> None:
+    def places(points: Iterable[Point]) -> list[Point]:
+        return [(x * scale, y * scale) for x, y in points]
 
-
-def _paint(pen: Any, mark: Mark, scale: float) -> None:
     match mark:
-        case Shape(box=box, radius=radius):
-            width = max(round(mark.width * scale), 1)
-            outer = box.grown(mark.width / 2)
-            corners = [v * scale for v in (outer.left, outer.top, outer.right, outer.bottom)]
-            pen.rounded_rectangle(
-                corners, (radius + mark.width / 2) * scale, mark.fill, mark.line, width
-            )
-        case Stroke(route=route, color=color):
-            points = [(x * scale, y * scale) for x, y in route.flattened()]
-            width = max(round(mark.width * scale), 1)
-            pen.line(points, fill=color, width=width, joint="curve")
-        case Head(points=corners_of_head, color=color):
-            pen.polygon([(x * scale, y * scale) for x, y in corners_of_head], fill=color)
+        case Shape(box=box, radius=radius, width=width):
+            outer = box.grown(width / 2)
+            corners = places([(outer.left, outer.top), (outer.right, outer.bottom)])
+            line = max(round(width * scale), 1)
+            round_corner = (radius + width / 2) * scale
+            pen.rounded_rectangle(corners, round_corner, mark.fill, mark.line, line)
+        case Stroke(route=route, color=color, width=width):
+            line = max(round(width * scale), 1)
+            pen.line(places(route.flattened()), fill=color, width=line, joint="curve")
+        case Head(points=points, color=color):
+            pen.polygon(places(points), fill=color)
         case Text():
             _write(pen, mark, scale)
 
 
-def _write(pen: Any, text: Text, scale: float) -> None:
+def _write(pen: ImageDraw, text: Text, scale: float) -> None:
     face = 1 if text.bold else 2 if text.italic else 0
-    font, plain = _font(face, round(text.size * scale * 4))
-    written = _plain(text.text) if plain else text.text
+    font, is_ascii_only = _font(face, round(text.size * scale * 4))
+    written = ascii_text(text.text) if is_ascii_only else text.text
     box = text.box()
     width = font.getlength(written)
     if width > box.width * scale:  # the font is wider than estimated
         fitted = text.size * scale * 4 * box.width * scale / width
         font, _ = _font(face, max(int(fitted), 4))
     anchor = {"start": "ls", "middle": "ms", "end": "rs"}[text.anchor]
-    x, y = text.place
-    halo = round(1.2 * scale) if text.halo else 0
-    pen.text(
-        (x * scale, y * scale),
-        written,
-        font=font,
-        fill=text.color,
-        anchor=anchor,
-        stroke_width=halo,
-        stroke_fill=style.PAPER,
-    )
-    if halo:
-        pen.text((x * scale, y * scale), written, font=font, fill=text.color, anchor=anchor)
+    place = (text.place[0] * scale, text.place[1] * scale)
+    if text.halo:
+        width, color = round(1.2 * scale), style.PAPER
+        pen.text(place, written, text.color, font, anchor, stroke_width=width, stroke_fill=color)
+    pen.text(place, written, text.color, font, anchor)
 
 
 @lru_cache(maxsize=256)
-def _font(face: int, quarters: int) -> tuple[Any, bool]:
-    """A font of a size in quarters of a pixel, and whether it knows ASCII characters only."""
-    fonts = _pillow("ImageFont")
+def _font(face: int, quarters: int) -> tuple[FreeTypeFont | ImageFont, bool]:
+    """A font of a size in quarters of a pixel, and whether it has ASCII characters only."""
+    from PIL import ImageFont as fonts
+
     size = quarters / 4
+    folders = [""]
     matplotlib = find_spec("matplotlib")  # brings fonts along
+    if matplotlib is not None and matplotlib.origin is not None:
+        folders.append(str(Path(matplotlib.origin).parent / "mpl-data" / "fonts" / "ttf") + "/")
     for family in _FAMILIES:
-        names = [family[face]]
-        if matplotlib is not None and matplotlib.origin is not None:
-            folder = Path(matplotlib.origin).parent / "mpl-data" / "fonts" / "ttf"
-            names.append(str(folder / family[face]))
-        for name in names:
+        for folder in folders:
             try:
-                return fonts.truetype(name, size), False
+                return fonts.truetype(folder + family[face], size), False
             except OSError:
                 continue
     return fonts.load_default(size), True
@@ -129,15 +121,15 @@ def _font(face: int, quarters: int) -> tuple[Any, bool]:
 _SIGNS = {"≤": "<=", "≥": ">=", "→": "->", "…": "..."}
 
 
-def _plain(text: str) -> str:
+def ascii_text(text: str) -> str:
     """The text in ASCII characters: Greek letters by name, others without accents or as `?`."""
-    found = ""
-    for char in text:
-        base = unicodedata.normalize("NFKD", char)[0]
-        if char in _SIGNS or base.isascii():
-            found += _SIGNS.get(char, base)
-        else:
-            words = unicodedata.name(char, "").split()
-            greek = words[:1] == ["GREEK"] and "LETTER" in words
-            found += words[-1].lower() if greek else "?"
-    return found
+    return "".join(map(_ascii_character, text))
+
+
+def _ascii_character(char: str) -> str:
+    base = unicodedata.normalize("NFKD", char)[0]
+    if char in _SIGNS or base.isascii():
+        return _SIGNS.get(char, base)
+    words = unicodedata.name(char, "").split()
+    is_greek = words[:1] == ["GREEK"] and "LETTER" in words
+    return words[-1].lower() if is_greek else "?"

@@ -7,15 +7,15 @@ from xml.sax.saxutils import escape, quoteattr
 
 from fgg.draw import style
 from fgg.draw.geometry import Route
-from fgg.draw.marks import Head, Mark, Shape, Stroke, Text, marks
-from fgg.draw.page import Picture
+from fgg.draw.marks import Head, Mark, Shape, Stroke, Text
+from fgg.draw.picture import Picture, picture_marks
 
 FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 
 
 def to_svg(picture: Picture) -> str:
     """The picture as a self-contained SVG document."""
-    return document(picture.title, picture.width, picture.height, marks(picture))
+    return document(picture.title, picture.width, picture.height, picture_marks(picture))
 
 
 def document(title: str, wide: float, high: float, painted: Iterable[Mark]) -> str:

@@ -7,25 +7,13 @@ from collections.abc import Iterator
 
 from fgg.draw import style
 from fgg.draw.geometry import Point, Route
-from fgg.draw.layout.fragment import Placed
+from fgg.draw.layout.fragment import PlacedGraph
 from fgg.draw.layout.labels import Role
-from fgg.draw.marks import Text, label_text
-from fgg.draw.page import Picture
-from fgg.draw.panel import Panel
-from fgg.draw.scene import Flow, Kind, Vertex
+from fgg.draw.marks import Text
+from fgg.draw.picture import Panel, Picture, label_text
+from fgg.draw.scene import Flow, Vertex
 from fgg.draw.writers.svg import number
 
-_LOOKS = {
-    "node": style.NODE,
-    "external": style.EXTERNAL,
-    "observed": style.OBSERVED,
-    "observed external": style.OBSERVED_EXTERNAL,
-    "rank": style.RANK,
-    "rank external": style.RANK_EXTERNAL,
-    "factor": style.FACTOR,
-    "input factor": style.INPUT_FACTOR,
-    "nonterminal": style.NONTERMINAL,
-}
 _COLORS = {
     "fggInk": style.INK,
     "fggLine": style.LINE,
@@ -46,7 +34,7 @@ def to_tikz(picture: Picture) -> str:
         r"% LuaLaTeX or XeLaTeX shows all characters; pdfLaTeX is enough for Latin and Greek ones.",
         r"\documentclass[tikz,multi=tikzpicture,border=4pt]{standalone}",
         r"\usetikzlibrary{arrows.meta}",
-        *(f"\\definecolor{{{name}}}{{HTML}}{{{_hex(c)}}}" for name, c in _COLORS.items()),
+        *(f"\\definecolor{{{name}}}{{HTML}}{{{c[1:].upper()}}}" for name, c in _COLORS.items()),
         r"\tikzset{",
         r"  fgg/.style={x=0.75pt, y=-0.75pt, font=\sffamily\fontsize{9}{11}\selectfont},",
         r"  fgg shape/.style={inner sep=0pt, outer sep=0pt, line width=1pt},",
@@ -65,15 +53,11 @@ def to_tikz(picture: Picture) -> str:
 
 
 def _styles() -> Iterator[str]:
-    for name, look in _LOOKS.items():
+    for name, look in style.LOOKS.items():
         yield (
             f"  fgg {name}/.style={{fgg shape,"
             f" fill={_color(look.fill)}, draw={_color(look.line)}, text={_color(look.text)}}},"
         )
-
-
-def _hex(color: str) -> str:
-    return color.lstrip("#").upper()
 
 
 def _color(color: str) -> str:
@@ -87,8 +71,7 @@ def _at(point: Point) -> str:
 
 
 def _panel(panel: Panel) -> Iterator[str]:
-    dx, dy = -panel.frame.left, -panel.frame.top
-    moved = panel.moved(dx, dy)
+    moved = panel.moved(-panel.frame.left, -panel.frame.top)
     yield f"  % {_comment(panel.scene.caption)}"
     for text in moved.texts:
         yield _text(text)
@@ -97,7 +80,7 @@ def _panel(panel: Panel) -> Iterator[str]:
     yield from _placed(moved.right, "r")
 
 
-def _placed(placed: Placed, prefix: str) -> Iterator[str]:
+def _placed(placed: PlacedGraph, prefix: str) -> Iterator[str]:
     for link, route in zip(placed.graph.links, placed.routes, strict=True):
         points = route.points[::-1] if link.flow is Flow.INTO_EDGE else route.points
         kind = "line" if link.flow is Flow.NONE else "arrow"
@@ -119,7 +102,7 @@ def _path(route: Route) -> str:
 
 def _vertex(vertex: Vertex, center: Point, prefix: str) -> str:
     width, height = style.size(vertex)
-    options = [f"fgg {_look(vertex)}"]
+    options = [f"fgg {style.look_name(vertex)}"]
     if vertex.rank:
         width, height = width - 2 * style.RING, height - 2 * style.RING
         options.append(f"double, double distance={number(style.RING * 0.5)}pt")
@@ -129,13 +112,6 @@ def _vertex(vertex: Vertex, center: Point, prefix: str) -> str:
         options.append(f"rounded corners={number(radius * 0.75 - 0.01)}pt")
     text = latex(vertex.text)
     return f"  \\node[{', '.join(options)}] ({prefix}-{vertex.key}) at {_at(center)} {{{text}}};"
-
-
-def _look(vertex: Vertex) -> str:
-    if vertex.kind is not Kind.NODE:
-        return str(vertex.kind.value)
-    kind = "observed" if vertex.observed else "rank" if vertex.rank else ""
-    return " ".join(filter(None, (kind, "external" if vertex.external else ""))) or "node"
 
 
 _ANCHORS = {"start": "base west", "middle": "base", "end": "base east"}
@@ -185,9 +161,7 @@ def _greek(char: str) -> str | None:
         return None
     name = words[3].lower().replace("lamda", "lambda")
     name = name.capitalize() if words[1] == "CAPITAL" else name
-    if name not in _GREEK:
-        return None
-    return f"$\\{name}$"
+    return f"$\\{name}$" if name in _GREEK else None
 
 
 _GREEK = frozenset(

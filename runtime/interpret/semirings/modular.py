@@ -11,6 +11,9 @@ from fgg.diagnostics import refuse
 from fgg.runtime.interpret.semirings.base import ArraySemiring, Indices, Ints, Numbers
 
 PRIME = 2**31 - 1
+LOW = 2**30
+PRIMES = 50_697_537
+"""How many primes lie between 2^30 and 2^31: all that `Modular` takes and that have 31 digits."""
 
 
 class Modular(ArraySemiring[np.int64]):
@@ -48,3 +51,29 @@ class Modular(ArraySemiring[np.int64]):
     ) -> Ints:
         """The sum modulo p of all entries for each row."""
         return np.asarray(super().accumulate(parts, shape) % self.prime)
+
+
+def random_prime(rng: np.random.Generator) -> int:
+    """A prime between 2^30 and 2^31, each as probable as any other."""
+    while True:
+        number = int(rng.integers(LOW, 2 * LOW)) | 1
+        if _is_prime(number):
+            return number
+
+
+def _is_prime(number: int) -> bool:
+    """Whether an odd number below 2^31 is prime; four bases decide it [Miller, Rabin]."""
+    odd, twos = number - 1, 0
+    while odd % 2 == 0:
+        odd, twos = odd // 2, twos + 1
+    for base in (2, 3, 5, 7):
+        power = pow(base, odd, number)
+        if power in (1, number - 1):
+            continue
+        for _ in range(twos - 1):
+            power = power * power % number
+            if power == number - 1:
+                break
+        else:
+            return False
+    return True

@@ -7,18 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fgg.check.summary import free_parameters
+from fgg.check.describe import free_parameters
 from fgg.compiler import loads
 from fgg.compiler.passes.cpd import CpdImpossible, cpd
 from fgg.compiler.rank.rank_space import rank_space
 from fgg.diagnostics import GrammarError
-from fgg.factors.pieces import Piece, piece_of, pieces
-from fgg.grammar import Attribute
+from fgg.factors.pieces import pieces
+from fgg.grammar.definitions import Piece
 from fgg.grammar.domains import domain_size
+from fgg.grammar.options import written_attributes
 from fgg.grammar.semantics import brute_force
-from fgg.grammar.values import Call, Word
-from fgg.rewrite.compose import rename
+from fgg.grammar.values import Word
 from fgg.rewrite.ground import ground
+from fgg.rewrite.rename import rename
 from fgg.runtime.program.bind import bind
 from fgg.runtime.reference.solve import solve
 from tests.helpers.rank_grammars import (
@@ -124,9 +125,9 @@ def test_attributes_go_to_the_pieces() -> None:
     result = cpd(grammar)
     assert_well_formed(result)
     for factor in result.factors:
-        piece = piece_of(factor)
-        keys = [attribute.key for attribute in factor.attributes]
-        if piece is not None:
+        piece = factor.definition
+        keys = [attribute.key for attribute in written_attributes(factor)]
+        if isinstance(piece, Piece):
             assert keys == (
                 ["prior", "net", "piece"] if piece.source == "f" else ["frozen", "piece"]
             )
@@ -178,9 +179,8 @@ def test_what_cannot_be_a_piece_is_an_error(text: str, message: str) -> None:
 
 
 def test_pieces_say_what_they_are() -> None:
-    assert Piece("f", 2).attribute() == Attribute(key="piece", value=Call("f", (2.0,)))
     grammar = cpd(asked("hmm_rank"))
-    assert piece_of(grammar.factor["step_2"]) == Piece("step", 2)
+    assert grammar.factor["step_2"].definition == Piece("step", 2)
     assert grammar.factor["step_2"].attribute("frozen") != Word("yes")
 
 
@@ -188,9 +188,9 @@ def test_pieces_are_renamed_and_counted_as_the_whole() -> None:
     grammar = asked("pcfg")
     result = cpd(grammar)
     renamed = rename(result, factors={"binary": "two"})
-    assert piece_of(renamed.factor["binary_1"]) == Piece("two", 1)
+    assert renamed.factor["binary_1"].definition == Piece("two", 1)
     assert_well_formed(renamed)
-    assert [free_parameters(result, f) for f in result.factors if piece_of(f) is None] == [
+    assert [free_parameters(result, f) for f in result.factors if f.definition is None] == [
         free_parameters(grammar, f) for f in grammar.factors
     ]
-    assert not any(free_parameters(result, f) for f in result.factors if piece_of(f))
+    assert not any(free_parameters(result, f) for f in result.factors if f.definition)

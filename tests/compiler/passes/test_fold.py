@@ -9,7 +9,7 @@ from fgg.compiler import loads
 from fgg.compiler.passes.fold import fold
 from fgg.compiler.passes.tie import tie
 from fgg.compiler.plan.contraction import MAX_EXACT
-from fgg.compiler.plan.rule_operands import rule_parts
+from fgg.compiler.plan.rule_operands import rule_operands
 from fgg.grammar import Grammar
 from fgg.rewrite.ground import ground
 from fgg.runtime.reference.solve import solve
@@ -99,7 +99,7 @@ def test_rules_with_many_parts_have_messages_too() -> None:
     )
     grammar = loads(HEAD + text)
     rule = grammar.rules[1]
-    assert len(rule_parts(grammar, rule).parts) > MAX_EXACT
+    assert len(rule_operands(grammar, rule).parts) > MAX_EXACT
     folded = fold(grammar)
     assert any(x.name.startswith("X_") for x in folded.nonterminals)
     assert value(folded, {"w": [0, 1]}) == value(grammar, {"w": [0, 1]})

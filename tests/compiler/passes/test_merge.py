@@ -13,21 +13,22 @@ from hypothesis import strategies as st
 
 import fgg
 from fgg.api.compile import compile, selected
+from fgg.check.describe import free_parameters
 from fgg.check.grammar import check_grammar
-from fgg.check.summary import free_parameters
 from fgg.compiler import load, load_text, loads
 from fgg.compiler.driver import Expected, after
 from fgg.compiler.passes.cpd import CpdImpossible, cpd, declared
 from fgg.compiler.passes.merge import merge
 from fgg.diagnostics import GrammarError
-from fgg.factors.product_factors import Part, given_axes, joint_of
+from fgg.factors.product_factors import given_axes
 from fgg.grammar import Factor, Grammar
+from fgg.grammar.definitions import ProductOf, ProductPart
 from fgg.grammar.printer import print_grammar
 from fgg.grammar.semantics import brute_force
-from fgg.json.document import from_json, to_json
+from fgg.json import from_json, to_json
 from fgg.library import library_names
-from fgg.rewrite.compose import rename
 from fgg.rewrite.ground import ground
+from fgg.rewrite.rename import rename
 from fgg.runtime.program.bind import bind
 from fgg.runtime.reference.solve import solve
 from tests.conftest import Golden
@@ -117,7 +118,7 @@ def test_merged_library_grammars_are_well_formed_and_round_trip(name: str) -> No
     assert loads(print_grammar(merged)) == merged
     assert merge(merged) == merged
     new = [f for f in merged.factors if f.name not in source.factor]
-    assert all(joint_of(f) is not None and free_parameters(merged, f) == 0 for f in new)
+    assert all(isinstance(f.definition, ProductOf) and not free_parameters(merged, f) for f in new)
 
 
 def test_merged_hmm(golden: Golden) -> None:
@@ -162,7 +163,7 @@ def test_what_has_a_rank_is_left_alone() -> None:
 
 def test_arrows_are_kept_where_they_are_proved() -> None:
     merged = merge(loads(MIXED))
-    found = {f.name: (f.domains, f.given) for f in merged.factors if joint_of(f)}
+    found = {f.name: (f.domains, f.given) for f in merged.factors if f.definition}
     assert found["trans_emit"] == (("C", "C", "W"), 1)
     assert found["root_trans_emit"] == (("C", "C", "W"), 0)
     assert found["trans_again_emit"] == (("C", "C", "C", "W"), 1)
@@ -188,13 +189,13 @@ def test_a_product_is_a_distribution_where_the_arrows_say_so(
     random = np.random.default_rng(seed)
     factors: dict[str, Factor] = {}
     arrays: list[Any] = []
-    found: list[Part] = []
+    found: list[ProductPart] = []
     for number, (axes, count, left) in enumerate(parts):
         given = min(left, count - 1)
         array = random.random((2,) * count)
         arrays += [array / array.sum(axis=tuple(range(given, count)), keepdims=True), axes[:count]]
         factors[f"f{number}"] = Factor(name=f"f{number}", domains=("B",) * count, given=given)
-        found.append(Part(f"f{number}", tuple(axes[:count])))
+        found.append(ProductPart(f"f{number}", tuple(axes[:count])))
     left_axes = given_axes(factors, found)
     if left_axes is not None:
         sums = np.einsum(*arrays, sorted(left_axes))
@@ -242,10 +243,10 @@ def test_json_and_new_names_keep_what_a_joint_factor_is() -> None:
     flat = ground(selected(merge(grammar_of("hmm")), None), inputs={"w": [0, 1]})
     again, diagnostics = from_json(to_json(flat))
     assert again is not None and not diagnostics
-    assert [f.attributes for f in again.factors] == [f.attributes for f in flat.factors]
+    assert [f.definition for f in again.factors] == [f.definition for f in flat.factors]
     renamed = rename(flat, factors={"emit": "say"})
-    joint = joint_of(renamed.factor["emit_trans"])
-    assert joint is not None and [p.source for p in joint.parts] == ["say", "trans"]
+    joint = renamed.factor["emit_trans"].definition
+    assert joint is not None and joint.sources == ("say", "trans")
 
 
 def test_a_name_that_is_taken_gets_a_number() -> None:
@@ -298,6 +299,6 @@ def test_ranks_that_cannot_be_declared_are_refused(ranks: dict[str, int], messag
 
 def test_a_declared_joint_factor_is_a_parameter_of_its_own() -> None:
     low = declared(fgg.merge(load("hmm")), {"emit_trans": 2})
-    assert joint_of(low.factor["emit_trans"]) is None
+    assert low.factor["emit_trans"].definition is None
     assert free_parameters(low, low.factor["emit_trans"]) > 0
     assert declared(low, {"emit_trans": 2}) is low

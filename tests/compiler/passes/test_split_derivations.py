@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from fgg.compiler import loads
-from fgg.compiler.passes.split import split, split_with_origin
+from fgg.compiler.passes.split import split
 from fgg.grammar import Grammar, Origin
 from fgg.grammar.domains import select
-from fgg.grammar.slices import SplitRule
+from fgg.grammar.provenance import origins_of, traced
 from fgg.rewrite.ground import ground
 from fgg.runtime.derive.decode_ground import viterbi
 from fgg.runtime.program.bind import bind
@@ -20,7 +20,8 @@ from tests.helpers.splitting import NESTED, asked, observation
 
 def mapped_back(grammar: Grammar, seed: int) -> None:
     """Check that the best derivation of the split grammar is one of the grammar, as good."""
-    result, origins = split_with_origin(grammar)
+    result = split(traced(grammar))
+    origins = origins_of(result)
     weights = bind(grammar, seed=seed)
     best, expected = viterbi(result, weights=weights), viterbi(grammar, weights=weights)
     assert best.log_weight == pytest.approx(expected.log_weight, rel=1e-12)
@@ -28,8 +29,8 @@ def mapped_back(grammar: Grammar, seed: int) -> None:
     total = 0.0
     whole = []
     for step in best.steps:
-        origin: SplitRule = origins[step.rule.name]
-        source = sources[origin.source]
+        origin = origins[step.rule.name]
+        source = sources[origin.rule]
         assert step.rule.origin == (source.origin or Origin(rule=source.name))
         values = origin.values(grammar, step.values)
         assert {*values} == {node.name for node in source.rhs.nodes}

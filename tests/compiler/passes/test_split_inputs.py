@@ -11,7 +11,6 @@ from fgg.compiler import loads
 from fgg.compiler.passes.split import split
 from fgg.diagnostics import GrammarError
 from fgg.grammar.printer import print_grammar
-from fgg.grammar.slices import slice_of
 from fgg.rewrite.ground import ground
 from fgg.runtime.reference.solve import solve
 from tests.helpers.splitting import CLAMPED, is_atomic
@@ -94,7 +93,7 @@ def test_input_factors_are_sliced() -> None:
     result = split(grammar)
     assert is_atomic(result)
     assert loads(print_grammar(result)) == result
-    cut = slice_of(result.input_factor["phi_A_B"])
+    cut = result.input_factor["phi_A_B"].definition
     assert cut is not None and cut.source == "phi"
     rng = np.random.default_rng(0)
     phi, psi = rng.normal(size=(3, 4, 8)).tolist(), rng.normal(size=(3, 2)).tolist()

@@ -9,11 +9,11 @@ from fgg.api.compile import compile
 from fgg.compiler import load, loads
 from fgg.compiler.driver import Expected, plan_of
 from fgg.compiler.passes.split import SplitImpossible, split
-from fgg.compiler.passes.tie import tie, tie_with_origin
+from fgg.compiler.passes.tie import tie
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.grammar.printer import print_rule
-from fgg.grammar.slices import SplitNode, SplitRule, Variant
+from fgg.grammar.provenance import origins_of, traced
 from fgg.rewrite.conjoin import conjoin
 
 HEAD = """
@@ -65,8 +65,7 @@ def test_a_grammar_that_reads_positions_once_is_returned_as_it_is(name: str) -> 
 
 def test_origins_say_which_node_stands_for_several() -> None:
     grammar = loads(HEAD + "rule r: S -> f(w[i]) g(w[k]) for i <= k")
-    nodes = {name: SplitNode(Variant("W"), (name,)) for name in ("w", "w2")}
-    _, origins = tie_with_origin(grammar, {"r": SplitRule("r", "S", nodes)})
+    origins = origins_of(tie(traced(grammar)))
     leaves = {n: [x.nodes for x in rule.nodes.values()] for n, rule in origins.items()}
     assert leaves == {"r_tied": [("w",), ("w2",)], "r_tied_2": [("w",), ("w",)]}
 

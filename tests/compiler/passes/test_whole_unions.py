@@ -6,8 +6,7 @@ import pytest
 import torch
 
 import fgg
-from fgg.compiler.passes.split import split
-from fgg.compiler.passes.whole_unions import whole_unions
+from fgg.compiler.passes.split import split, whole_unions
 from fgg.diagnostics import GrammarError
 from fgg.factors.maps import map_values
 from fgg.rewrite.conjoin import conjoin

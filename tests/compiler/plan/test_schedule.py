@@ -10,8 +10,9 @@ import pytest
 from fgg.compiler import load, loads
 from fgg.compiler.plan.schedule import Schedule, schedule, schedule_lines
 from fgg.grammar import Grammar
+from fgg.grammar.domains import lengths
 from fgg.library import library_names
-from fgg.rewrite.conjoin import conjoin, lengths
+from fgg.rewrite.conjoin import conjoin
 from fgg.rewrite.ground import ground
 
 

@@ -21,7 +21,7 @@ from fgg.compiler.passes.fold import fold
 from fgg.compiler.passes.narrow import narrow
 from fgg.compiler.passes.split import split
 from fgg.compiler.rank.rank_space import kept, rank_space
-from fgg.compiler.rank.refusal import NotRankSpace
+from fgg.compiler.rank.uses import NotRankSpace
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.grammar.printer import print_grammar
@@ -56,13 +56,13 @@ def value(
         x: y for x, y in inputs(seed, n, m).items() if x in {*grammar.input, *given_of(grammar)}
     }
     given |= {x: [max(token, 0) for token in given[x]] for x in known}
-    flat = ground(close(grammar)[0], inputs=given, lengths={"n": n, "m": m})
+    flat = ground(close(grammar), inputs=given, lengths={"n": n, "m": m})
     return float(np.asarray(solve(flat, semiring, seed=seed).value))
 
 
 def given_of(grammar: Grammar) -> set[str]:
     """The input factors that do not follow from others."""
-    return {f.name for f in grammar.input_factors if not f.attributes}
+    return {f.name for f in grammar.input_factors if f.definition is None}
 
 
 def keeps_its_value(grammar: Grammar, seed: int) -> str:
@@ -70,7 +70,7 @@ def keeps_its_value(grammar: Grammar, seed: int) -> str:
 
     For one grammar in four with messages, and written and read again: that takes longest.
     """
-    before = narrow(split(cpd(close(grammar)[0])))
+    before = narrow(split(cpd(close(grammar))))
     forms = [before]
     found = "refused"
     try:
@@ -131,14 +131,17 @@ def test_grammars_keep_their_values(grammar: Grammar, seed: int) -> None:
     keeps_its_value(grammar, seed)
 
 
-def test_many_grammars_keep_their_values() -> None:
-    found = Counter(keeps_its_value(write_bfgg(seed)[0], seed) for seed in range(150))
-    assert found["whole"] >= 30 and found["mixed"] >= 25 and found["refused"] >= 10, found
+@pytest.mark.parametrize("number", [50, pytest.param(150, marks=pytest.mark.slow)])
+def test_many_grammars_keep_their_values(number: int) -> None:
+    found = Counter(keeps_its_value(write_bfgg(seed)[0], seed) for seed in range(number))
+    kinds = {"whole": number // 5, "mixed": number // 6, "refused": number // 15}
+    assert all(found[kind] >= least for kind, least in kinds.items()), found
 
 
-def test_gradients_of_random_grammars_are_the_references_in_all_spaces() -> None:
-    done = Counter(gradients_agree(write_bfgg(seed)[0], seed) for seed in range(10))
-    assert done[len(SPACES)] >= 5, done
+@pytest.mark.parametrize("number", [6, pytest.param(10, marks=pytest.mark.slow)])
+def test_gradients_of_random_grammars_are_the_references_in_all_spaces(number: int) -> None:
+    done = Counter(gradients_agree(write_bfgg(seed)[0], seed) for seed in range(number))
+    assert done[len(SPACES)] >= number // 2, done
 
 
 @needs_compiler

@@ -13,7 +13,7 @@ from fgg.compiler.passes.cpd import cpd
 from fgg.compiler.passes.fold import fold
 from fgg.compiler.rank.nodes import state_uses
 from fgg.compiler.rank.rank_space import kept, rank_space
-from fgg.compiler.rank.refusal import NotRankSpace
+from fgg.compiler.rank.uses import NotRankSpace
 from fgg.grammar import Grammar
 from fgg.grammar.printer import print_grammar
 from fgg.rewrite.ground import ground

@@ -108,8 +108,8 @@ def test_the_smaller_factor_may_be_written_and_given() -> None:
 
 
 def test_stories_and_checks_speak_of_blocks(capsys: pytest.CaptureFixture[str]) -> None:
-    from fgg.check.describe import story
+    from fgg.check.describe import describe
 
-    found = story(fgg.load("hmm_blocks"))
+    found = describe(fgg.load("hmm_blocks"))
     assert "the probability of W given K within each block of `clusters`" in found
     assert "clusters(W, M): the M of each W" in found

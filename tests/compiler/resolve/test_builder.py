@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import doctest
+
 import numpy as np
 import pytest
 
 import fgg
+from fgg import build
 from fgg.compiler import loads
-from fgg.compiler.resolve.builder import Builder, Term
+from fgg.compiler.resolve.builder import Builder, EdgeTerm
 from fgg.diagnostics import GrammarError
 from fgg.grammar.values import Constant, Eye, Table
 
 
-def hmm() -> tuple[Builder, Term]:
+def hmm() -> tuple[Builder, EdgeTerm]:
     b = fgg.Builder("hmm")
     T, W = b.domain("T", 2), b.domain("W", ["the", "dog's"])
     init = b.factor("init", over=[T], value=[0.5, 0.5])
@@ -70,7 +73,7 @@ def test_families_inputs_tables_unions_and_parts() -> None:
     h = b.factor("h", [N, R])
     eye = b.factor("same", [N, N], value=Eye())
     X = b.nonterminal("X", [C], indices=["i"], where=[i >= 0, i < n])
-    body: list[Term | str] = [
+    body: list[EdgeTerm | str] = [
         f("a.N", "b", "c"),
         X[left[i]]("b"),
         phi[i]("a.N"),
@@ -87,7 +90,7 @@ def test_families_inputs_tables_unions_and_parts() -> None:
 
 def test_errors_point_at_the_statement_that_is_wrong() -> None:
     b, S = hmm()
-    b.rule("wrong", S(), Term("emit")("t"))
+    b.rule("wrong", S(), EdgeTerm("emit")("t"))
     with pytest.raises(GrammarError) as error:
         b.grammar(start=S)
     assert "error[F112]" in str(error.value)
@@ -115,3 +118,8 @@ def test_a_chain_of_comparisons_is_refused() -> None:
 def test_domains_and_arrow_exclude_each_other() -> None:
     with pytest.raises(TypeError):
         fgg.Builder().factor("f", ["T"], over=["T"])
+
+
+def test_the_example_of_the_public_module_runs() -> None:
+    results = doctest.testmod(build)
+    assert results.attempted > 10 and not results.failed

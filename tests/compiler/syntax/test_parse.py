@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fgg.compiler import load_text
-from fgg.compiler.syntax import tree as syntax
+from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.lex import MAX_TOKENS
 from fgg.compiler.syntax.parse import parse
 from fgg.diagnostics import Diagnostic, Report, render_all, sort_diagnostics
@@ -28,13 +28,13 @@ from tests.helpers.places import LIBRARY
 FILES = sorted(LIBRARY.glob("*.fgg"))
 
 
-def read(text: str) -> tuple[tuple[syntax.Statement, ...], tuple[Diagnostic, ...]]:
+def read(text: str) -> tuple[tuple[tree.Statement, ...], tuple[Diagnostic, ...]]:
     report = Report()
     statements = parse(Source("test.fgg", text), report)
     return statements, sort_diagnostics(report.diagnostics)
 
 
-def statements_of(text: str) -> tuple[syntax.Statement, ...]:
+def statements_of(text: str) -> tuple[tree.Statement, ...]:
     statements, diagnostics = read(text)
     assert diagnostics == (), render_all(diagnostics, Source("test.fgg", text))
     return statements
@@ -68,35 +68,35 @@ def place(node: object) -> Span:
 
 def reparsed(node: object, text: str) -> object:
     """What the text at a node's place is if it stands alone where such a node can stand."""
-    if isinstance(node, syntax.Arithmetic):
+    if isinstance(node, tree.Arithmetic):
         (statement,) = statements_of(f"size x = {text}")
-        return statement.value if isinstance(statement, syntax.SizeDecl) else None
-    if isinstance(node, syntax.Comparison):
+        return statement.value if isinstance(statement, tree.SizeDecl) else None
+    if isinstance(node, tree.Comparison):
         (statement,) = statements_of(f"rule X -> for {text}")
-        return statement.conditions[0] if isinstance(statement, syntax.RuleDecl) else None
-    if isinstance(node, syntax.EdgeSyntax):
+        return statement.conditions[0] if isinstance(statement, tree.RuleDecl) else None
+    if isinstance(node, tree.EdgeSyntax):
         (statement,) = statements_of(f"rule {text} ->")
-        return statement.head if isinstance(statement, syntax.RuleDecl) else None
-    if isinstance(node, syntax.ClampSyntax):
+        return statement.head if isinstance(statement, tree.RuleDecl) else None
+    if isinstance(node, tree.ClampSyntax):
         (statement,) = statements_of(f"rule X -> {text}")
-        return statement.body[0] if isinstance(statement, syntax.RuleDecl) else None
-    if isinstance(node, syntax.PathSyntax | syntax.PositionSyntax):
+        return statement.body[0] if isinstance(statement, tree.RuleDecl) else None
+    if isinstance(node, tree.PathSyntax | tree.PositionSyntax):
         (statement,) = statements_of(f"rule X -> f({text})")
-        assert isinstance(statement, syntax.RuleDecl)
+        assert isinstance(statement, tree.RuleDecl)
         edge = statement.body[0]
-        assert isinstance(edge, syntax.EdgeSyntax) and edge.arguments is not None
+        assert isinstance(edge, tree.EdgeSyntax) and edge.arguments is not None
         return edge.arguments[0]
-    if isinstance(node, syntax.ValueSyntax):
-        written = "with x =" if isinstance(node, syntax.StringLiteral) else "="
+    if isinstance(node, tree.ValueSyntax):
+        written = "with x =" if isinstance(node, tree.StringLiteral) else "="
         (statement,) = statements_of(f"factor f() {written} {text}")
-        assert isinstance(statement, syntax.FactorDecl)
+        assert isinstance(statement, tree.FactorDecl)
         return statement.attributes[0].value if "with" in written else statement.value
-    if isinstance(node, syntax.Enumeration):
+    if isinstance(node, tree.Enumeration):
         (statement,) = statements_of(f"domain x = {text}")
-        return statement.definition if isinstance(statement, syntax.DomainDecl) else None
-    if isinstance(node, syntax.AttributeDecl):
+        return statement.definition if isinstance(statement, tree.DomainDecl) else None
+    if isinstance(node, tree.AttributeDecl):
         (statement,) = statements_of(f"factor f() with {text}")
-        return statement.attributes[0] if isinstance(statement, syntax.FactorDecl) else None
+        return statement.attributes[0] if isinstance(statement, tree.FactorDecl) else None
     (statement,) = statements_of(text)
     return statement
 
@@ -109,15 +109,15 @@ def check_places(text: str) -> None:
             assert written == written.strip()
             for inner in nodes(node):
                 assert span.start <= place(inner).start <= place(inner).end <= span.end
-            if isinstance(node, syntax.Name):
+            if isinstance(node, tree.Name):
                 assert node.text == written.strip("`") or written[0] == '"'
-            elif isinstance(node, syntax.TypedSyntax):
+            elif isinstance(node, tree.TypedSyntax):
                 assert ":" in written and node.node.text in written
-            elif isinstance(node, syntax.InputDecl) and not written.startswith("input"):
+            elif isinstance(node, tree.InputDecl) and not written.startswith("input"):
                 assert bare(reparsed(node, f"input {written}")) == bare(node)
-            elif isinstance(node, syntax.EdgeSyntax) and "(" not in written:
+            elif isinstance(node, tree.EdgeSyntax) and "(" not in written:
                 assert written.startswith(text[node.label.span.start : node.label.span.end])
-            elif isinstance(node, syntax.CallLiteral) and node.name.text == "file":
+            elif isinstance(node, tree.CallLiteral) and node.name.text == "file":
                 assert written.startswith("file(") and written.endswith(")")
             else:
                 assert bare(reparsed(node, written)) == bare(node), (written, node)
@@ -304,7 +304,7 @@ def test_reserved_words_between_backquotes_are_names(word: str) -> None:
 
 def test_a_bare_edge_is_not_followed_by_a_node() -> None:
     (rule,) = statements_of("rule X -> Y (u: T) Z")
-    assert isinstance(rule, syntax.RuleDecl)
+    assert isinstance(rule, tree.RuleDecl)
     assert [type(item).__name__ for item in rule.body] == ["EdgeSyntax", "EdgeSyntax"]
 
 
@@ -320,7 +320,7 @@ def test_a_bare_edge_is_not_followed_by_a_node() -> None:
 )
 def test_a_sign_stands_before_an_atom(text: str, value: str) -> None:
     (size,) = statements_of(f"size x = {text}")
-    assert isinstance(size, syntax.SizeDecl) and type(size.value).__name__ == value
+    assert isinstance(size, tree.SizeDecl) and type(size.value).__name__ == value
     assert [d.code for d in read("size x = --k")[1]] == ["F001"]
 
 

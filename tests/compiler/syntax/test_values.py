@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fgg.compiler import load_text
-from fgg.compiler.syntax import tree as syntax
+from fgg.compiler.syntax import tree
+from fgg.compiler.syntax.flat_lists import row_end, row_numbers, row_place, values_end
 from fgg.compiler.syntax.lex import lex
 from fgg.compiler.syntax.parse import parse
-from fgg.compiler.syntax.rows import row_end, row_numbers, row_place, values_end
-from fgg.compiler.syntax.value_spans import ValueSpans
+from fgg.compiler.syntax.tree import ValueSpans
 from fgg.diagnostics import Report, render_all
 from fgg.grammar import Enumerated, Grammar
 from fgg.grammar.spans import Source, Span
@@ -34,7 +34,7 @@ def grammar_of(text: str) -> Grammar:
     return grammar
 
 
-def statement_of(text: str) -> syntax.Statement:
+def statement_of(text: str) -> tree.Statement:
     report = Report()
     (statement,) = parse(Source("test.fgg", text), report)
     assert not report.diagnostics
@@ -58,14 +58,14 @@ def test_a_flat_list_of_numbers_is_what_it_is_with_a_comment(
         assert not slow
         return
     (factor,), (other,) = fast, slow
-    assert isinstance(factor, syntax.FactorDecl) and isinstance(other, syntax.FactorDecl)
-    assert isinstance(factor.value, syntax.NumberRow)
-    assert isinstance(other.value, syntax.ListLiteral)
+    assert isinstance(factor, tree.FactorDecl) and isinstance(other, tree.FactorDecl)
+    assert isinstance(factor.value, tree.NumberRow)
+    assert isinstance(other.value, tree.ListLiteral)
     spans = ValueSpans(fast)
     for index, (number, literal) in enumerate(
         zip(factor.value.numbers(), other.value.items, strict=True)
     ):
-        assert isinstance(literal, syntax.NumberLiteral)
+        assert isinstance(literal, tree.NumberLiteral)
         sign = -1 if literal.negative else 1
         if literal.denominator is None:
             assert repr(number) == repr(sign * float(literal.digits) + 0.0)
@@ -83,11 +83,11 @@ def test_a_flat_list_of_values_is_what_it_is_with_a_comment(
 ) -> None:
     text = f"domain A = {{{listed(items, comma)}}}"
     fast, slow = statement_of(text), statement_of(text.replace("= {", "= {#\n"))
-    assert isinstance(fast, syntax.DomainDecl) and isinstance(slow, syntax.DomainDecl)
-    assert isinstance(fast.definition, syntax.Enumeration)
-    assert isinstance(slow.definition, syntax.Enumeration)
+    assert isinstance(fast, tree.DomainDecl) and isinstance(slow, tree.DomainDecl)
+    assert isinstance(fast.definition, tree.Enumeration)
+    assert isinstance(slow.definition, tree.Enumeration)
     moved = [
-        syntax.Name(name.text, Span(name.span.start - 2, name.span.end - 2))
+        tree.Name(name.text, Span(name.span.start - 2, name.span.end - 2))
         for name in slow.definition.values
     ]
     assert list(fast.definition.values) == moved
@@ -117,7 +117,7 @@ def test_rows_are_read_with_their_places() -> None:
 
 def test_indices_are_not_rows() -> None:
     statement = statement_of("rule X[0, 1] -> o = w[2] X[3, 4]")
-    assert isinstance(statement, syntax.RuleDecl)
+    assert isinstance(statement, tree.RuleDecl)
     assert len(statement.head.indices) == 2
 
 

@@ -7,11 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from fgg.runtime.identify.elimination import echelon
-from fgg.runtime.identify.fields import Prime, Real
+from fgg.runtime.identify.fields import PrimeField, RealField, echelon
 
 P = 2**31 - 1
-FIELD = Prime(P)
+FIELD = PrimeField(P)
 
 
 def whole(array: Tensor) -> list[int]:
@@ -54,7 +53,7 @@ def test_fractions_become_residues() -> None:
 def test_distributions_sum_to_one() -> None:
     rng = np.random.default_rng(0)
     assert whole(FIELD.distribution(4, 3, rng).sum(1)) == [1] * 4
-    assert torch.allclose(Real().distribution(4, 3, rng).sum(1), torch.ones(4).double())
+    assert torch.allclose(RealField().distribution(4, 3, rng).sum(1), torch.ones(4).double())
 
 
 def test_inverses_are_inverse_and_singular_matrices_are_refused() -> None:
@@ -62,7 +61,7 @@ def test_inverses_are_inverse_and_singular_matrices_are_refused() -> None:
     matrix[0, 0] = 0.0  # a pivot that must be exchanged
     unit = FIELD.matmul(matrix, FIELD.inverse(matrix))
     assert whole(unit) == whole(torch.eye(6))
-    for field in (FIELD, Real()):
+    for field in (FIELD, RealField()):
         with pytest.raises(ZeroDivisionError):
             field.inverse(torch.zeros(2, 2, dtype=torch.float64))
 

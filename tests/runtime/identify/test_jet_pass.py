@@ -12,14 +12,14 @@ import torch
 import fgg
 from fgg.api.identify import model_of
 from fgg.runtime.identify.case import PLAIN, Case
-from fgg.runtime.identify.fields import Prime
-from fgg.runtime.identify.jet_pass import Walk
+from fgg.runtime.identify.fields import PrimeField
+from fgg.runtime.identify.jet_pass import JetPass
 from fgg.runtime.identify.jets import Ring
-from fgg.runtime.identify.observing import Kept, Subsets
+from fgg.runtime.identify.observations import KeptTokens, TokenSubsets
 from fgg.runtime.interpret.semirings.modular import Modular
 
 P = 2**31 - 1
-FIELD = Prime(P)
+FIELD = PrimeField(P)
 CASES: list[tuple[str, dict[str, int], int]] = [
     ("cnf", {"k": 2, "d": 2}, 4),
     ("pcfg_ie", {"k": 2, "d": 3}, 3),
@@ -66,7 +66,7 @@ def test_coefficients_are_functionals_of_moments(
     sentence = case.sentence(FIELD)
     ring = Ring(((2, 0), (3, 0), (2, 1)))
     words = sentence.subsets(ring, 2, FIELD, rng)
-    z = Walk(case.geometry, FIELD, ring, arrays, words).z
+    z = JetPass(case.geometry, FIELD, ring, arrays, words).z
     place_of = {m: i for i, m in enumerate(ring.monomials)}
     for item in range(2):
         v = [words["w"][i, item, place_of[(1, 0)]].tolist() for i in range(length)]
@@ -103,7 +103,7 @@ def test_rows_are_derivatives(name: str, sizes: dict[str, int], length: int) -> 
     values = []
     for step in range(count):
         moved = shifted(case, place, move, step)
-        z = Walk(case.geometry, FIELD, ring, case.arrays(moved), words).z
+        z = JetPass(case.geometry, FIELD, ring, case.arrays(moved), words).z
         values.append(z.index_select(1, ring.places))
     for item in range(3):
         for target in range(2):
@@ -114,7 +114,7 @@ def test_rows_are_derivatives(name: str, sizes: dict[str, int], length: int) -> 
 def shifted(case: Case, place: Any, move: Any, step: int) -> Any:
     """The point so many steps along a direction."""
 
-    class Drawn(Prime):
+    class Drawn(PrimeField):
         def distribution(self, rows: int, columns: int, rng: Any) -> Any:
             leaf = next(queue)
             own = place.arrays[leaf.name].reshape(rows, columns).clone()
@@ -125,9 +125,9 @@ def shifted(case: Case, place: Any, move: Any, step: int) -> Any:
                 own[:, -1] -= change.sum(1)
             return self.reduce(own)
 
-    from fgg.runtime.identify.parameters import Leaf
+    from fgg.runtime.identify.parameters import FreeTable
 
-    queue = iter(s for s in case.parameters.sources.values() if isinstance(s, Leaf))
+    queue = iter(s for s in case.parameters.sources.values() if isinstance(s, FreeTable))
     firsts, first = {}, 0
     for leaf in case.parameters.leaves:
         firsts[leaf.name] = first
@@ -148,9 +148,9 @@ def slope(values: list[int]) -> int:
 
 def test_derivatives_go_through_stationary_distributions() -> None:
     case = case_of("dep_ies", {"d": 3}, 3)
-    from fgg.runtime.identify.fields import Real
+    from fgg.runtime.identify.fields import RealField
 
-    field = Real()
+    field = RealField()
     rng = np.random.default_rng(0)
     place = case.parameters.point(field, rng)
     pi, arc = place.arrays["root"], place.arrays["arc"]
@@ -170,11 +170,11 @@ def test_derivatives_go_through_stationary_distributions() -> None:
 
 def test_all_moments_are_those_of_the_program() -> None:
     case = case_of("pcfg_i", {"k": 2, "d": 3}, 4)
-    from fgg.runtime.identify.fields import Real
+    from fgg.runtime.identify.fields import RealField
 
-    place = case.parameters.point(Real(), np.random.default_rng(0))
-    words = case.sentence(Real()).every([Kept((0, 2)), Kept((1, 3), (2,))])
-    z = Walk(case.geometry, Real(), PLAIN, case.arrays(place), words).z[:, 0]
+    place = case.parameters.point(RealField(), np.random.default_rng(0))
+    words = case.sentence(RealField()).every([KeptTokens((0, 2)), KeptTokens((1, 3), (2,))])
+    z = JetPass(case.geometry, RealField(), PLAIN, case.arrays(place), words).z[:, 0]
     program = fgg.compile(fgg.load("pcfg_i", sizes={"k": 2, "d": 3}))
     weights = dict(place.arrays)
     wanted = program.posterior(weights, {}, {"n": [4]}).moments({"w": [0, 2]})[0]
@@ -184,7 +184,7 @@ def test_all_moments_are_those_of_the_program() -> None:
 
 
 def test_subsets_are_counted_as_their_parts_are() -> None:
-    for part in (Subsets(2), Subsets(3), Subsets(2, along=True)):
+    for part in (TokenSubsets(2), TokenSubsets(3), TokenSubsets(2, along=True)):
         parts = part.parts(5)
         assert part.count([3] * 5) == sum(item.count([3] * 5) for item in parts)
         assert len(set(parts)) == len(parts)

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import fgg
-from fgg.runtime.learn import CVB, VB, Counter, Hastings, Items, learn
-from fgg.runtime.learn.draws import Drawer, entries_of
-from fgg.runtime.learn.groups import divergence, log_beta, log_geometric
-from fgg.runtime.learn.log_counts import log_counts
-from fgg.runtime.learn.store import Sparse, Store
+from fgg.runtime.learn import CVB, VB, ExpectedCounter, Hastings, Items, learn
+from fgg.runtime.learn.collapsed import CountStore, SparseCounts
+from fgg.runtime.learn.distributions import divergence, log_beta, log_geometric
+from fgg.runtime.learn.expected_counts import log_counts
+from fgg.runtime.learn.sampled_counts import EntrySampler, entries_of
 from fgg.runtime.program.program import Program
 from tests.oracles.learning_cases import cnf
 
@@ -67,7 +67,7 @@ def test_weights_that_are_no_numbers_are_counted_in_logarithms(name: str, scale:
     sizes = {n: v for n, v in small.items() if n in fgg.load(name).size}
     program = fgg.compile(fgg.load(name, sizes=sizes))
     logs = extreme(program, 4, scale)
-    counter = Counter(program)
+    counter = ExpectedCounter(program)
     counter.set(logs)
     words = [0, 2, 1, 1]
     batch = VB(program.model(dtype=torch.float64)).ready(Items({"w": [words]}))
@@ -90,7 +90,7 @@ def test_weights_that_are_no_numbers_are_counted_in_logarithms(name: str, scale:
 def test_long_items_with_extreme_weights_are_right() -> None:
     program = hmm()
     logs = {n: 40 * x for n, x in extreme(program, 1, 10.0).items()}
-    counter = Counter(program)
+    counter = ExpectedCounter(program)
     counter.set(logs)
     sentence = [i % 4 for i in range(40)]
     batch = VB(program.model(dtype=torch.float64)).ready(Items({"w": [sentence]}))
@@ -118,9 +118,9 @@ def test_counts_of_items_that_would_not_fit_are_refused() -> None:
         size = 8
         index_type = torch.int64
 
-    store = Store(Fake(), expected=10**15)  # type: ignore[arg-type]
+    store = CountStore(Fake(), expected=10**15)  # type: ignore[arg-type]
     with pytest.raises(fgg.GrammarError, match="F420"):
-        store.keep((0,), Sparse(torch.arange(8), torch.ones(8)))
+        store.keep((0,), SparseCounts(torch.arange(8), torch.ones(8)))
 
 
 def test_an_entry_of_prior_zero_is_impossible() -> None:
@@ -142,7 +142,7 @@ TINY: dict[str, Any] = {
 }
 
 
-def all_derivations(case: Any) -> list[list[Sparse]]:
+def all_derivations(case: Any) -> list[list[SparseCounts]]:
     """The counts of every derivation of every item."""
     sampler = Hastings(case.model(), prior=case.prior())
     ones = {n: torch.ones(w.shape).double() for n, w in case.program.weights(seed=0).items()}
@@ -231,7 +231,7 @@ def test_draws_of_pieces_have_the_expected_counts() -> None:
     model = program.model(seed=2, dtype=torch.float64)
     weights, words = model.detached(), [0, 1, 2]
     generator = torch.Generator().manual_seed(0)
-    drawer = Drawer(program, generator)
+    drawer = EntrySampler(program, generator)
     batch = VB(model).ready(Items({"w": [words]}))
     number = 500
     found = {n: torch.zeros_like(w) for n, w in weights.items()}

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 import fgg
-from fgg.runtime.learn import CVB, EM, VB, Counter, Hastings, Items, Ready
-from fgg.runtime.learn.draws import entries_of
-from fgg.runtime.learn.groups import log_beta
-from fgg.runtime.learn.store import Sparse
+from fgg.runtime.learn import CVB, EM, VB, CheckedItems, ExpectedCounter, Hastings, Items
+from fgg.runtime.learn.collapsed import SparseCounts
+from fgg.runtime.learn.distributions import log_beta
+from fgg.runtime.learn.sampled_counts import entries_of
 from tests.oracles.learning_cases import (
     FILE,
     KINDS,
@@ -218,7 +218,7 @@ def test_the_hastings_kernel(make: Make, data: dict[str, Any]) -> None:
     (item,) = [i for i in range(len(case.items)) if set(vectors(case, i)) == set(keys)][-1:]
     own = vectors(case, item)
     assert [own[key] for key in keys] == wanted["multiplicity"]
-    counter = Counter(case.program)
+    counter = ExpectedCounter(case.program)
     counter.set({n: w.log() for n, w in sampler.weights(means).items()})
     log_z = float(counter.count(sampler.ready(case.items[item])).log_z)
     trees = [as_sparse(case, sampler, key) for key in keys]
@@ -240,7 +240,7 @@ def test_the_hastings_kernel(make: Make, data: dict[str, Any]) -> None:
     assert float(flow.sum()) == pytest.approx(wanted["mean_acceptance"], abs=1e-8)
 
 
-def as_sparse(case: Case, sampler: Hastings, vector: tuple[float, ...]) -> Sparse:
+def as_sparse(case: Case, sampler: Hastings, vector: tuple[float, ...]) -> SparseCounts:
     tables = sampler.empty()
     for (name, place), count in zip(case.places.values(), vector, strict=True):
         tables[name].reshape(-1)[place] = count
@@ -260,7 +260,7 @@ def test_the_library_has_this_morphology(data: dict[str, Any]) -> None:
     ones = {f.name: torch.ones(program.shape(f.name)) for f in program.parameters if not f.value}
     model = program.model(dtype=torch.float64)
     cvb = CVB(model, weights=ones, prior=data["alpha"])
-    items: list[Ready] = [
+    items: list[CheckedItems] = [
         cvb.ready(Items({"s": [substring_table(word, substrings)]}, None, (i,)))
         for i, word in enumerate(words)
     ]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import fgg
 from fgg.runtime.learn import EM, VB, Items, learn
-from fgg.runtime.learn.draws import entries_of
+from fgg.runtime.learn.sampled_counts import entries_of
 from fgg.runtime.model.model import Model
 from fgg.runtime.program.program import Program
 
@@ -111,7 +111,7 @@ def test_a_pcfg_is_counted_as_by_enumeration() -> None:
         wanted = enumerated(model, sentences)
         em.begin()
         em.step(Items({"w": sentences}))
-        for name, group in em.groups.items():
+        for name, group in em.distributions.items():
             torch.testing.assert_close(
                 em.sums[name], group.table(wanted[name]), atol=1e-9, rtol=1e-9
             )

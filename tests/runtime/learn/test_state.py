@@ -41,7 +41,7 @@ def program_for(method: str) -> Program:
 
 def batches(program: Program, method: str) -> list[Items]:
     items = in_memory(program, SENTENCES)
-    return items if method in ("cvb", "hastings") else bucketed(program, items, 6)
+    return items if method in ("cvb", "hastings") else bucketed(items, 6)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -91,8 +91,8 @@ def test_each_piece_can_have_a_network_of_its_own() -> None:
     one, two = model.nets["binary_0"], model.nets["binary_1"]
     assert isinstance(one, FactorNet) and isinstance(two, FactorNet)
     u = model.shared.tables["u_8_R_binary"]
-    torch.testing.assert_close(model.weight("binary_0"), (one.own[0] @ u.T).softmax(1))
-    torch.testing.assert_close(model.weight("binary_1"), (u @ two.own[0].T).softmax(1))
+    torch.testing.assert_close(model.weight("binary_0"), (one.embeddings[0] @ u.T).softmax(1))
+    torch.testing.assert_close(model.weight("binary_1"), (u @ two.embeddings[0].T).softmax(1))
     model(w=SENTENCES).sum().backward()
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
 

@@ -69,7 +69,7 @@ def test_logits_are_those_of_the_equations(factored: bool) -> None:
         words = [w for w in range(D) if w % M == t // K]
         row = torch.stack([state(emit.left, t) @ tables[f"z_{H}_W"][w] for w in words])
         torch.testing.assert_close(own.weight("emit")[t % K, words], (row / H**0.5).softmax(-1))
-    start = own.state_dict()["nets.init.left.own"][0]
+    start = own.state_dict()["nets.init.left.vector"][0]
     row = torch.stack([start @ state(init.right, u) for u in range(M * K)])
     torch.testing.assert_close(own.weight("init"), (row / H**0.5).softmax(-1))
 

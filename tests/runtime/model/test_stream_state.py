@@ -10,7 +10,7 @@ import fgg
 from fgg.data import Tokens, Windows
 from fgg.runtime.model.model import Model
 from fgg.runtime.model.state_dropout import StateDropout
-from fgg.runtime.model.stream_state import Carried, stream_log_likelihood, stream_perplexity
+from fgg.runtime.model.stream_state import CarriedState, stream_log_likelihood, stream_perplexity
 from tests.helpers.places import EXAMPLES
 
 FILE = EXAMPLES / "large_hmm" / "stream.fgg"
@@ -53,7 +53,7 @@ def test_a_document_begins_anew() -> None:
 def test_gradients_of_a_window_go_through_its_beginning() -> None:
     own, whole = models()
     first, second = list(Windows(tokens=tokens(), rows=1, length=24))
-    carried = Carried()
+    carried = CarriedState()
     torch.autograd.backward(carried.log_z(own.program, own.weights(), first).sum())
     carried.advance()
     own.zero_grad()
@@ -76,7 +76,7 @@ def test_gradients_of_a_window_go_through_its_beginning() -> None:
             weights = whole.weights() | {"trans": fresh, "init": state @ fresh}
             return float(whole.program.log_z(weights, {"w": [IDS[24:].tolist()]}))
 
-    again = Carried()
+    again = CarriedState()
     torch.autograd.backward(again.log_z(own.program, own.weights(), first).sum())
     again.advance()
     assert again.state is not None
@@ -90,7 +90,7 @@ def test_dropout_carries_what_is_left_of_a_state() -> None:
     own, _ = models()
     dropout = StateDropout(own, "K", 0.5)
     generator = torch.Generator().manual_seed(0)
-    carried = Carried()
+    carried = CarriedState()
     for window in Windows(tokens=tokens(), rows=3, length=4):
         kept = dropout.draw(generator)
         log_z = carried.log_z(dropout.program, dropout.weights(kept), window, kept)

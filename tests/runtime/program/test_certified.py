@@ -61,8 +61,14 @@ def words(a: int, b: int) -> list[int]:
     return [0] * a + [1] * b
 
 
-@pytest.mark.parametrize("jit", JIT)
-@pytest.mark.parametrize(("dtype", "a", "b"), LONG)
+@pytest.mark.parametrize(
+    ("dtype", "a", "b", "jit"),
+    [
+        *((*case, False) for case in LONG),
+        *(pytest.param(*case, True, marks=needs_compiler) for case in LONG[:2]),
+        pytest.param(*LONG[2], True, marks=(needs_compiler, pytest.mark.slow)),
+    ],
+)
 def test_states_that_differ_beyond_the_range_are_right(
     dtype: torch.dtype, a: int, b: int, jit: bool
 ) -> None:

@@ -167,7 +167,7 @@ def test_log_z_is_zero_where_the_boolean_semiring_has_no_derivation(name: str) -
 def items_of(program: Program) -> tuple[dict[str, torch.Tensor], dict[str, list[int]]]:
     """Three items of the lengths 1, 2 and 4 with random tokens and tables."""
     from fgg.grammar.domains import domain_size, size_values
-    from fgg.rewrite.conjoin import lengths as length_names
+    from fgg.grammar.domains import lengths as length_names
 
     grammar, chance = program.grammar, torch.Generator().manual_seed(1)
     lengths = {name: [1, 2, 4] for name in length_names(grammar)}

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import fgg
-from fgg.runtime.learn import Counter, Items
-from fgg.runtime.learn.items import ready
+from fgg.runtime.learn import ExpectedCounter, Items
+from fgg.runtime.learn.item_batches import check_items
 
 WORDS = """
 size k = 1
@@ -56,13 +56,13 @@ def test_what_is_below_the_normal_numbers_is_not_wrong() -> None:
 def test_learning_counts_what_is_below_the_range_of_numbers() -> None:
     program = fgg.compile(fgg.loads(WORDS))
     parts, weights = chain(110)
-    counter = Counter(program)
+    counter = ExpectedCounter(program)
     counter.set({name: w.log() for name, w in weights.items()})
-    found = counter.count(ready(program, Items({"s": [parts]})))
+    found = counter.count(check_items(program, Items({"s": [parts]})))
     assert float(found.log_z[0]) == pytest.approx(-7 * 109 - 30)
     assert found.counts["word"].tolist() == [pytest.approx([109.0, 1.0, 0.0])]
     counter.set_weights(weights)
-    again = counter.count(ready(program, Items({"s": [parts]})))
+    again = counter.count(check_items(program, Items({"s": [parts]})))
     torch.testing.assert_close(again.counts["word"], found.counts["word"])
 
 
@@ -70,13 +70,13 @@ def test_learning_in_float32_needs_no_logarithms_for_small_cells() -> None:
     program = fgg.compile(fgg.loads(WORDS))
     parts, weights = chain(20)
     weights["word"][0, 1] = exp(-14)
-    counter = Counter(program, torch.float32)
+    counter = ExpectedCounter(program, torch.float32)
     for numbers in (False, True):
         if numbers:
             counter.set_weights(weights)
         else:
             counter.set({name: w.log() for name, w in weights.items()})
-        found = counter.count(ready(program, Items({"s": [parts]})))
+        found = counter.count(check_items(program, Items({"s": [parts]})))
         assert float(found.log_z[0]) == pytest.approx(-7 * 19 - 14)
         assert found.counts["word"].tolist() == [pytest.approx([19.0, 1.0, 0.0])]
     assert program.ranges.logarithms == 0

@@ -21,7 +21,6 @@ CASES: list[tuple[str, str | None]] = [
     for name in library_names()
     for query in ([q.name for q in load(name).queries] or (None,))
 ]
-LENGTHS = range(1, 6)
 
 
 @cache
@@ -67,9 +66,12 @@ def finite(name: str, query: str | None, n: int) -> Grammar:
     return ground(grammar, query=query, lengths=lengths, inputs=scores(name, n))
 
 
+@pytest.mark.parametrize(
+    "lengths", [range(1, 5), pytest.param(range(5, 6), marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(("name", "query"), CASES)
-def test_semirings_agree_on_library_grammars(name: str, query: str | None) -> None:
-    for n in LENGTHS:
+def test_semirings_agree_on_library_grammars(name: str, query: str | None, lengths: range) -> None:
+    for n in lengths:
         grammar = finite(name, query, n)
         real = float(solve(grammar, "real", seed=n).value)
         logs = float(solve(grammar, "log", seed=n).value)

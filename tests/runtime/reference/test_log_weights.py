@@ -14,7 +14,7 @@ from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.grammar.printer import print_grammar
 from fgg.grammar.values import Exp, Table
-from fgg.json.document import to_json
+from fgg.json import to_json
 from fgg.rewrite.ground import ground
 from fgg.runtime.derive.decode_ground import sample, viterbi
 from fgg.runtime.program.bind import Logs

@@ -12,8 +12,8 @@ import fgg
 from fgg.api.compile import selected
 from fgg.api.unmix import mixing_matrix
 from fgg.runtime.unmix.mixing import compound, mixing
-from fgg.runtime.unmix.moments import Exact
-from fgg.runtime.unmix.shapes import States, shape_of
+from fgg.runtime.unmix.moments import ExactMoments
+from fgg.runtime.unmix.structure import States, shape_of
 from tests.helpers.unmixing import load
 
 TREES = ("pcfg_ie", "pcfg_i", "hmm", "lcm", "dep_ies", "dep_ie", "dep_i")
@@ -29,7 +29,7 @@ def test_mixed_compound_parameters_are_the_moments(name: str, order: int) -> Non
     eta = np.random.default_rng(0).normal(size=3) if order == 3 else None
     psi = np.stack([compound(backbone, numbers, eta) for backbone in mixed.columns])
     found = np.einsum("op,pij->oij", mixed.matrix, psi)
-    exact = Exact(program, weights, ())
+    exact = ExactMoments(program, weights, ())
     for at, matrix in zip(mixed.rows, found, strict=True):
         joint = exact.joint(at.length, at.positions)
         np.testing.assert_allclose(matrix, joint if eta is None else joint @ eta, atol=1e-14)

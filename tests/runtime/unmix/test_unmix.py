@@ -13,12 +13,11 @@ import fgg
 from fgg.api.unmix import checked, curve, draw, unmix
 from fgg.runtime.program.bind import stationary
 from fgg.runtime.unmix import spectral
-from fgg.runtime.unmix.matching import aligned
-from fgg.runtime.unmix.moments import Exact, sampled
-from fgg.runtime.unmix.refine import expected, refine
-from fgg.runtime.unmix.shapes import States, shape_of
-from fgg.runtime.unmix.simplex import project
-from fgg.runtime.unmix.solving import solve
+from fgg.runtime.unmix.moments import ExactMoments, sampled
+from fgg.runtime.unmix.result import aligned
+from fgg.runtime.unmix.solve import expected, refine, solve
+from fgg.runtime.unmix.spectral import project
+from fgg.runtime.unmix.structure import States, shape_of
 from tests.helpers.unmixing import TRUTH, instance, load
 
 # PCFG-IE
@@ -31,7 +30,7 @@ def medians(k: int, number: int) -> tuple[float, float]:
     errors = []
     for seed in range(number):
         truth = instance(random, k, k)
-        exact = Exact(program, checked(program, truth), (3,))
+        exact = ExactMoments(program, checked(program, truth), (3,))
         errors.append(solve(program, shape, exact, 3, 20, seed).error(truth))
     return float(np.median(errors)), max(errors)
 
@@ -74,7 +73,7 @@ def test_the_best_of_several_directions_is_better_than_one() -> None:
     one, many = [], []
     for seed in range(30):
         truth = instance(random, 4, 4)
-        exact = Exact(program, checked(program, truth), (3,))
+        exact = ExactMoments(program, checked(program, truth), (3,))
         one.append(solve(program, shape, exact, 3, 1, seed).error(truth))
         many.append(solve(program, shape, exact, 3, 20, seed).error(truth))
     assert np.median(many) < np.median(one)
@@ -137,7 +136,7 @@ def worst_of_arcs(d: int, number: int) -> tuple[float, int]:
     for _ in range(number):
         arc = random.dirichlet(np.ones(d), size=d)
         truth = {"arc": arc, "root": stationary(arc)}
-        exact = Exact(program, checked(program, truth), (2, 3))
+        exact = ExactMoments(program, checked(program, truth), (2, 3))
         worst = max(worst, solve(program, shape, exact, 3, 1, 0).error(truth))
         principal += bool((np.linalg.eigvals(arc).real < -0.5).any())
     return worst, principal

@@ -14,21 +14,21 @@ from fgg.compiler import load, loads
 from fgg.library import library_text
 from fgg.runtime.reference.posterior import posterior
 from fgg.runtime.verify import run as running
-from fgg.runtime.verify.confirm import Second, log_value
+from fgg.runtime.verify.confirm import SecondEvaluation, log_value
 from fgg.runtime.verify.floats import answer
 from fgg.runtime.verify.items import Item
-from fgg.runtime.verify.points import leaves
+from fgg.runtime.verify.points import free_weights
 from fgg.runtime.verify.sides import GroundSide
 from tests.helpers.peaked import small
 
 
 def test_a_second_evaluation_has_log_z_uses_and_cells_of_the_posterior() -> None:
     grammar = small("hmm")
-    free = leaves(grammar)
+    free = free_weights(grammar)
     point = free.real("peaked", np.random.default_rng(3))
     source = GroundSide(grammar)
     item = Item({"n": 3}, {"w": np.array([0, 2, -1])})
-    other, flat = Second(source, free, point), source.flat(item)
+    other, flat = SecondEvaluation(source, free, point), source.flat(item)
     assert flat is not None
     found = posterior(flat, weights=point.weights(flat))
     assert other.log_z(item) == pytest.approx(found.log_z, rel=1e-13)

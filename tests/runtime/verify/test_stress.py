@@ -14,7 +14,7 @@ from fgg.api.compile import compile
 from fgg.compiler import load, loads
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.runtime.program.program import Program
-from fgg.runtime.verify.points import leaves
+from fgg.runtime.verify.points import free_weights
 from fgg.runtime.verify.stress import (
     TINY,
     Stress,
@@ -28,7 +28,7 @@ from tests.helpers.peaked import DIALECTS, small
 
 def test_numbers_that_contradict_the_law_of_two_copies_are_found() -> None:
     grammar = small("hmm")
-    program, free = compile(grammar, space="dense"), leaves(grammar)
+    program, free = compile(grammar, space="dense"), free_weights(grammar)
     rng = np.random.default_rng(0)
     settings = settings_of(grammar, program.compiled.plan, free, (), rng)
     both = compile(twice(grammar), space="dense")
@@ -53,7 +53,7 @@ def test_refusals_are_counted_and_are_no_differences(monkeypatch: pytest.MonkeyP
         raise GrammarError([Diagnostic(code="F427", message="too large")])
 
     grammar = small("pcfg")
-    program, free = compile(grammar, space="dense"), leaves(grammar)
+    program, free = compile(grammar, space="dense"), free_weights(grammar)
     settings = settings_of(grammar, program.compiled.plan, free, (), np.random.default_rng(0))
     best = [best_of(program, s) for s in settings.short]
     assert all(np.isfinite(value) for values in best for value in values)
@@ -64,7 +64,7 @@ def test_refusals_are_counted_and_are_no_differences(monkeypatch: pytest.MonkeyP
 
 def test_weights_are_sticky_identities_and_extremes() -> None:
     grammar = small("hmm")
-    program, free = compile(grammar, space="dense"), leaves(grammar)
+    program, free = compile(grammar, space="dense"), free_weights(grammar)
     settings = settings_of(grammar, program.compiled.plan, free, (), np.random.default_rng(0))
     by_name = {s.name: s.point.leaves for s in settings.short}
     sticky = by_name["sticky weights in float64"][("trans", None)]
@@ -79,7 +79,7 @@ def test_weights_are_sticky_identities_and_extremes() -> None:
     longest = settings_of(
         given,
         compile(given, space="dense").compiled.plan,
-        leaves(given),
+        free_weights(given),
         (),
         np.random.default_rng(0),
     )
@@ -88,7 +88,7 @@ def test_weights_are_sticky_identities_and_extremes() -> None:
 
 def test_extreme_log_potentials_reach_a_thousand() -> None:
     grammar = small("crf", "tags")
-    program, free = compile(grammar, space="dense"), leaves(grammar)
+    program, free = compile(grammar, space="dense"), free_weights(grammar)
     settings = settings_of(grammar, program.compiled.plan, free, (), np.random.default_rng(0))
     (extreme, *_) = (s for s in settings.short if s.kind == "extreme")
     (logs,) = (x for x in extreme.items[0].inputs.values() if x.dtype.kind == "f")
@@ -99,7 +99,7 @@ def test_extreme_log_potentials_reach_a_thousand() -> None:
 def test_two_copies_have_twice_the_log_z(name: str) -> None:
     grammar = small(name, next(iter(load(name).query)))
     one, two = compile(grammar, space="dense"), compile(twice(grammar), space="dense")
-    free = leaves(grammar)
+    free = free_weights(grammar)
     settings = settings_of(grammar, one.compiled.plan, free, (), np.random.default_rng(0))
     for setting in settings.long:
         single, double = (log_z_of(p, setting, torch.float64) for p in (one, two))

@@ -1,0 +1,183 @@
+"""The options that give data: items to run a program on, and corpora to train on."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fgg.cli.arguments import Parser, Usage, assignments, read_inputs
+from fgg.cli.options_compiler import add_jit, add_space
+from fgg.cli.options_model import add_inputs, add_query, add_weights, is_run
+from fgg.compiler.resolve.load import read_text
+from fgg.diagnostics import refuse
+from fgg.grammar import Grammar, Input
+from fgg.inputs.given import Nest
+
+MAX_LENGTH = 1_000_000
+UNKNOWN = "<unk>"
+"""The value that stands for all words that a domain does not list, if the domain has it."""
+CHANGES = ("characters", "lower", "digits", "no_punctuation", "min_length", "max_length")
+VOCABULARY = ("min_count", "max_words", "max_part", "unknown_shapes", "no_unknown")
+
+
+def add_items(parser: Parser) -> None:
+    """Add the options that give items and weights, and say how to compile."""
+    add_query(parser)
+    parser.value(
+        "--data",
+        "PATH",
+        "a file with one item a line: words or numbers, with a tab between inputs; for a "
+        "trained model, a file like its training data",
+    )
+    parser.add_argument("--format", help="the format of the data, for a trained model")
+    add_inputs(parser, "lengths of inputs that are not given; their tokens are summed out")
+    add_weights(parser)
+    add_space(parser)
+    add_jit(parser)
+
+
+def add_normalisation(parser: Parser) -> None:
+    """Add the options that say how each word is read."""
+    parser.flag("--lower", "put all words into lower case")
+    parser.choice(
+        "--digits",
+        ("each", "number"),
+        "replace each digit by 0 (each), or each number by N (number)",
+    )
+    parser.flag("--skip-bad", "leave out items that cannot be read")
+
+
+def add_training_data(parser: Parser) -> None:
+    """Add the options that give training data and say how to read them."""
+    parser.values("--data", "PATH", "files of data (also .gz, .xz)")
+    parser.add_argument("--format", help="the format of the data: words, ids, conllu, trees, …")
+    parser.repeated(
+        "--field",
+        "INPUT=FIELD",
+        "which field of an item an input reads: words, tags, fine_tags or parts",
+    )
+    add_normalisation(parser)
+    parser.flag("--characters", "split words into letters")
+    parser.flag("--no-punctuation", "drop words that are tagged as punctuation")
+    for option, text in {
+        "--min-length": "leave out shorter items",
+        "--max-length": "leave out longer items",
+        "--min-count": "replace words that occur less often by <unk>",
+        "--max-words": "keep only so many words in the vocabulary",
+        "--max-part": "the greatest length of a part, for the field `parts`",
+    }.items():
+        parser.value(option, "N", text, type=int)
+    parser.flag("--unknown-shapes", "use several kinds of <unk>, by the shape of the word")
+    parser.flag("--no-unknown", "have no <unk> in the vocabulary")
+
+
+def changes_of(arguments: argparse.Namespace) -> dict[str, object]:
+    """Return the options that change the data, those that are given. Raises Usage."""
+    values = {name: getattr(arguments, name) for name in (*CHANGES, *VOCABULARY)}
+    for name, value in values.items():
+        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
+            raise Usage(f"`--{name.replace('_', '-')}` must be at least 1")
+    return {name: value for name, value in values.items() if value}
+
+
+def fields_given(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the field of each input that `--field` names. Raises Usage."""
+    fields = {}
+    for text in arguments.field:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise Usage(
+                f"`--field {text}` is not of the form INPUT=FIELD",
+                "write, for example, `--field t=tags`",
+            )
+        fields[name] = value
+    return fields
+
+
+@dataclass(frozen=True)
+class ItemBatch:
+    """A batch as programs take it: for each input and each length a list with one entry an item."""
+
+    inputs: Mapping[str, Sequence[Nest]]
+    lengths: Mapping[str, Sequence[int]] | None
+
+
+def given_item(arguments: argparse.Namespace) -> ItemBatch:
+    """Return the batch of the one item that `--input` and `--length` give. Raises Usage."""
+    lengths = assignments(arguments.length, "--length")
+    for name, value in lengths.items():
+        if value > MAX_LENGTH:
+            message = f"length `{name}` is {value:,}; at most {MAX_LENGTH:,} is possible here"
+            refuse("F420", message)
+    return ItemBatch(
+        {name: [value] for name, value in read_inputs(arguments.input).items()},
+        {name: [value] for name, value in lengths.items()} or None,
+    )
+
+
+def read_items(grammar: Grammar, arguments: argparse.Namespace) -> ItemBatch:
+    """Return the items of a grammar joined with its query. Raises GrammarError or Usage."""
+    item = given_item(arguments)
+    if arguments.data is None:
+        if not item.inputs or not is_run(arguments.file):
+            return item
+        from fgg.api.train import known_words
+
+        given = {name: values[0] for name, values in item.inputs.items()}
+        words = known_words(arguments.file, grammar, given)
+        return ItemBatch({name: [value] for name, value in words.items()}, item.lengths)
+    if item.inputs or item.lengths:
+        raise Usage("`--data` gives the items; `--input` and `--length` cannot be used with it")
+    if is_run(arguments.file):
+        from fgg.api.train import run_inputs
+
+        return ItemBatch(
+            run_inputs(arguments.file, grammar, arguments.data, arguments.format), None
+        )
+    return ItemBatch(read_columns(grammar, arguments.data), None)
+
+
+def read_columns(grammar: Grammar, path: str) -> dict[str, list[list[int]]]:
+    """Return the tokens in a file with an item a line and a column for each input.
+
+    Raises GrammarError or Usage.
+    """
+    inputs = grammar.inputs
+    if not inputs or any(len(item.shape) != 1 for item in inputs) or grammar.input_factors:
+        raise Usage(
+            f"`--data` cannot give the inputs of `{grammar.name}`",
+            "it gives sequences of words; use `--input`, or Python for log-potentials",
+        )
+    tokens: dict[str, list[list[int]]] = {item.name: [] for item in inputs}
+    for number, line in enumerate(read_text(Path(path)).rstrip().splitlines(), 1):
+        if not line.strip():
+            refuse("F411", f"{path}:{number}: this line is empty")
+        columns = line.split("\t") if len(inputs) > 1 else [line]
+        if len(columns) != len(inputs):
+            names = ", ".join(f"`{item.name}`" for item in inputs)
+            message = f"{path}:{number}: {len(columns)} columns; {len(inputs)} are expected"
+            refuse("F411", message, f"one for each of {names}, separated by tabs")
+        for item, column in zip(inputs, columns, strict=True):
+            tokens[item.name].append(_tokens(grammar, item, column.split(), f"{path}:{number}"))
+    if not all(tokens.values()):
+        refuse("F411", f"`{path}` has no items")
+    return tokens
+
+
+def _tokens(grammar: Grammar, item: Input, words: Sequence[str], place: str) -> list[int]:
+    from fgg.grammar.domains import value_index
+
+    index = value_index(grammar, item.domain)
+    tokens = []
+    for word in words:
+        if word in index:
+            tokens.append(index[word])
+        elif word in ("-1", "-2"):
+            tokens.append(int(word))
+        elif UNKNOWN in index:
+            tokens.append(index[UNKNOWN])
+        else:
+            refuse("F411", f"{place}: `{word}` is not a value of `{item.domain}`")
+    return tokens

@@ -1,0 +1,203 @@
+"""Evaluation: the likelihood of data, and scores of a model's derivations against gold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from fgg.data import Batches, Example
+from fgg.diagnostics import refuse
+from fgg.grammar.annotations import Link, heads, pairs, segments, span_cells, tags
+from fgg.runtime.derive.derivation import Derivation
+from fgg.runtime.model.model import Model
+from fgg.runtime.train.feed import UNTAGGED, Feed
+from fgg.scores import (
+    head_score,
+    left_branching,
+    left_neighbours,
+    many_to_one,
+    one_to_one,
+    oracle_binary,
+    pair_score,
+    perplexity,
+    right_branching,
+    right_neighbours,
+    segment_score,
+    span_score,
+    v_measure,
+)
+
+ANNOTATIONS = ("spans", "heads", "tags", "segments", "pairs")
+"""The scores that compare derivations with the field of an example of the same name."""
+SCORES = ("likelihood", *ANNOTATIONS)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The scores to compute, how derivations are decoded, and how annotation is read from them."""
+
+    scores: tuple[str, ...] = ("likelihood",)
+    method: str = "viterbi"
+    families: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+
+
+def evaluate(
+    model: Model,
+    feed: Feed,
+    batches: Batches,
+    asked: Evaluation,
+    tick: Callable[[int], None] | None = None,
+) -> dict[str, dict[str, float]]:
+    """The numbers of each score by name. Raises GrammarError (F478) if annotation is missing."""
+    scores: dict[str, dict[str, float]] = {}
+    examples: list[Example] = []
+    derivations: list[Derivation] = []
+    log_z: list[float] = []
+    decoding = any(name in ANNOTATIONS for name in asked.scores)
+    weights = model.detached()
+    program = model.program
+    with torch.no_grad():
+        for batch in batches.epoch(0):
+            items = feed.items(batch)
+            if items is None:
+                continue
+            for example in batch.examples:
+                _check(example, asked)
+            if "likelihood" in asked.scores:
+                log_z += program.log_z(weights, items.inputs).double().tolist()
+            if decoding:
+                derivations += program.posterior(weights, items.inputs).decode(asked.method)
+            examples += batch.examples
+            if tick is not None:
+                tick(sum(batch.lengths))
+    if "likelihood" in asked.scores:
+        scores["likelihood"] = _likelihood(log_z, examples)
+    for name in asked.scores:
+        if name in ANNOTATIONS:
+            scores[name] = SCORERS[name](model, examples, derivations, asked)
+    return scores
+
+
+def _check(example: Example, asked: Evaluation) -> None:
+    for name in asked.scores:
+        if name in ANNOTATIONS and getattr(example, name) is None:
+            refuse("F478", f"{example.place}: there are no {name} to score against")
+
+
+def _likelihood(log_z: Sequence[float], examples: Sequence[Example]) -> dict[str, float]:
+    total, tokens = float(sum(log_z)), sum(map(len, examples))
+    if not tokens:
+        refuse("F478", "there are no data to evaluate on")
+    return {
+        "log_likelihood": total,
+        "items": len(examples),
+        "tokens": tokens,
+        "perplexity": perplexity(total, tokens),
+        "perplexity_with_ends": perplexity(total, tokens + len(examples)),
+        "impossible": sum(z == -torch.inf for z in log_z),
+    }
+
+
+Derivations = Sequence[Derivation]
+
+
+def _spans(
+    model: Model, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
+) -> dict[str, float]:
+    gold = [example.spans or () for example in examples]
+    lengths = list(map(len, examples))
+    guess = [span_cells(d, asked.families) for d in derivations]
+    score = span_score(gold, guess, lengths)
+    baselines = {
+        "left": [left_branching(n) for n in lengths],
+        "right": [right_branching(n) for n in lengths],
+        "oracle": [oracle_binary(g, n) for g, n in zip(gold, lengths, strict=True)],
+    }
+    return {
+        "sentence_f1": score.sentence_f1,
+        "corpus_f1": score.corpus.f1,
+        "precision": score.corpus.precision,
+        "recall": score.corpus.recall,
+        **{k: span_score(gold, v, lengths).sentence_f1 for k, v in baselines.items()},
+    }
+
+
+def _heads(
+    model: Model, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
+) -> dict[str, float]:
+    if not asked.links:
+        message = "no rule says which word is the head of which"
+        help = "say so: `--links left_some=j-1:k right_some=i:k root=:r`"
+        refuse("F478", message, help)
+    gold = [example.heads or () for example in examples]
+    guess = [heads(d, len(e), asked.links) for d, e in zip(derivations, examples, strict=True)]
+    score = head_score(gold, guess)
+    left = head_score(gold, [left_neighbours(len(e)) for e in examples])
+    right = head_score(gold, [right_neighbours(len(e)) for e in examples])
+    return {
+        "directed": score.directed,
+        "undirected": score.undirected,
+        "left": left.directed,
+        "right": right.directed,
+    }
+
+
+def _tags(
+    model: Model, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
+) -> dict[str, float]:
+    gold = [tag for example in examples for tag in example.tags or ()]
+    guess: list[str] = []
+    for derivation, example in zip(derivations, examples, strict=True):
+        guess += [tag or "" for tag in tags(derivation, len(example), asked.families)]
+    known = [(g, t) for g, t in zip(gold, guess, strict=True) if g != UNTAGGED]
+    gold, guess = [g for g, _ in known], [t for _, t in known]
+    measured = v_measure(gold, guess)
+    return {
+        "many_to_one": many_to_one(gold, guess),
+        "one_to_one": one_to_one(gold, guess),
+        "v": measured.v,
+        "homogeneity": measured.homogeneity,
+        "completeness": measured.completeness,
+    }
+
+
+def _segments(
+    model: Model, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
+) -> dict[str, float]:
+    gold = [example.segments or () for example in examples]
+    guess = [segments(d, len(e)) for d, e in zip(derivations, examples, strict=True)]
+    score = segment_score(gold, guess)
+    return {
+        "boundary_f1": score.boundaries.f1,
+        "boundary_precision": score.boundaries.precision,
+        "boundary_recall": score.boundaries.recall,
+        "part_f1": score.parts.f1,
+        "accuracy": score.accuracy,
+    }
+
+
+def _pairs(
+    model: Model, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
+) -> dict[str, float]:
+    gold = [example.pairs or () for example in examples]
+    guess = [pairs(d, model.program.grammar, asked.links) for d in derivations]
+    score = pair_score(gold, guess)
+    return {
+        "mean_f1": score.mean_f1,
+        "corpus_f1": score.corpus.f1,
+        "precision": score.corpus.precision,
+        "recall": score.corpus.recall,
+    }
+
+
+Scorer = Callable[[Model, Sequence[Example], Derivations, Evaluation], dict[str, float]]
+SCORERS: dict[str, Scorer] = {
+    "spans": _spans,
+    "heads": _heads,
+    "tags": _tags,
+    "segments": _segments,
+    "pairs": _pairs,
+}

@@ -1,0 +1,206 @@
+"""The feed of a run: how examples of a corpus become inputs of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fgg.data import (
+    Batch,
+    Corpus,
+    Example,
+    Vocabulary,
+    as_characters,
+    build_vocabulary,
+    normal,
+    of_length,
+    without_punctuation,
+)
+from fgg.diagnostics import did_you_mean, refuse
+from fgg.grammar import Domain, Grammar, Sized
+from fgg.grammar.domains import domain_values
+from fgg.runtime.learn import Items
+
+FIELDS = ("words", "tags", "fine_tags", "parts")
+"""The fields of an example that an input can be; for `parts`, `s[i,j]` is the part from i to j."""
+NONE = -2
+"""The token of a part that is not among the values of its domain."""
+UNTAGGED, MISSING = "_", -1
+"""An unknown tag as CoNLL-U writes it, and the token of what is not observed."""
+
+Changes = Mapping[str, Any]
+"""Preprocessing options of a run, as JSON: `characters`, `lower`, `digits`, `max_length`, …"""
+
+
+@dataclass(frozen=True)
+class Feed:
+    """The field of an example that each input is, and the vocabulary of each domain."""
+
+    fields: Mapping[str, str]
+    domains: Mapping[str, str]
+    vocabularies: Mapping[str, Vocabulary]
+
+    def items(self, batch: Batch) -> Items | None:
+        """The inputs of a batch; None if it has no examples."""
+        if not batch.examples:
+            return None
+        inputs = {name: [self.ids(name, e) for e in batch.examples] for name in self.fields}
+        return Items(inputs, None, batch.numbers)
+
+    def serving(self, grammar: Grammar) -> Feed:
+        """The feed for another query of the grammar. Raises GrammarError (F478)."""
+        names = {item.name for item in grammar.observed}
+        fields = input_fields(grammar, {n: field for n, field in self.fields.items() if n in names})
+        domains = {item.name: item.domain for item in grammar.inputs if item.name in fields}
+        for name, domain in domains.items():
+            if domain not in self.vocabularies:
+                help = f"it was trained with {', '.join(map(repr, self.fields))}".replace("'", "`")
+                refuse("F478", f"the run has no vocabulary for input `{name}`", help)
+        return Feed(fields, domains, self.vocabularies)
+
+    def ids(self, name: str, example: Example) -> list[int] | list[list[int]]:
+        """The token ids of an example for an input, `[n]`, or `[n, n + 1]` for parts.
+
+        Raises GrammarError (F478).
+        """
+        vocabulary = self.vocabularies[self.domains[name]]
+        if self.fields[name] == "parts":
+            return part_ids(example.words, vocabulary)
+        values: Sequence[str] | None = getattr(example, self.fields[name])
+        if values is None:
+            message = f"{example.place}: there are no {self.fields[name]} for input `{name}`"
+            refuse("F478", message)
+        if self.fields[name] != "words" and UNTAGGED not in vocabulary.index:
+            return [MISSING if v == UNTAGGED else vocabulary.encode([v])[0] for v in values]
+        return vocabulary.encode(values)
+
+
+def part_ids(words: Sequence[str], vocabulary: Vocabulary) -> list[list[int]]:
+    """The number of each part [i, j) of a sequence, `[n, n + 1]`; -2 if it has none."""
+    size, index = len(words), vocabulary.index
+    numbers = [[NONE] * (size + 1) for _ in range(size)]
+    for i, row in enumerate(numbers):
+        text = ""
+        for j in range(i + 1, size + 1):
+            text += words[j - 1]
+            row[j] = index.get(text, NONE)
+    return numbers
+
+
+def parts(corpus: Iterable[Example], longest: int | None) -> Iterator[Example]:
+    """Examples with all their parts, up to `longest` words each, in place of their words."""
+    for example in corpus:
+        words, size = example.words, len(example)
+        ends = (min(size, i + (longest or size)) for i in range(size))
+        strings = ("".join(words[i:j]) for i, end in enumerate(ends) for j in range(i + 1, end + 1))
+        yield replace(example, words=tuple(strings))
+
+
+def input_fields(grammar: Grammar, given: Mapping[str, str]) -> dict[str, str]:
+    """The field of an example that each input of a grammar is: as given, or words for the last one.
+
+    Raises GrammarError (F478).
+    """
+    names = [item.name for item in grammar.observed]
+    for name, value in given.items():
+        if name not in names:
+            refuse("F478", f"there is no input `{name}`", did_you_mean(name, names))
+        if value not in FIELDS:
+            refuse("F478", f"an example has no `{value}`", f"it has {', '.join(FIELDS)}")
+    more = [factor.name for factor in grammar.input_factors] + [t.name for t in grammar.tables]
+    if more:
+        refuse("F478", f"`{more[0]}` is no sequence of words", "train such a model from Python")
+    # An input with two axes holds the parts of the sequence.
+    shapes = {item.name: len(item.shape) for item in grammar.observed}
+    given = {**{name: "parts" for name in names if shapes[name] == 2}, **given}
+    for name, value in given.items():
+        if shapes[name] != (2 if value == "parts" else 1):
+            refuse("F478", f"input `{name}` has {shapes[name]} axes, so it is not `{value}`")
+    left = [name for name in names if name not in given]
+    if len(left) > 1 or (left and "words" in given.values()):
+        shown = ", ".join(f"`{name}`" for name in left)
+        refuse("F478", f"what are the inputs {shown}?", "say so: `--field t=tags`")
+    return {**given, **{name: "words" for name in left}}
+
+
+def preprocessed(corpus: Corpus, changes: Changes) -> Corpus:
+    """The corpus with the preprocessing of a run: characters, case, digits, lengths."""
+    if changes.get("characters"):
+        corpus = corpus.map(as_characters)
+    if changes.get("lower") or changes.get("digits"):
+        corpus = corpus.map(normal(lower=bool(changes.get("lower")), digits=changes.get("digits")))
+    if changes.get("no_punctuation"):
+        corpus = corpus.map(without_punctuation)
+    least, most = changes.get("min_length") or 1, changes.get("max_length")
+    return corpus.map(of_length(least, most))
+
+
+def make_feed(
+    grammar: Grammar,
+    fields: Mapping[str, str],
+    corpus: Iterable[Example],
+    changes: Changes,
+) -> Feed:
+    """The feed of a corpus. The values of a domain are those of the grammar, or of the corpus."""
+    domains = {item.name: item.domain for item in grammar.inputs if item.name in fields}
+    vocabularies: dict[str, Vocabulary] = {}
+    for name, domain in domains.items():
+        if domain in vocabularies:
+            continue
+        shape = grammar.domain[domain].shape
+        if isinstance(shape, Sized):
+            field = fields[name]
+            examples = corpus if field == "words" else _in_place(corpus, field)
+            if field == "parts":
+                examples = parts(corpus, changes.get("max_part"))
+            plain = field != "words" or bool(changes.get("no_unknown"))
+            vocabularies[domain] = build_vocabulary(
+                examples,
+                least=1 if plain else changes.get("min_count") or 1,
+                most=None if plain else changes.get("max_words"),
+                unknown=None if plain else "<unk>",
+                shapes=bool(changes.get("unknown_shapes")) and not plain,
+            )
+        else:
+            values = tuple(domain_values(grammar, domain))
+            unknown = "<unk>" if "<unk>" in values else None
+            vocabularies[domain] = Vocabulary(values=values, unknown=unknown)
+    return Feed(dict(fields), domains, vocabularies)
+
+
+def _in_place(corpus: Iterable[Example], field: str) -> Iterable[Example]:
+    """Examples with another field as their words, without unknown tags."""
+    for example in corpus:
+        values = getattr(example, field) or ()
+        yield replace(example, words=tuple(value for value in values if value != UNTAGGED))
+
+
+def sizes_for(grammar: Grammar, feed: Feed, given: Mapping[str, int]) -> dict[str, int]:
+    """The sizes of a grammar: those given, and those that vocabularies decide.
+
+    Raises GrammarError (F478) if a vocabulary has more values than its domain.
+    """
+    sizes = dict(given)
+    for domain, vocabulary in feed.vocabularies.items():
+        item = grammar.domain[domain]
+        size = _size_name(item)
+        if size is None:
+            continue
+        if size not in given:
+            sizes[size] = len(vocabulary)
+        elif given[size] < len(vocabulary):
+            refuse(
+                "F478",
+                f"the data have {len(vocabulary):,} values of `{domain}`, not {given[size]:,}",
+                "`--max-words N` keeps the most frequent ones",
+            )
+    return sizes
+
+
+def _size_name(domain: Domain) -> str | None:
+    """The name of a domain's size; None if the size is no single name."""
+    if not isinstance(domain.shape, Sized):
+        return None
+    names = list(domain.shape.size.names())
+    return names[0] if len(names) == 1 and str(domain.shape.size) == names[0] else None
