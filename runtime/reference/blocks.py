@@ -18,7 +18,10 @@ from fgg.runtime.reference.problem import AnyProblem, Problem
 
 @dataclass(frozen=True)
 class Block:
-    """Cells that depend on each other, or a single cell; `needs` are the blocks it depends on."""
+    """Cells that depend on each other, or a single cell.
+
+    `needs` are the numbers of the blocks it depends on.
+    """
 
     cells: NDArray[np.intp]
     cyclic: bool
@@ -47,7 +50,10 @@ def structure(problem: AnyProblem) -> Structure:
 def support(
     problem: AnyProblem, infinite: Mapping[str, NDArray[np.bool_]] | None = None
 ) -> NDArray[np.bool_]:
-    """The cells whose least solution is not zero; `infinite` cells from outside are not either."""
+    """A mask `[cells]` of the cells whose least solution is not zero.
+
+    `infinite` masks the infinite cells of nonterminals from below; these are not zero either.
+    """
     shadow = boolean_shadow(problem, infinite or {})
     active = np.zeros(problem.size, dtype=bool)
     while True:
@@ -60,9 +66,9 @@ def support(
 def boolean_shadow(
     problem: AnyProblem, infinite: Mapping[str, NDArray[np.bool_]]
 ) -> Problem[NDArray[np.bool_]]:
-    """The same problem over the booleans: what is zero and what is not.
+    """The same problem over the booleans: true stands for what is not zero.
 
-    `infinite` says where values from outside, which are kept as zeros, are infinite.
+    `infinite` masks the infinite cells of nonterminals from below; the chart has zeros there.
     """
     boolean = Boolean()
     real: dict[str, Numbers | Logs] = {

@@ -1,4 +1,4 @@
-"""Values of factors and nonterminals during a computation, in the form contractions need them."""
+"""The values of factors and nonterminals in a semiring, as contractions read them."""
 
 from __future__ import annotations
 

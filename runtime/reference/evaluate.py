@@ -1,4 +1,4 @@
-"""Terms evaluated: one by one, or all of one shape as a batched contraction."""
+"""The values of terms: one by one, or those of one shape as a batched contraction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Recursive components in semirings that are solved exactly: by iteration, or by elimination."""
+"""Least solutions of recursive components in semirings without rounding.
+
+Booleans and maxima are iterated to a fixed point; linear recursions are solved by elimination.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,11 @@ from fgg.runtime.reference.problem import Problem
 
 @dataclass
 class ExactOutcome:
-    """The solution of a problem, infinite cells apart, and how it was found.
+    """The least solution of a problem, and the methods that computed it.
 
-    `round` is, for the best derivation, the iteration in which a cell got its value: a cell's
-    best derivation uses cells of earlier rounds only.
+    `x` and `infinite` are `[cells]`; `x` is arbitrary where a cell is infinite. In `max`, `round`
+    is the iteration in which each cell got its value. A cell's best derivation uses cells of
+    earlier rounds only.
     """
 
     x: NumpyArray
@@ -42,7 +46,11 @@ def solve_exactly(problem: Problem[NumpyArray], shape: Structure) -> ExactOutcom
 
 
 def best_values(problem: Problem[NumpyArray]) -> ExactOutcome:
-    """The best derivations: as many rounds as cells suffice, unless a cycle gains weight."""
+    """The values of the best derivations.
+
+    As many rounds as there are cells suffice. A cell that still gains afterwards is infinite: a
+    cycle has a weight of more than 1.
+    """
     x = problem.semiring.full((problem.size,), one=False)
     rounds = np.zeros(problem.size, dtype=np.int64)
     infinite = np.zeros(problem.size, dtype=bool)

@@ -30,7 +30,7 @@ MAX_STEPS = 100
 MAX_PRECISE_STEPS = 400
 MAX_PRECISE_CELLS = 40
 CRITICAL = 1e-4
-"""How near to one the spectral radius may come before more digits are needed."""
+"""More digits are needed if the spectral radius is nearer to one than this."""
 
 
 ROUNDING = 2.0**-53
@@ -43,7 +43,10 @@ class NoConvergence(ArithmeticError):
 
 @dataclass
 class Outcome:
-    """The least solution of a problem, infinite cells apart, and how it was found."""
+    """The least solution of a problem, the methods that computed it, and its relative error.
+
+    `x` and `infinite` are `[cells]`; `x` is 0 where a cell is infinite.
+    """
 
     x: NDArray[np.float64]
     infinite: NDArray[np.bool_]
@@ -54,7 +57,7 @@ class Outcome:
 
 
 Precisely = Callable[[Precise, float], Problem[Objects]]
-"""The problem with many digits, and with all weights less by a relative number."""
+"""Makes the problem with many digits, and with all weights smaller by a relative amount."""
 
 
 def least_solution(problem: Problem[Tensor], shape: Structure, precisely: Precisely) -> Outcome:
@@ -279,10 +282,10 @@ def _tensor_of(weights: Numbers | Logs) -> Numbers:
 
 
 def _moving(problem: Problem[Tensor], shape: Structure, outcome: Outcome) -> NDArray[np.bool_]:
-    """The finite cells, also those that are zero: a weight of 0 may be about to grow.
+    """A mask `[cells]` of the cells to differentiate: the finite ones, zeros included.
 
-    Cells that are zero only because nothing feeds a recursion that would blow up are left out:
-    their derivative is infinite.
+    The derivative of a zero cell counts, since a weight of 0 may grow. Zero cells are left out if
+    their recursion would diverge as soon as anything feeds it: their derivative is infinite.
     """
     finite = ~outcome.infinite
     resting = np.flatnonzero(finite & ~shape.active)

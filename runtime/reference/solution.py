@@ -32,7 +32,7 @@ from fgg.runtime.reference.system import System
 
 @dataclass(frozen=True)
 class RecursionReport:
-    """How a recursive component was solved, and how well."""
+    """How a recursive component was solved: the method, its steps and the relative error."""
 
     nonterminals: tuple[str, ...]
     name: str
@@ -96,7 +96,7 @@ def _with_infinity(value: Array, mask: NDArray[np.bool_]) -> Array:
 
 
 def infinite_from_below(solution: AnySolution, problem: AnyProblem) -> NDArray[np.bool_] | None:
-    """The cells of a component that are infinite because of what they use from below."""
+    """A mask `[cells]` of a component's cells that use infinite ones from below, if any are."""
     if not solution.infinite:
         return None
     mask = np.zeros(problem.size, dtype=bool)
@@ -115,7 +115,7 @@ def infinite_from_below(solution: AnySolution, problem: AnyProblem) -> NDArray[n
 
 
 def spread_infinity(solution: AnySolution, names: tuple[str, ...]) -> None:
-    """Find the cells that use an infinite one, everything else in their term not being zero."""
+    """Mark the cells of nonterminals that use an infinite cell in a term without zeros."""
     for name in names:
         mask = _infinite_mask(solution, name, {}, {})
         if mask.any():
@@ -128,7 +128,10 @@ def _infinite_mask(
     inner: Mapping[str, NDArray[np.bool_]],
     present: Mapping[str, NDArray[np.bool_]],
 ) -> NDArray[np.bool_]:
-    """Where a nonterminal is infinite, given where those of its component are not zero."""
+    """A mask `[*values]` of where a nonterminal is infinite.
+
+    `inner` masks the infinite cells of its component so far, `present` those that are not zero.
+    """
     boolean = Boolean()
     shape = solution.system.shapes[name]
     total = np.zeros(shape, dtype=bool)

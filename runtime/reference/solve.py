@@ -167,7 +167,7 @@ class _Solver:
         return solution
 
     def warn_of_range(self) -> None:
-        """Warn where the value is infinite, or has left the range of real numbers."""
+        """Warn if the start symbol's value is infinite, or leaves the range of real numbers."""
         solution, name = self.solution, self.grammar.start.label
         if solution.infinite.get(name) is not None:
             message = "the sum over derivations diverges: the value is inf"
@@ -243,10 +243,10 @@ class _Solver:
         return x, outcome.infinite
 
     def width(self, problem: Problem[Tensor], x: NDArray[np.float64] | None) -> float:
-        """The greatest sum of logarithms, each without its sign, that makes up a term.
+        """The greatest sum, over the operands of a term, of their greatest absolute logarithms.
 
-        Products of a term stay within that, in whatever order they are made. `x` are the values
-        of the component's own cells, if they are known.
+        Products of a term stay within that, in whatever order they are made. `x`, `[cells]`, are
+        the values of the component's cells, if they are known.
         """
         widths: dict[str, float] = {}
 
@@ -269,7 +269,7 @@ class _Solver:
         return max((sum(map(width, term.operands)) for term in problem.terms), default=0.0)
 
     def units(self, problem: Problem[Tensor]) -> NDArray[np.float64]:
-        """The logarithms of the best derivations of a component's cells; 0 where there is none."""
+        """The log-weights `[cells]` of the best derivations of cells; 0 where there is none."""
         best = MaxPlus()
         weights = {
             o.label: Logs(problem.weights.converted(o.label).detach().numpy())

@@ -18,11 +18,12 @@ from fgg.grammar.memo import per_grammar
 from fgg.runtime.interpret.semirings import Letters
 
 BATCH = -1
+"""The letter of the batch axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class TermOperand:
-    """An edge of a term: its label, the parts it touches, and its axes as letters."""
+    """An edge of a term: its label, the paths to the parts of nodes it touches, and its letters."""
 
     label: str
     paths: tuple[tuple[str, ...], ...]
@@ -51,7 +52,7 @@ class Term:
 
     @cached_property
     def shape_key(self) -> tuple[object, ...]:
-        """What terms must share to be contracted together: all but nonterminals and evidence.
+        """Terms with the same key are contracted together: only nonterminals and evidence differ.
 
         Factors of one node differ from term to term in ground grammars (they say what is observed
         where) and are small, so they are stacked; larger ones must be the same.
