@@ -22,14 +22,14 @@ from fgg.runtime.derive.choices import (
 )
 from fgg.runtime.reference.chart import diagonal
 from fgg.runtime.reference.evaluate import operand_array
-from fgg.runtime.reference.solution import Solution
-from fgg.runtime.reference.system import Operand, Term
+from fgg.runtime.reference.solution import AnySolution
+from fgg.runtime.reference.system import Term, TermOperand
 
 
 class GroundChoices:
     """The cells of a solution in `log` or `max`. A cell has no indices."""
 
-    def __init__(self, solution: Solution) -> None:
+    def __init__(self, solution: AnySolution) -> None:
         self.solution = solution
         self._terms: dict[str, _TermArrays] = {}
         self._choices: dict[Cell, CellChoices] = {}
@@ -108,14 +108,14 @@ class GroundChoices:
 class _TermArrays:
     """A rule's edges as arrays of log-weights, an axis for each node."""
 
-    def __init__(self, solution: Solution, term: Term) -> None:
+    def __init__(self, solution: AnySolution, term: Term) -> None:
         self.grammar = solution.grammar
         self.rule = term.rule
         nodes = [node.name for node in term.rule.rhs.nodes]
         self.sizes = dict(zip(nodes, term.sizes, strict=True))
         self.arrays: list[tuple[Floats, tuple[str, ...]]] = []
         self.factors: list[tuple[Floats, tuple[str, ...]]] = []
-        self.nonterminals: list[Operand] = []
+        self.nonterminals: list[TermOperand] = []
         for operand in term.operands:
             array = _numpy(operand_array(solution.weights, term, operand, solution.raw))
             array, letters = diagonal(array, operand.letters)

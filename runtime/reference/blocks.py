@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fgg.runtime.interpret.semirings.base import Numbers
 from fgg.runtime.interpret.semirings.boolean import Boolean
-from fgg.runtime.reference.chart import Chart, Weights
-from fgg.runtime.reference.problem import Problem
+from fgg.runtime.program.bind import Logs
+from fgg.runtime.reference.chart import ValueChart, Weights
+from fgg.runtime.reference.problem import AnyProblem, Problem
 
 
 @dataclass(frozen=True)
 class Block:
-    """Cells that depend on each other, or a single cell; `needs` are the blocks it depends on."""
+    """Cells that depend on each other, or a single cell.
+
+    `needs` are the numbers of the blocks it depends on.
+    """
 
     cells: NDArray[np.intp]
     cyclic: bool
@@ -36,7 +40,7 @@ class Structure:
     levels: tuple[tuple[int, ...], ...]
 
 
-def structure(problem: Problem) -> Structure:
+def structure(problem: AnyProblem) -> Structure:
     """The support of the least solution, and the strongly connected blocks of its cells."""
     active = support(problem)
     rows, columns = _pattern(boolean_shadow(problem, {}), active)
@@ -44,9 +48,12 @@ def structure(problem: Problem) -> Structure:
 
 
 def support(
-    problem: Problem, infinite: Mapping[str, NDArray[np.bool_]] | None = None
+    problem: AnyProblem, infinite: Mapping[str, NDArray[np.bool_]] | None = None
 ) -> NDArray[np.bool_]:
-    """The cells whose least solution is not zero; `infinite` cells from outside are not either."""
+    """A mask `[cells]` of the cells whose least solution is not zero.
+
+    `infinite` masks the infinite cells of nonterminals from below; these are not zero either.
+    """
     shadow = boolean_shadow(problem, infinite or {})
     active = np.zeros(problem.size, dtype=bool)
     while True:
@@ -56,17 +63,19 @@ def support(
         active = following
 
 
-def boolean_shadow(problem: Problem, infinite: Mapping[str, NDArray[np.bool_]]) -> Problem:
-    """The same problem over the booleans: what is zero and what is not.
+def boolean_shadow(
+    problem: AnyProblem, infinite: Mapping[str, NDArray[np.bool_]]
+) -> Problem[NDArray[np.bool_]]:
+    """The same problem over the booleans: true stands for what is not zero.
 
-    `infinite` says where values from outside, which are kept as zeros, are infinite.
+    `infinite` masks the infinite cells of nonterminals from below; the chart has zeros there.
     """
     boolean = Boolean()
-    real = {
+    real: dict[str, Numbers | Logs] = {
         name: problem.semiring.nonzero(problem.weights.converted(name))
         for name in problem.weights.real
     }
-    chart = Chart(boolean)
+    chart = ValueChart(boolean)
     for term in problem.terms:
         for child in term.children:
             if child not in problem.offsets and child not in chart.place:
@@ -78,7 +87,9 @@ def boolean_shadow(problem: Problem, infinite: Mapping[str, NDArray[np.bool_]]) 
     return Problem(problem.system, problem.component, weights, chart)
 
 
-def _pattern(shadow: Problem, active: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _pattern(
+    shadow: Problem[NDArray[np.bool_]], active: NDArray[np.bool_]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The pairs (row, column) of active cells such that the row depends on the column."""
     rows, columns = [], []
     for r, c, value in shadow.derivative(active):
@@ -92,7 +103,7 @@ def _pattern(shadow: Problem, active: NDArray[np.bool_]) -> tuple[NDArray[Any], 
 
 
 def _blocks(
-    active: NDArray[np.bool_], rows: NDArray[Any], columns: NDArray[Any]
+    active: NDArray[np.bool_], rows: NDArray[np.intp], columns: NDArray[np.intp]
 ) -> tuple[tuple[Block, ...], tuple[tuple[int, ...], ...]]:
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components

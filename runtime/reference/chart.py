@@ -1,33 +1,35 @@
-"""Values of factors and nonterminals during a computation, in the form contractions need them."""
+"""The values of factors and nonterminals in a semiring, as contractions read them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Generic
 
 import numpy as np
 
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size, select
-from fgg.runtime.interpret.semirings import AnySemiring, Letters, Semiring
-from fgg.runtime.interpret.semirings.base import Array
+from fgg.runtime.interpret.semirings import Letters, Semiring
+from fgg.runtime.interpret.semirings.base import Array, Numbers
 from fgg.runtime.program.bind import Logs
 
 
-class Weights:
-    """The factors' weights in a semiring; where an edge touches parts of nodes, spread out.
+class Weights(Generic[Array]):
+    """The factors' weights as values of a semiring.
 
-    `real` has each factor's weights, as numbers or as `Logs`.
+    `real` has each factor's weights, `[*values of its nodes]`, as numbers or as `Logs`.
     """
 
-    def __init__(self, grammar: Grammar, semiring: AnySemiring, real: Mapping[str, Any]) -> None:
+    def __init__(
+        self, grammar: Grammar, semiring: Semiring[Array], real: Mapping[str, Numbers | Logs]
+    ) -> None:
         self.grammar = grammar
         self.semiring = semiring
         self.real = real
-        self._converted: dict[str, Any] = {}
-        self._spread: dict[tuple[str, tuple[tuple[str, ...], ...], tuple[str, ...]], Any] = {}
+        self._converted: dict[str, Array] = {}
+        self._spread: dict[tuple[str, tuple[tuple[str, ...], ...], tuple[str, ...]], Array] = {}
 
-    def converted(self, label: str) -> Any:
+    def converted(self, label: str) -> Array:
         """A factor's weights as semiring values."""
         if label not in self._converted:
             weights, semiring = self.real[label], self.semiring
@@ -38,10 +40,10 @@ class Weights:
             )
         return self._converted[label]
 
-    def get(self, label: str, paths: tuple[tuple[str, ...], ...], domains: Sequence[str]) -> Any:
+    def get(self, label: str, paths: tuple[tuple[str, ...], ...], domains: Sequence[str]) -> Array:
         """A factor's weights over the whole domains of the nodes it touches.
 
-        `paths` say which part of each node the factor touches, `domains` what the nodes have.
+        `paths` name the part of each node that the factor touches, `domains` the nodes' domains.
         """
         array = self.converted(label)
         if not any(paths):
@@ -76,26 +78,26 @@ def spread(
     return array
 
 
-class Chart:
-    """The values of nonterminals found so far, in blocks of one shape."""
+class ValueChart(Generic[Array]):
+    """The values of the nonterminals that are solved, in blocks `[nonterminals, *values]`."""
 
-    def __init__(self, semiring: AnySemiring) -> None:
+    def __init__(self, semiring: Semiring[Array]) -> None:
         self.semiring = semiring
-        self.blocks: list[Any] = []
+        self.blocks: list[Array] = []
         self.place: dict[str, tuple[int, int]] = {}
 
-    def add(self, names: Sequence[str], block: Any) -> None:
+    def add(self, names: Sequence[str], block: Array) -> None:
         """Add the values of several nonterminals, one a row."""
         for row, name in enumerate(names):
             self.place[name] = (len(self.blocks), row)
         self.blocks.append(block)
 
-    def get(self, name: str) -> Any:
+    def get(self, name: str) -> Array:
         """The value of a nonterminal."""
         block, row = self.place[name]
         return self.blocks[block][row, ...]  # an array also where there are no axes
 
-    def gather(self, names: Sequence[str]) -> Any:
+    def gather(self, names: Sequence[str]) -> Array:
         """The values of several nonterminals of one shape, one a row."""
         by_block: dict[int, list[int]] = {}
         for position, name in enumerate(names):

@@ -10,7 +10,7 @@ from fgg.runtime.interpret.semirings import Letters, Semiring
 from fgg.runtime.interpret.semirings.base import Array
 
 MAX_INTERMEDIATE = 2**29
-"""The largest array, in entries, that a contraction may make."""
+"""The most entries of an array that a contraction may make."""
 
 
 def contract(
@@ -21,8 +21,8 @@ def contract(
 ) -> Array:
     """The product of the operands, summed over all letters that `out` does not have.
 
-    Letters of an operand differ from each other; letters of `out` that no operand has are
-    broadcast, and letters of `sizes` that nothing has multiply the result by their size.
+    The letters of each operand differ. A letter of `out` that no operand has is broadcast; a letter
+    of `sizes` that neither has multiplies the result by its size.
     """
     arrays = [(array, letters) for array, letters in operands]
     present = {letter for _, letters in arrays for letter in letters}

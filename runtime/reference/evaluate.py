@@ -1,19 +1,19 @@
-"""Terms evaluated: one by one, or all of one shape as a batched contraction."""
+"""The values of terms: one by one, or those of one shape as a batched contraction."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from fgg.runtime.interpret.semirings import AnySemiring, Letters, Semiring
-from fgg.runtime.interpret.semirings.base import Array
-from fgg.runtime.reference.chart import Chart, Weights, diagonal, spread
+from fgg.runtime.interpret.semirings import Letters, Semiring
+from fgg.runtime.interpret.semirings.base import Array, Bools, NumpyArray
+from fgg.runtime.reference.chart import ValueChart, Weights, diagonal, spread
 from fgg.runtime.reference.contract import contract
-from fgg.runtime.reference.system import BATCH, Operand, System, Term
+from fgg.runtime.reference.system import BATCH, System, Term, TermOperand
 
-Lookup = Callable[[str], Any]
+Lookup = Callable[[str], Array]
+"""Gives the value of a nonterminal."""
 
 
 def unique(letters: Letters) -> Letters:
@@ -21,13 +21,15 @@ def unique(letters: Letters) -> Letters:
     return tuple(dict.fromkeys(letters))
 
 
-def factor_array(weights: Weights, term: Term, operand: Operand) -> Any:
+def factor_array(weights: Weights[Array], term: Term, operand: TermOperand) -> Array:
     """The weights of a factor edge over the nodes it touches."""
     nodes = term.rule.rhs.nodes
     return weights.get(operand.label, operand.paths, [nodes[a].domain for a in operand.letters])
 
 
-def operand_array(weights: Weights, term: Term, operand: Operand, look_up: Lookup) -> Any:
+def operand_array(
+    weights: Weights[Array], term: Term, operand: TermOperand, look_up: Lookup[Array]
+) -> Array:
     """The value of an edge over the nodes it touches: a factor's, or a nonterminal's."""
     if not operand.nonterminal:
         return factor_array(weights, term, operand)
@@ -39,15 +41,15 @@ def operand_array(weights: Weights, term: Term, operand: Operand, look_up: Looku
 
 
 def term_value(
-    weights: Weights,
+    weights: Weights[Array],
     term: Term,
-    look_up: Lookup,
+    look_up: Lookup[Array],
     *,
     out: Letters | None = None,
     without: int | None = None,
-    extra: Sequence[tuple[Any, Letters]] = (),
-) -> Any:
-    """A term's contraction over the letters `out` (its external nodes if not given).
+    extra: Sequence[tuple[Array, Letters]] = (),
+) -> Array:
+    """A term's contraction, `[*out]`; `out` are its external nodes if not given.
 
     `without` leaves an operand out, which gives the derivative in it; `extra` multiplies more
     arrays in.
@@ -77,37 +79,35 @@ def embed(semiring: Semiring[Array], array: Array, letters: Letters, sizes: Sequ
     mask = np.ones(tuple(sizes), dtype=bool)
     for i, letter in enumerate(letters):
         mask &= np.equal(grids[i], grids[letters.index(letter)])
-    inside = (
-        semiring.convert(mask.astype(float)) if not semiring.exactly else _exact(semiring, mask)
-    )
+    inside = semiring.convert(_exact(mask) if semiring.exactly else mask.astype(float))
     axes = tuple(range(len(letters)))
     return semiring.contract(array, (BATCH, *axes), inside, axes, (BATCH, *axes))
 
 
-def _exact(semiring: AnySemiring, mask: Any) -> Any:
+def _exact(mask: Bools) -> NumpyArray:
+    """A mask as fractions 0 and 1."""
     from fractions import Fraction
 
-    return semiring.convert(
-        np.asarray(np.frompyfunc(Fraction, 1, 1)(mask.astype(int)), dtype=object)
-    )
+    return np.asarray(np.frompyfunc(Fraction, 1, 1)(mask.astype(int)), dtype=object)
 
 
 def evaluate_level(
     system: System,
-    weights: Weights,
-    chart: Chart,
+    weights: Weights[Array],
+    chart: ValueChart[Array],
     names: Sequence[str],
-    adjust: Callable[[Sequence[Term], Any], Any] | None = None,
-) -> list[tuple[list[str], Any]]:
-    """The values of nonterminals that need nothing of each other, in blocks of one shape.
+    adjust: Callable[[Sequence[Term], Array], Array] | None = None,
+) -> list[tuple[list[str], Array]]:
+    """The values of nonterminals that do not depend on each other, in blocks of one shape.
 
-    `adjust` may change the values of terms, one a row, before they are added up.
+    A block is `[nonterminals, *values]`. `adjust` may change the values of terms,
+    `[terms, *values]`, before they are added up.
     """
     semiring = weights.semiring
     blocks: dict[tuple[int, ...], list[str]] = {}
     for name in names:
         blocks.setdefault(system.shapes[name], []).append(name)
-    found = []
+    values_of_shapes = []
     for shape, members in blocks.items():
         row = {name: i for i, name in enumerate(members)}
         groups: dict[tuple[object, ...], list[Term]] = {}
@@ -122,17 +122,18 @@ def evaluate_level(
             values = embed(semiring, values, terms[0].out, shape)
             parts.append(([row[term.head] for term in terms], values))
         if len(parts) == 1 and parts[0][0] == list(range(len(members))):
-            found.append((members, parts[0][1]))  # one term each
+            values_of_shapes.append((members, parts[0][1]))  # one term each
         else:
-            found.append((members, semiring.accumulate(parts, (len(members), *shape))))
-    return found
+            total = semiring.accumulate(parts, (len(members), *shape))
+            values_of_shapes.append((members, total))
+    return values_of_shapes
 
 
-def batch_value(weights: Weights, chart: Chart, terms: Sequence[Term]) -> Any:
-    """The values of terms of one shape, one a row, over their unique external nodes."""
+def batch_value(weights: Weights[Array], chart: ValueChart[Array], terms: Sequence[Term]) -> Array:
+    """The values of terms of one shape, `[terms, *unique external nodes]`."""
     semiring = weights.semiring
     first = terms[0]
-    operands: list[tuple[Any, Letters]] = []
+    operands: list[tuple[Array, Letters]] = []
     for position, operand in enumerate(first.operands):
         labels = [term.operands[position].label for term in terms]
         if len(set(labels)) == 1:

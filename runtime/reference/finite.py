@@ -1,14 +1,17 @@
-"""Recursive components in semirings that are solved exactly: by iteration, or by elimination."""
+"""Least solutions of recursive components in semirings without rounding.
+
+Booleans and maxima are iterated to a fixed point; linear recursions are solved by elimination.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgg.diagnostics import refuse
+from fgg.runtime.interpret.semirings.base import NumpyArray
 from fgg.runtime.interpret.semirings.boolean import Boolean
 from fgg.runtime.interpret.semirings.max_plus import MaxPlus
 from fgg.runtime.interpret.semirings.modular import Modular
@@ -19,30 +22,35 @@ from fgg.runtime.reference.problem import Problem
 
 
 @dataclass
-class Exactly:
-    """The solution of a problem, infinite cells apart, and how it was found.
+class ExactOutcome:
+    """The least solution of a problem, and the methods that computed it.
 
-    `round` is, for the best derivation, the iteration in which a cell got its value: a cell's
-    best derivation uses cells of earlier rounds only.
+    `x` and `infinite` are `[cells]`; `x` is arbitrary where a cell is infinite. In `max`, `round`
+    is the iteration in which each cell got its value. A cell's best derivation uses cells of
+    earlier rounds only.
     """
 
-    x: Any
+    x: NumpyArray
     infinite: NDArray[np.bool_]
     methods: set[str] = field(default_factory=set)
     round: NDArray[np.int64] | None = None
 
 
-def solve_exactly(problem: Problem, shape: Structure) -> Exactly:
+def solve_exactly(problem: Problem[NumpyArray], shape: Structure) -> ExactOutcome:
     """The least solution of a problem in a semiring without rounding. Raises GrammarError."""
     if isinstance(problem.semiring, Boolean):
-        return Exactly(shape.active, np.zeros(problem.size, dtype=bool), {"fixed point"})
+        return ExactOutcome(shape.active, np.zeros(problem.size, dtype=bool), {"fixed point"})
     if isinstance(problem.semiring, MaxPlus):
         return best_values(problem)
     return _by_blocks(problem, shape)
 
 
-def best_values(problem: Problem) -> Exactly:
-    """The best derivations: as many rounds as cells suffice, unless a cycle gains weight."""
+def best_values(problem: Problem[NumpyArray]) -> ExactOutcome:
+    """The values of the best derivations.
+
+    As many rounds as there are cells suffice. A cell that still gains afterwards is infinite: a
+    cycle has a weight of more than 1.
+    """
     x = problem.semiring.full((problem.size,), one=False)
     rounds = np.zeros(problem.size, dtype=np.int64)
     infinite = np.zeros(problem.size, dtype=bool)
@@ -53,18 +61,18 @@ def best_values(problem: Problem) -> Exactly:
         better = following > x + slack
         better |= np.isinf(following) & (following > 0) & ~infinite
         if not bool(better.any()):
-            return Exactly(x, infinite, {"fixed point"}, rounds)
+            return ExactOutcome(x, infinite, {"fixed point"}, rounds)
         rounds[better] = number
         x = np.where(better, following, x)
         if number > problem.size + 1:
             infinite |= better
             x = np.where(infinite, np.inf, x)
-    return Exactly(x, infinite, {"fixed point"}, rounds)
+    return ExactOutcome(x, infinite, {"fixed point"}, rounds)
 
 
-def _by_blocks(problem: Problem, shape: Structure) -> Exactly:
+def _by_blocks(problem: Problem[NumpyArray], shape: Structure) -> ExactOutcome:
     x = problem.semiring.full((problem.size,), one=False)
-    result = Exactly(x, np.zeros(problem.size, dtype=bool))
+    result = ExactOutcome(x, np.zeros(problem.size, dtype=bool))
     bad: set[int] = set()
     for level in shape.levels:
         values = problem.apply(x)
@@ -83,7 +91,7 @@ def _by_blocks(problem: Problem, shape: Structure) -> Exactly:
     return result
 
 
-def _cycle(problem: Problem, block: Block, x: Any, result: Exactly) -> bool:
+def _cycle(problem: Problem[NumpyArray], block: Block, x: NumpyArray, result: ExactOutcome) -> bool:
     """Solve a block of cells that depend on each other; False if they are infinite."""
     semiring = problem.semiring
     if semiring.name == "counting":

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg.diagnostics import refuse
-from fgg.runtime.interpret.semirings.exact import Precise
+from fgg.runtime.interpret.semirings.base import Numbers
+from fgg.runtime.interpret.semirings.exact import Objects, Precise
 from fgg.runtime.program.bind import Logs
 from fgg.runtime.reference.blocks import Block, Structure
 from fgg.runtime.reference.count_gradients import Handles
@@ -30,7 +30,7 @@ MAX_STEPS = 100
 MAX_PRECISE_STEPS = 400
 MAX_PRECISE_CELLS = 40
 CRITICAL = 1e-4
-"""How near to one the spectral radius may come before more digits are needed."""
+"""More digits are needed if the spectral radius is nearer to one than this."""
 
 
 ROUNDING = 2.0**-53
@@ -43,7 +43,10 @@ class NoConvergence(ArithmeticError):
 
 @dataclass
 class Outcome:
-    """The least solution of a problem, infinite cells apart, and how it was found."""
+    """The least solution of a problem, the methods that computed it, and its relative error.
+
+    `x` and `infinite` are `[cells]`; `x` is 0 where a cell is infinite.
+    """
 
     x: NDArray[np.float64]
     infinite: NDArray[np.bool_]
@@ -53,11 +56,11 @@ class Outcome:
     methods: set[str] = field(default_factory=set)
 
 
-Precisely = Callable[[Precise, float], Problem]
-"""The problem with many digits, and with all weights less by a relative number."""
+Precisely = Callable[[Precise, float], Problem[Objects]]
+"""Makes the problem with many digits, and with all weights smaller by a relative amount."""
 
 
-def least_solution(problem: Problem, shape: Structure, precisely: Precisely) -> Outcome:
+def least_solution(problem: Problem[Tensor], shape: Structure, precisely: Precisely) -> Outcome:
     """The least non-negative solution. Raises NoConvergence.
 
     `problem` computes with float64 tensors without gradients; `precisely` makes the same problem
@@ -85,12 +88,14 @@ def least_solution(problem: Problem, shape: Structure, precisely: Precisely) -> 
     return out
 
 
-def _apply(problem: Problem, x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _apply(problem: Problem[Tensor], x: NDArray[np.float64]) -> NDArray[np.float64]:
     result: NDArray[np.float64] = problem.apply(problem.vector(x)).cpu().numpy()
     return result
 
 
-def block_matrix(problem: Problem, x: Any, cells: NDArray[np.intp]) -> NDArray[np.float64]:
+def block_matrix(
+    problem: Problem[Tensor], x: Tensor, cells: NDArray[np.intp]
+) -> NDArray[np.float64]:
     """The block of dF/dx for some cells."""
     inverse = np.full(problem.size, -1, dtype=np.intp)
     inverse[cells] = np.arange(len(cells))
@@ -117,7 +122,9 @@ def radius(matrix: NDArray[np.float64]) -> float:
     return norm - 1.0
 
 
-def _solve_block(problem: Problem, block: Block, out: Outcome, precisely: Precisely) -> bool:
+def _solve_block(
+    problem: Problem[Tensor], block: Block, out: Outcome, precisely: Precisely
+) -> bool:
     """Solve a block; False if it has no finite solution."""
     cells = block.cells
     x = out.x
@@ -152,15 +159,15 @@ def _solve_precisely(precisely: Precisely, block: Block, out: Outcome) -> bool:
     """Solve a block with many digits; False if it has no finite solution."""
     semiring = Precise()
     problem = precisely(semiring, 0.0)
-    found = _precise_solution(problem, block, out)
+    solution = _precise_solution(problem, block, out)
     cells = block.cells
     before = Outcome(out.x.copy(), out.infinite)
-    if found is None:
+    if solution is None:
         # Weights that were rounded up may be all that makes it diverge.
         if _precise_solution(precisely(semiring, ROUNDING), block, before) is not None:
             out.critical, out.error = True, float("inf")
         return False
-    x, matrix = found
+    x, matrix = solution
     out.x[cells] = [float(value) for value in x]
     out.methods.add("linear solve" if problem.component.linear else "Newton, many digits")
     distance = max(1 - radius(matrix), 0.0)
@@ -177,8 +184,8 @@ def _solve_precisely(precisely: Precisely, block: Block, out: Outcome) -> bool:
 
 
 def _precise_solution(
-    problem: Problem, block: Block, out: Outcome
-) -> tuple[list[Any], NDArray[np.float64]] | None:
+    problem: Problem[Objects], block: Block, out: Outcome
+) -> tuple[Objects, NDArray[np.float64]] | None:
     """The values of a block's cells with many digits, and the derivative at them.
 
     None if there is no finite solution. Raises NoConvergence.
@@ -216,11 +223,11 @@ def _precise_solution(
     matrix = np.array(
         [[float((i == j) - system[i, j]) for j in range(len(cells))] for i in range(len(cells))]
     )
-    return [x[cell] for cell in cells], matrix
+    return x[cells], matrix
 
 
 def differentiable(
-    problem: Problem, shape: Structure, outcome: Outcome, handles: Handles | None
+    problem: Problem[Tensor], shape: Structure, outcome: Outcome, handles: Handles | None
 ) -> Tensor:
     """The solution as a function of the weights.
 
@@ -270,15 +277,15 @@ def differentiable(
     return x
 
 
-def _tensor_of(weights: Any) -> Any:
+def _tensor_of(weights: Numbers | Logs) -> Numbers:
     return weights.array if isinstance(weights, Logs) else weights
 
 
-def _moving(problem: Problem, shape: Structure, outcome: Outcome) -> NDArray[np.bool_]:
-    """The finite cells, also those that are zero: a weight of 0 may be about to grow.
+def _moving(problem: Problem[Tensor], shape: Structure, outcome: Outcome) -> NDArray[np.bool_]:
+    """A mask `[cells]` of the cells to differentiate: the finite ones, zeros included.
 
-    Cells that are zero only because nothing feeds a recursion that would blow up are left out:
-    their derivative is infinite.
+    The derivative of a zero cell counts, since a weight of 0 may grow. Zero cells are left out if
+    their recursion would diverge as soon as anything feeds it: their derivative is infinite.
     """
     finite = ~outcome.infinite
     resting = np.flatnonzero(finite & ~shape.active)

@@ -1,18 +1,18 @@
-"""What a grammar believes: gradients, expected counts, marginals, entropy."""
+"""Gradients of log Z, and the posterior of a grammar: expected counts, marginals, entropy."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, inf
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
-from fgg.grammar import Grammar
+from fgg.grammar import Grammar, Rule
+from fgg.runtime.interpret.semirings.base import NumpyArray
 from fgg.runtime.interpret.semirings.log import Log
 from fgg.runtime.program.bind import Logs, bind_with_logs
 from fgg.runtime.reference.chart import diagonal
@@ -21,16 +21,16 @@ from fgg.runtime.reference.solution import Solution
 from fgg.runtime.reference.solve import solve, solve_with_handles
 
 UNSEEN = 40.0
-"""What is so much less, in nats, does not change a sum."""
+"""A summand that is smaller by this many nats does not change a sum."""
 MOST = 600.0
-"""The least logarithm, without its sign, of what stands for a weight of 0."""
+"""The weight that stands for 0 is at least exp(-MOST)."""
 
 
 def gradients(
     grammar: Grammar,
     *,
     of: str = "log_z",
-    weights: Mapping[str, Any] | None = None,
+    weights: Mapping[str, object] | None = None,
     seed: int | None = None,
 ) -> dict[str, Tensor]:
     """The derivative of log Z (or of Z, with `of="z"`) in every weight of every factor.
@@ -48,7 +48,7 @@ def gradients(
     return _grad(value, {name: _tensor(leaf) for name, leaf in leaves.items()})
 
 
-def differentiable_log_z(grammar: Grammar, weights: Mapping[str, Any]) -> Tensor:
+def differentiable_log_z(grammar: Grammar, weights: Mapping[str, Tensor | Logs]) -> Tensor:
     """log Z as a function of weights, tensors or `Logs` of tensors; -inf without derivations.
 
     Its derivative in a weight of 0 is right, too.
@@ -67,7 +67,7 @@ def differentiable_log_z(grammar: Grammar, weights: Mapping[str, Any]) -> Tensor
 
 
 def _at_zeros(
-    grammar: Grammar, leaves: Mapping[str, Any], log_z: Tensor, *, of: str = "log_z"
+    grammar: Grammar, leaves: Mapping[str, Tensor | Logs], log_z: Tensor, *, of: str = "log_z"
 ) -> Tensor:
     """log Z (or Z) such that derivatives in weights of 0 are right; `log_z` is its value."""
     scale = float(log_z) if torch.isfinite(log_z) else 0.0
@@ -89,7 +89,7 @@ def _at_zeros(
     return total.exp() if of == "z" else log_z + (total - total.detach())
 
 
-def _distance(grammar: Grammar, weights: Mapping[str, Any], log_z: float) -> float:
+def _distance(grammar: Grammar, weights: Mapping[str, Tensor | Logs], log_z: float) -> float:
     """How far below 1, in nats, what stands for a weight of 0 must be not to change log Z."""
     ones = {
         n: w if isinstance(w, Logs) else torch.where(w == 0, 1.0, w).detach()
@@ -99,36 +99,35 @@ def _distance(grammar: Grammar, weights: Mapping[str, Any], log_z: float) -> flo
     return min(max(0.0, best - log_z) + UNSEEN, MOST) if best < inf else MOST
 
 
-def _detached(weights: Any) -> Any:
+def _detached(weights: Tensor | Logs) -> Tensor | Logs:
     return Logs(weights.array.detach()) if isinstance(weights, Logs) else weights.detach()
 
 
-def _leaf(weights: Any) -> Any:
+def _leaf(weights: NumpyArray | Logs) -> Tensor | Logs:
     """Weights, or their logarithms, as a tensor of which derivatives are wanted."""
-    if isinstance(weights, Logs):
-        return Logs(_leaf(weights.array))
-    return torch.tensor(weights, dtype=torch.float64, requires_grad=True)
+    array = weights.array if isinstance(weights, Logs) else weights
+    leaf = torch.tensor(array, dtype=torch.float64, requires_grad=True)
+    return Logs(leaf) if isinstance(weights, Logs) else leaf
 
 
-def _tensor(leaf: Any) -> Tensor:
+def _tensor(leaf: Tensor | Logs) -> Tensor:
     """The tensor that derivatives are taken in."""
-    found: Tensor = leaf.array if isinstance(leaf, Logs) else leaf
-    return found
+    tensor: Tensor = leaf.array if isinstance(leaf, Logs) else leaf
+    return tensor
 
 
 def _grad(value: Tensor, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if not value.requires_grad:  # nothing depends on any weight
         return {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
-    found = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
+    grads = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
     return {
         name: torch.zeros_like(leaf) if grad is None else grad
-        for (name, leaf), grad in zip(leaves.items(), found, strict=True)
+        for (name, leaf), grad in zip(leaves.items(), grads, strict=True)
     }
 
 
-def _total(solution: Solution) -> Tensor:
-    value: Tensor = solution.value
-    return torch.logsumexp(value.reshape(-1), 0)
+def _total(solution: Solution[Tensor]) -> Tensor:
+    return torch.logsumexp(solution.value.reshape(-1), 0)
 
 
 def _undefined(log_z: Tensor) -> GrammarError:
@@ -138,10 +137,10 @@ def _undefined(log_z: Tensor) -> GrammarError:
 
 @dataclass(frozen=True, eq=False)
 class GroundPosterior:
-    """The distribution over derivations and assignments, in terms of what is expected in it.
+    """Expected counts under the distribution over derivations and assignments.
 
-    counts: for each factor, how often each entry is used. nonterminals: for each nonterminal, how
-    often each cell is rewritten. rules: how often each rule is applied.
+    `counts`: for each factor, how often each entry is used. `nonterminals`: for each nonterminal,
+    how often each cell is rewritten. `rules`: how often each rule is applied.
     """
 
     grammar: Grammar
@@ -149,7 +148,7 @@ class GroundPosterior:
     counts: Mapping[str, Tensor]
     nonterminals: Mapping[str, Tensor]
     rules: Mapping[str, float]
-    solution: Solution
+    solution: Solution[Tensor]
 
     @property
     def entropy(self) -> float:
@@ -162,14 +161,12 @@ class GroundPosterior:
 
     def fragment(self, rule: str, nodes: tuple[str, ...]) -> Tensor:
         """The expected number of applications of a rule, by the values of some of its nodes."""
-        found = next((r for r in self.grammar.rules if r.name == rule), None)
-        if found is None:
-            raise KeyError(rule)
-        term = next(t for t in self.solution.system.terms_of[found.lhs] if t.rule is found)
-        letters = tuple([n.name for n in found.rhs.nodes].index(name) for name in nodes)
+        applied = self._rule(rule)
+        term = next(t for t in self.solution.system.terms_of[applied.lhs] if t.rule is applied)
+        letters = tuple([n.name for n in applied.rhs.nodes].index(name) for name in nodes)
         # log outside = log expected count - log inside, on the cells that are ever used.
-        used = self.nonterminals[found.lhs]
-        inside = self.solution.chart.get(found.lhs).detach()
+        used = self.nonterminals[applied.lhs]
+        inside = self.solution.chart.get(applied.lhs).detach()
         outside = torch.where(used > 0, used.clamp_min(1e-300).log() - inside, -torch.inf)
         with torch.no_grad():
             value = term_value(
@@ -179,8 +176,7 @@ class GroundPosterior:
                 out=unique(letters),
                 extra=[diagonal(outside, term.out)],
             )
-        result: Tensor = value.exp()
-        return result
+        return value.exp()
 
     def node(self, rule: str, node: str) -> Tensor:
         """The expected number of times that a node of a rule takes each value."""
@@ -188,15 +184,20 @@ class GroundPosterior:
 
     def edge(self, rule: str, number: int) -> Tensor:
         """The same for all nodes of an edge of a rule together."""
-        found = next(r for r in self.grammar.rules if r.name == rule)
-        nodes = tuple(dict.fromkeys(a.node for a in found.rhs.edges[number].attachments))
-        return self.fragment(rule, nodes)
+        attachments = self._rule(rule).rhs.edges[number].attachments
+        return self.fragment(rule, tuple(dict.fromkeys(a.node for a in attachments)))
+
+    def _rule(self, name: str) -> Rule:
+        for rule in self.grammar.rules:
+            if rule.name == name:
+                return rule
+        raise KeyError(name)
 
 
 def posterior(
     grammar: Grammar,
     *,
-    weights: Mapping[str, Any] | None = None,
+    weights: Mapping[str, object] | None = None,
     seed: int | None = None,
 ) -> GroundPosterior:
     """Expected counts of factors, nonterminals and rules. Raises GrammarError if Z is 0 or inf."""
@@ -207,8 +208,8 @@ def posterior(
     if not torch.isfinite(log_z):
         raise _undefined(log_z)
     flat = [*map(_tensor, leaves.values()), handles.rules, *(zeros for _, zeros in handles.cells)]
-    found = torch.autograd.grad(log_z, flat, allow_unused=True)
-    grads = [torch.zeros_like(f) if g is None else g for f, g in zip(flat, found, strict=True)]
+    slopes = torch.autograd.grad(log_z, flat, allow_unused=True)
+    grads = [torch.zeros_like(f) if g is None else g for f, g in zip(flat, slopes, strict=True)]
     rules, cells = grads[len(leaves)], grads[len(leaves) + 1 :]
     return GroundPosterior(
         grammar=grammar,

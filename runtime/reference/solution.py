@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from math import inf
+from typing import Any, Generic, cast
 
 import numpy as np
 import torch
@@ -18,21 +19,20 @@ from torch import Tensor
 
 from fgg.diagnostics import Diagnostic
 from fgg.grammar import Grammar
-from fgg.runtime.interpret.semirings import AnySemiring
+from fgg.runtime.interpret.semirings import Semiring
+from fgg.runtime.interpret.semirings.base import Array
 from fgg.runtime.interpret.semirings.boolean import Boolean
-from fgg.runtime.interpret.semirings.log import Log
-from fgg.runtime.interpret.semirings.real import Real
 from fgg.runtime.reference.blocks import support
-from fgg.runtime.reference.chart import Chart, Weights, diagonal
+from fgg.runtime.reference.chart import ValueChart, Weights, diagonal
 from fgg.runtime.reference.contract import contract
 from fgg.runtime.reference.evaluate import embed, operand_array, unique
-from fgg.runtime.reference.problem import Problem
+from fgg.runtime.reference.problem import AnyProblem
 from fgg.runtime.reference.system import System
 
 
 @dataclass(frozen=True)
-class Method:
-    """How a recursive component was solved, and how well."""
+class RecursionReport:
+    """How a recursive component was solved: the method, its steps and the relative error."""
 
     nonterminals: tuple[str, ...]
     name: str
@@ -42,7 +42,7 @@ class Method:
 
 
 @dataclass
-class Solution:
+class Solution(Generic[Array]):
     """The values of a grammar's nonterminals.
 
     Infinite values are kept apart: `chart` has zeros in their places and `infinite` says where.
@@ -50,36 +50,30 @@ class Solution:
 
     grammar: Grammar
     system: System
-    semiring: AnySemiring
-    weights: Weights
-    chart: Chart
+    semiring: Semiring[Array]
+    weights: Weights[Array]
+    chart: ValueChart[Array]
     infinite: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
-    methods: list[Method] = field(default_factory=list)
+    methods: list[RecursionReport] = field(default_factory=list)
     warnings: list[Diagnostic] = field(default_factory=list)
     rounds: dict[str, NDArray[np.int64]] = field(default_factory=dict)
 
-    def raw(self, name: str) -> Any:
+    def raw(self, name: str) -> Array:
         """The value of a nonterminal in the semiring, infinite cells filled in."""
         value = self.chart.get(name)
         mask = self.infinite.get(name)
-        if mask is None or not mask.any():
-            return value
-        if isinstance(value, Tensor):
-            return torch.where(torch.as_tensor(mask), float("inf"), value)
-        return np.where(mask, np.inf, np.asarray(value, dtype=object))
+        return value if mask is None or not mask.any() else _with_infinity(value, mask)
 
     @cached_property
-    def value(self) -> Any:
+    def value(self) -> Array:
         """The value of the start symbol in the semiring: log Z for `log`, Z for `real`."""
         return self.raw(self.grammar.start.label)
 
     @property
-    def log_z(self) -> Any:
+    def log_z(self) -> Tensor:
         """log Z, entry by entry if the start symbol has external nodes (`log` and `real`)."""
-        if isinstance(self.semiring, Log):
-            return self.value
-        assert isinstance(self.semiring, Real)
-        return torch.log(self.value)
+        assert isinstance(self.value, Tensor), "`log` and `real` compute with tensors"
+        return self.value if self.semiring.name == "log" else torch.log(self.value)
 
     @property
     def critical(self) -> bool:
@@ -87,8 +81,22 @@ class Solution:
         return any(method.critical for method in self.methods)
 
 
-def infinite_from_below(solution: Solution, problem: Problem) -> NDArray[np.bool_] | None:
-    """The cells of a component that are infinite because of what they use from below."""
+AnySolution = Solution[Any]
+"""A solution in a semiring that is chosen at run time."""
+
+
+def _with_infinity(value: Array, mask: NDArray[np.bool_]) -> Array:
+    """A value with infinity where a mask is true."""
+    filled = (
+        torch.where(torch.as_tensor(mask), inf, value)
+        if isinstance(value, Tensor)
+        else np.where(mask, inf, np.asarray(value, dtype=object))
+    )
+    return cast(Array, filled)
+
+
+def infinite_from_below(solution: AnySolution, problem: AnyProblem) -> NDArray[np.bool_] | None:
+    """A mask `[cells]` of a component's cells that use infinite ones from below, if any are."""
     if not solution.infinite:
         return None
     mask = np.zeros(problem.size, dtype=bool)
@@ -99,15 +107,15 @@ def infinite_from_below(solution: Solution, problem: Problem) -> NDArray[np.bool
         for name in problem.names:
             start = problem.offsets[name]
             parts = {n: problem.slice(mask, n) for n in problem.names}
-            found = _infinite_mask(solution, name, parts, present).reshape(-1)
-            following[start : start + len(found)] |= found
+            cells = _infinite_mask(solution, name, parts, present).reshape(-1)
+            following[start : start + len(cells)] |= cells
         if bool((following == mask).all()):
             return mask
         mask = following
 
 
-def spread_infinity(solution: Solution, names: tuple[str, ...]) -> None:
-    """Find the cells that use an infinite one, everything else in their term not being zero."""
+def spread_infinity(solution: AnySolution, names: tuple[str, ...]) -> None:
+    """Mark the cells of nonterminals that use an infinite cell in a term without zeros."""
     for name in names:
         mask = _infinite_mask(solution, name, {}, {})
         if mask.any():
@@ -115,12 +123,15 @@ def spread_infinity(solution: Solution, names: tuple[str, ...]) -> None:
 
 
 def _infinite_mask(
-    solution: Solution,
+    solution: AnySolution,
     name: str,
     inner: Mapping[str, NDArray[np.bool_]],
     present: Mapping[str, NDArray[np.bool_]],
 ) -> NDArray[np.bool_]:
-    """Where a nonterminal is infinite, given where those of its component are not zero."""
+    """A mask `[*values]` of where a nonterminal is infinite.
+
+    `inner` masks the infinite cells of its component so far, `present` those that are not zero.
+    """
     boolean = Boolean()
     shape = solution.system.shapes[name]
     total = np.zeros(shape, dtype=bool)

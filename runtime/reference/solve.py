@@ -6,10 +6,9 @@ those that do not depend on themselves, a linear solve or Newton's method for th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from math import inf
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,15 +23,16 @@ from fgg.grammar.definitions import ProductOf, Slice
 from fgg.grammar.slices import steps, take
 from fgg.rewrite.ground import ground
 from fgg.runtime.interpret.semirings import SEMIRINGS, AnySemiring
+from fgg.runtime.interpret.semirings.base import Numbers, NumpyArray
 from fgg.runtime.interpret.semirings.boolean import Boolean
-from fgg.runtime.interpret.semirings.exact import Precise
+from fgg.runtime.interpret.semirings.exact import Objects, Precise
 from fgg.runtime.interpret.semirings.log import SAFE_RANGE, Log
 from fgg.runtime.interpret.semirings.max_plus import MaxPlus
 from fgg.runtime.interpret.semirings.real import Real, TensorSemiring
 from fgg.runtime.model.materialise import with_tensors
 from fgg.runtime.program.bind import Logs, bind_with_logs
 from fgg.runtime.reference.blocks import Structure, structure
-from fgg.runtime.reference.chart import Chart, Weights
+from fgg.runtime.reference.chart import ValueChart, Weights
 from fgg.runtime.reference.count_gradients import Handles
 from fgg.runtime.reference.evaluate import evaluate_level
 from fgg.runtime.reference.finite import best_values, solve_exactly
@@ -42,22 +42,28 @@ from fgg.runtime.reference.newton import (
     differentiable,
     least_solution,
 )
-from fgg.runtime.reference.problem import Problem, UnitProblem
+from fgg.runtime.reference.problem import (
+    AnyProblem,
+    LogUnitProblem,
+    PreciseUnitProblem,
+    Problem,
+)
 from fgg.runtime.reference.solution import (
-    Method,
+    AnySolution,
+    RecursionReport,
     Solution,
     infinite_from_below,
     spread_infinity,
 )
-from fgg.runtime.reference.system import Component, Operand, Term, system_of
+from fgg.runtime.reference.system import Component, Term, TermOperand, system_of
 
 MAX_CELLS = 5000
 """The largest recursive component, in cells: its derivative is a square matrix of that size."""
 
 
 def solve_with_handles(
-    grammar: Grammar, semiring: Log, weights: Mapping[str, Any]
-) -> tuple[Solution, Handles]:
+    grammar: Grammar, semiring: Log, weights: Mapping[str, object]
+) -> tuple[Solution[Tensor], Handles]:
     """A solution in logarithms, with handles on its terms and cells."""
     handles = Handles(grammar)
     return _Solver(grammar, semiring, dict(weights), None, handles).run(), handles
@@ -67,9 +73,9 @@ def solve(
     grammar: Grammar,
     semiring: str | AnySemiring = "log",
     *,
-    weights: Mapping[str, Any] | None = None,
+    weights: Mapping[str, object] | None = None,
     seed: int | None = None,
-) -> Solution:
+) -> AnySolution:
     """The values of all nonterminals of a finite grammar in a semiring.
 
     `weights` supplies or overrides factors; tensors keep their gradients in `real` and `log`.
@@ -84,11 +90,13 @@ def solve(
 
 
 class _Solver:
+    """Solves one grammar. `supplied` are the user's weights, `handles` read counts off."""
+
     def __init__(
         self,
         grammar: Grammar,
         semiring: AnySemiring,
-        supplied: dict[str, Any],
+        supplied: dict[str, object],
         seed: int | None,
         handles: Handles | None = None,
     ) -> None:
@@ -98,13 +106,13 @@ class _Solver:
         self.seed = seed
         supplied = with_tensors(grammar, supplied)
         self.supplied = supplied
-        real: dict[str, Any] = dict(
-            bind_with_logs(grammar, supplied, seed=seed, exactly=semiring.exactly)
-        )
+        real: dict[str, Numbers | Logs] = {
+            **bind_with_logs(grammar, supplied, seed=seed, exactly=semiring.exactly)
+        }
         for name, given in supplied.items():
-            tensor = given.array if isinstance(given, Logs) else given
-            if isinstance(tensor, Tensor) and isinstance(semiring, TensorSemiring):
-                real[name] = given
+            if isinstance(given, Logs | Tensor) and isinstance(semiring, TensorSemiring):
+                if isinstance(given, Tensor) or isinstance(given.array, Tensor):
+                    real[name] = given
         for factor in grammar.factors:
             joint = factor.definition
             if (
@@ -121,19 +129,24 @@ class _Solver:
             if not isinstance(cut, Slice):
                 continue
             if factor.name in real and factor.name not in supplied:
-                source, own = real[cut.source], steps(grammar, cut.axes)
-                is_log = isinstance(source, Logs)
-                real[factor.name] = Logs(take(source.array, own)) if is_log else take(source, own)
+                source, axes = real[cut.source], steps(grammar, cut.axes)
+                real[factor.name] = (
+                    Logs(take(source.array, axes))
+                    if isinstance(source, Logs)
+                    else take(source, axes)
+                )
         system = system_of(grammar)
-        self.solution = Solution(
-            grammar, system, semiring, Weights(grammar, semiring, real), Chart(semiring)
+        self.solution: AnySolution = Solution(
+            grammar, system, semiring, Weights(grammar, semiring, real), ValueChart(semiring)
         )
 
     @cached_property
-    def exact_weights(self) -> Mapping[str, Any]:
+    def exact_weights(self) -> Mapping[str, NumpyArray | Logs]:
+        """The weights as fractions, for computations with many digits."""
         return bind_with_logs(self.grammar, self.supplied, seed=self.seed, exactly=True)
 
-    def run(self) -> Solution:
+    def run(self) -> AnySolution:
+        """Solve the components, level by level."""
         solution = self.solution
         for level in progress.steps(solution.system.levels, "level"):
             if level.plain:
@@ -154,7 +167,7 @@ class _Solver:
         return solution
 
     def warn_of_range(self) -> None:
-        """Warn where the value is infinite, or has left the range of real numbers."""
+        """Warn if the start symbol's value is infinite, or leaves the range of real numbers."""
         solution, name = self.solution, self.grammar.start.label
         if solution.infinite.get(name) is not None:
             message = "the sum over derivations diverges: the value is inf"
@@ -192,13 +205,14 @@ class _Solver:
             )
         shape = structure(problem)
         from_outside = infinite_from_below(solution, problem)
+        x: Numbers
         if isinstance(self.semiring, TensorSemiring):
             x, infinite = self.real(problem, shape)
         else:
             result = solve_exactly(problem, shape)
             x, infinite = result.x, result.infinite
             name = ", ".join(sorted(result.methods)) or "contraction"
-            solution.methods.append(Method(component.nonterminals, name))
+            solution.methods.append(RecursionReport(component.nonterminals, name))
             if result.round is not None:
                 for nonterminal in component.nonterminals:
                     solution.rounds[nonterminal] = problem.slice(result.round, nonterminal)
@@ -211,7 +225,7 @@ class _Solver:
             if mask.any():
                 solution.infinite[name] = mask
 
-    def real(self, problem: Problem, shape: Structure) -> tuple[Tensor, NDArray[np.bool_]]:
+    def real(self, problem: Problem[Tensor], shape: Structure) -> tuple[Tensor, NDArray[np.bool_]]:
         """Solve over the reals; the result carries gradients if the weights do."""
         units = None
         if isinstance(self.semiring, Log) and self.width(problem, None) > SAFE_RANGE:
@@ -228,22 +242,22 @@ class _Solver:
             x = x if units is None else x + torch.as_tensor(units)
         return x, outcome.infinite
 
-    def width(self, problem: Problem, x: NDArray[np.float64] | None) -> float:
-        """The greatest sum of logarithms, each without its sign, that makes up a term.
+    def width(self, problem: Problem[Tensor], x: NDArray[np.float64] | None) -> float:
+        """The greatest sum, over the operands of a term, of their greatest absolute logarithms.
 
-        Products of a term stay within that, in whatever order they are made. `x` are the values
-        of the component's own cells, if they are known.
+        Products of a term stay within that, in whatever order they are made. `x`, `[cells]`, are
+        the values of the component's cells, if they are known.
         """
         widths: dict[str, float] = {}
 
-        def width(operand: Operand) -> float:
+        def width(operand: TermOperand) -> float:
             label = operand.label
-            if label in problem.offsets and x is None:
-                return 0.0
             if label not in widths:
                 if label in problem.offsets:
+                    if x is None:
+                        return 0.0
                     with np.errstate(divide="ignore"):
-                        logs: Any = np.log(problem.slice(x, label))
+                        logs = np.log(problem.slice(x, label))
                 elif operand.nonterminal:
                     logs = problem.chart.get(label).detach().numpy()
                 else:
@@ -254,8 +268,8 @@ class _Solver:
 
         return max((sum(map(width, term.operands)) for term in problem.terms), default=0.0)
 
-    def units(self, problem: Problem) -> NDArray[np.float64]:
-        """The logarithms of the best derivations of a component's cells; 0 where there is none."""
+    def units(self, problem: Problem[Tensor]) -> NDArray[np.float64]:
+        """The log-weights `[cells]` of the best derivations of cells; 0 where there is none."""
         best = MaxPlus()
         weights = {
             o.label: Logs(problem.weights.converted(o.label).detach().numpy())
@@ -263,61 +277,74 @@ class _Solver:
             for o in term.operands
             if not o.nonterminal
         }
-        chart = Chart(best)
+        chart = ValueChart(best)
         for child in _outer(problem):
             chart.add([child], problem.chart.get(child).detach().numpy()[None])
-        own = Weights(self.grammar, best, weights)
-        found = best_values(Problem(problem.system, problem.component, own, chart))
-        return np.where(np.isfinite(found.x), found.x, 0.0)
+        best_weights = Weights(self.grammar, best, weights)
+        logs = best_values(Problem(problem.system, problem.component, best_weights, chart)).x
+        return np.where(np.isfinite(logs), logs, 0.0)
 
     def solved(
-        self, problem: Problem, shape: Structure, units: NDArray[np.float64] | None
-    ) -> tuple[Problem, Outcome]:
+        self, problem: Problem[Tensor], shape: Structure, units: NDArray[np.float64] | None
+    ) -> tuple[Problem[Tensor], Outcome]:
         """The problem over the reals, its cells measured in `units`, and its least solution."""
         assert isinstance(self.semiring, TensorSemiring)
         real = Real(self.semiring.dtype, self.semiring.device)
-        ring: AnySemiring = real if units is None else self.semiring
-        chart = Chart(ring)
+        ring = real if units is None else self.semiring
+        assert isinstance(ring, Real | Log)
+        chart = ValueChart[Tensor](ring)
         wanted = _outer(problem)
         for child in wanted:
             value = problem.chart.get(child)
             in_logs = isinstance(self.semiring, Log) and units is None
             chart.add([child], (value.exp() if in_logs else value)[None])
 
-        def made(scale: Callable[[Term], Any] | None) -> Problem:
-            # Arrays made without gradients must not be found again where gradients are wanted.
-            weights = Weights(self.grammar, ring, self.solution.weights.real)
-            parts = (self.solution.system, problem.component, weights, chart)
-            return Problem(*parts, scale) if units is None else UnitProblem(*parts, units, scale)
+        def counted(term: Term, value: Tensor) -> Tensor:
+            # Counts of terms are read off as gradients in these factors.
+            assert self.handles is not None
+            factor = self.handles.scale(term)
+            return value * factor if ring is real else value + factor.log()
 
-        def precisely(semiring: Precise, less: float) -> Problem:
-            precise_chart = Chart(semiring)
+        def made() -> Problem[Tensor]:
+            # Arrays made without gradients must not be used again where gradients are wanted.
+            weights = Weights[Tensor](self.grammar, ring, self.solution.weights.real)
+            scale = None if self.handles is None else counted
+            parts = (self.solution.system, problem.component, weights, chart)
+            return Problem(*parts, scale) if units is None else LogUnitProblem(*parts, units, scale)
+
+        def precisely(semiring: Precise, less: float) -> Problem[Objects]:
+            precise_chart = ValueChart(semiring)
             for child in wanted:
                 value = chart.get(child).detach().cpu().numpy()
                 convert = semiring.convert if ring is real else semiring.convert_logs
                 precise_chart.add([child], convert(value)[None])
 
-            def smaller(term: Term) -> Any:
+            def smaller(term: Term, value: Objects) -> Objects:
                 outer = sum(o.label not in problem.offsets for o in term.operands)
-                return (semiring.one - semiring.context.mpf(less)) ** outer
+                factor = (semiring.one - semiring.context.mpf(less)) ** outer
+                return np.asarray(value * factor, dtype=object)
 
             exact = Weights(self.grammar, semiring, self.exact_weights)
             parts = (self.solution.system, problem.component, exact, precise_chart)
             scale = smaller if less else None
-            return Problem(*parts, scale) if units is None else UnitProblem(*parts, units, scale)
+            if units is None:
+                return Problem(*parts, scale)
+            return PreciseUnitProblem(*parts, units, scale)
 
-        scale = self.handles.scale if self.handles is not None else None
         try:
             with torch.no_grad():
-                outcome = least_solution(made(scale), shape, precisely)
+                outcome = least_solution(made(), shape, precisely)
         except NoConvergence:
             names = ", ".join(f"`{name}`" for name in problem.names[:4])
             refuse("F418", f"the recursion through {names} did not converge")
-        return made(scale), outcome
+        return made(), outcome
 
-    def note(self, problem: Problem, outcome: Outcome) -> None:
+    def note(self, problem: AnyProblem, outcome: Outcome) -> None:
+        """Record how a component was solved; warn if it is critical."""
         name = ", ".join(sorted(outcome.methods)) or "contraction"
-        method = Method(problem.names, name, outcome.steps, outcome.error, outcome.critical)
+        method = RecursionReport(
+            problem.names, name, outcome.steps, outcome.error, outcome.critical
+        )
         self.solution.methods.append(method)
         if outcome.critical:
             names = ", ".join(f"`{n}`" for n in problem.names[:4])
@@ -335,7 +362,7 @@ class _Solver:
             )
 
 
-def _outer(problem: Problem) -> tuple[str, ...]:
+def _outer(problem: AnyProblem) -> tuple[str, ...]:
     """The nonterminals from below that a component uses."""
     children = (c for t in problem.terms for c in t.children if c not in problem.offsets)
     return tuple(dict.fromkeys(children))

@@ -18,11 +18,12 @@ from fgg.grammar.memo import per_grammar
 from fgg.runtime.interpret.semirings import Letters
 
 BATCH = -1
+"""The letter of the batch axis."""
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
-    """An edge of a term: its label, the parts it touches, and its axes as letters."""
+class TermOperand:
+    """An edge of a term: its label, the paths to the parts of nodes it touches, and its letters."""
 
     label: str
     paths: tuple[tuple[str, ...], ...]
@@ -35,7 +36,7 @@ class Term:
     """A rule as a contraction; letters number the nodes of its fragment."""
 
     rule: Rule
-    operands: tuple[Operand, ...]
+    operands: tuple[TermOperand, ...]
     out: Letters
     sizes: tuple[int, ...]
 
@@ -51,7 +52,7 @@ class Term:
 
     @cached_property
     def shape_key(self) -> tuple[object, ...]:
-        """What terms must share to be contracted together: all but nonterminals and evidence.
+        """Terms with the same key are contracted together: only nonterminals and evidence differ.
 
         Factors of one node differ from term to term in ground grammars (they say what is observed
         where) and are small, so they are stacked; larger ones must be the same.
@@ -143,7 +144,7 @@ def _term(grammar: Grammar, rule: Rule, extents: Mapping[str, int]) -> Term:
     for edge in rule.rhs.edges:
         letters = tuple([numbers[a.node] for a in edge.attachments])
         paths = tuple([a.path for a in edge.attachments])
-        operands.append(Operand(edge.label, paths, letters, edge.label in nonterminals))
+        operands.append(TermOperand(edge.label, paths, letters, edge.label in nonterminals))
     out = tuple([numbers[name] for name in rule.rhs.externals])
     sizes = tuple([extents[node.domain] for node in rule.rhs.nodes])
     return Term(rule, tuple(operands), out, sizes)

@@ -17,9 +17,9 @@ from fgg.grammar import Attachment, Edge, Factor, Fragment, Grammar
 from fgg.grammar.definitions import Piece
 from fgg.grammar.names import fresh
 from fgg.runtime.interpret.semirings.base import NumpyArray
-from fgg.runtime.interpret.semirings.exact import Precise
+from fgg.runtime.interpret.semirings.exact import Objects, Precise
 from fgg.runtime.program.bind import Logs, bind_with_logs
-from fgg.runtime.reference.chart import Chart, Weights
+from fgg.runtime.reference.chart import ValueChart, Weights
 from fgg.runtime.reference.problem import Problem
 from fgg.runtime.reference.system import system_of
 from fgg.runtime.verify.items import Item
@@ -44,7 +44,7 @@ def _log_z(flat: Grammar, weights: Mapping[str, NumpyArray | Logs]) -> BigFloat:
     ring = Precise()
     system = system_of(flat)
     values = Weights(flat, ring, bind_with_logs(flat, weights))
-    chart = Chart(ring)
+    chart = ValueChart(ring)
     for component in system.components:
         problem = Problem(system, component, values, chart)
         x = problem.apply(ring.full((problem.size,), one=False))
@@ -59,7 +59,7 @@ def _log_z(flat: Grammar, weights: Mapping[str, NumpyArray | Logs]) -> BigFloat:
     return ring.context.log(total) if total else ring.context.mpf("-inf")
 
 
-def _iterated(problem: Problem, x: NumpyArray) -> NumpyArray | None:
+def _iterated(problem: Problem[Objects], x: Objects) -> Objects | None:
     """The fixed point of a recursion, `[cells]`, from a first value; None if it does not settle."""
     ring = problem.semiring
     assert isinstance(ring, Precise)

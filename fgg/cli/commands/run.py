@@ -29,7 +29,7 @@ from fgg.grammar import Grammar
 if TYPE_CHECKING:
     from fgg.runtime.derive.derivation import Derivation
     from fgg.runtime.program.program import Program
-    from fgg.runtime.reference.solution import Solution
+    from fgg.runtime.reference.solution import AnySolution
 
 SEMIRINGS = ("log", "real", "max", "boolean", "counting", "gf", "exact")
 COMPILED_SEMIRINGS = ("log", "max", "boolean", "counting", "gf")
@@ -229,7 +229,7 @@ def number(value: object) -> object:
     return str(value)
 
 
-def _report(solution: Solution) -> Figures:
+def _report(solution: AnySolution) -> Figures:
     """Return the value of the start symbol, and how it was computed."""
     report: Figures = {
         "name": solution.grammar.name,
