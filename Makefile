@@ -7,13 +7,14 @@ STAMP := $(VENV)/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup lint test test-all demo format clean
+.PHONY: help setup lint test test-all demo layers format clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make test      format, lint, types and the fast tests"
 	@echo "make test-all  the same with the slow tests"
 	@echo "make demo      check, show and draw library grammars"
+	@echo "make layers    draw docs/layers.svg, the picture in CONTRIBUTING.md"
 	@echo "make format    rewrite the sources in the house style"
 	@echo "make clean     remove .venv, caches and everything built"
 
@@ -45,6 +46,9 @@ demo: $(STAMP)
 	$(BIN)/fggc explain hmm
 	$(BIN)/fggc explain F112
 	@echo "the picture is in $(CURDIR)/demo/pcfg.svg"
+
+layers: $(STAMP)
+	$(BIN)/python docs/layers.py
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

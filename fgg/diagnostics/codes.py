@@ -1,7 +1,8 @@
 """The table of diagnostic codes. Codes are for ever: a number is never used again.
 
 F0xx: syntax. F1xx: names, arities, domains, indices, values. F2xx: properties of a whole grammar.
-F3xx: compiling and grounding. F4xx: files, data and running. Each has a page in `fgg/explain`.
+F3xx: compiling and grounding. F4xx: files, data and running. Each has a page in
+`fgg/diagnostics/explain`.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.layers import SVG, picture
 from fgg.cli import main
 from fgg.compiler import load_text
 from tests.helpers.places import ROOT
@@ -16,6 +17,7 @@ from tests.helpers.places import ROOT
 BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.M | re.S)
 FILE = re.compile(r"^```file (\S+)\n(.*?)^```$", re.M | re.S)  # as in the pages of codes
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 EXAMPLES = ROOT / "examples" / "README.md"
 
 PREAMBLE = """
@@ -136,10 +138,50 @@ def test_readme_says_how_large_the_library_is() -> None:
     assert f"The library has {len(library_names())} grammars" in (ROOT / "README.md").read_text()
 
 
-def test_files_that_the_readme_names_exist() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
-    for path in re.findall(r"`((?:fgg|compiler|docs|runtime)/[\w/.]+)`", text):
-        assert (ROOT / path).exists(), path
+NAMED = re.compile(r"`((?:fgg|compiler|docs|runtime|grammars|tests|examples)/[\w/.]+)`")
+
+
+@pytest.mark.parametrize("page", [*PAGES, CONTRIBUTING], ids=lambda page: page.name)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    missing = {name for name in NAMED.findall(page.read_text("utf-8")) if not is_source(name)}
+    assert missing == set()
+
+
+def is_source(name: str) -> bool:
+    """Whether a file or folder of this name exists in the repository."""
+    return (ROOT / name).exists()
+
+
+def test_the_pipeline_names_files_of_its_folders() -> None:
+    section = CONTRIBUTING.read_text("utf-8").split("## Where a line of code lives")[1]
+    rows = [line.split("|") for line in section.split("###")[0].splitlines() if "`" in line]
+    assert len(rows) >= 12
+    for _, stage, folder, start, *_ in rows:
+        home = NAMED.findall(folder)[0]
+        for name in re.findall(r"`([\w/.]+)`", start):
+            assert is_source(f"{home}{name}") or is_source(name), f"{stage}: {name}"
+
+
+def folders() -> list[str]:
+    """The folders of modules right below the three tops, links left out."""
+    tops = [ROOT / top for top in ("fgg", "compiler", "runtime")]
+    paths = [path.parent for top in tops for path in sorted(top.glob("*/__init__.py"))]
+    return [path.relative_to(ROOT).as_posix() for path in paths if not path.is_symlink()]
+
+
+def test_the_tour_names_every_folder_of_modules() -> None:
+    text = CONTRIBUTING.read_text("utf-8")
+    for folder in folders():
+        assert f"| `{folder}/` |" in text, folder
+
+
+def test_the_picture_of_the_layers_is_up_to_date() -> None:
+    assert picture() == SVG.read_text("utf-8"), "`python docs/layers.py` draws it again"
+
+
+def test_the_picture_of_the_layers_names_every_folder() -> None:
+    words = set(re.findall(r"\w+", picture()))
+    assert {folder.split("/")[1] for folder in folders()} <= words
 
 
 def test_language_page_blocks_parse() -> None:
