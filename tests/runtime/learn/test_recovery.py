@@ -91,8 +91,8 @@ def test_a_grammar_that_branches_is_recovered_too() -> None:
     items = [[-1] * n for n in (2, 3, 4)]
     sentences = [
         [step.values["o"] for step in derivation.steps if "o" in step.values]
-        for found in truth.posterior(w=items).sample(60, seed=1)
-        for derivation in found
+        for draws in truth.posterior(w=items).sample(60, seed=1)
+        for derivation in draws
     ]
     train, held_out = sentences[::2], sentences[1::2]
     best = perplexity(truth, held_out)
