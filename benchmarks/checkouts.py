@@ -158,7 +158,7 @@ def fggs_call(grammar: Grammar, weights: Values) -> Call:
     if str(root) not in sys.path:
         sys.path.append(str(root))
     fggs = library("fggs")
-    data = json.loads(json.dumps(fgg.to_json(grammar)))
+    data = json.loads(json.dumps(fgg.json.to_json(grammar)))
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:

@@ -48,7 +48,7 @@ class MachineCode:
 def programs() -> list[tuple[str, str | None]]:
     """Every library grammar with a query of its own that compiles."""
     found: list[tuple[str, str | None]] = []
-    for name in fgg.library_names():
+    for name in fgg.library.library_names():
         queries = list(fgg.load(name).query)
         found += [(name, query) for query in queries] or [(name, None)]
     return found

@@ -34,10 +34,10 @@ def data(point: Point) -> tuple[Grammar, dict[str, Tensor]]:
         )
     if "n" in point:
         words = torch.randint(WORDS, (point["n"],), generator=chance).tolist()
-        grammar = fgg.ground(model, query="string", inputs={"w": words})
+        grammar = fgg.rewrite.ground(model, query="string", inputs={"w": words})
     else:
         # So that the sum over all trees is finite: x = x² / 4 + 1 / 2, but for the root.
-        grammar = fgg.ground(model)
+        grammar = fgg.rewrite.ground(model)
         weights |= {"binary": weights["binary"] / 4, "emit": weights["emit"] / 2}
     return grammar, {name: w.requires_grad_() for name, w in weights.items()}
 
@@ -47,7 +47,7 @@ def ours(point: Point) -> Call:
     grammar, weights = data(point)
 
     def call() -> Values:
-        return gradients_of(fgg.solve(grammar, "log", weights=weights).value, weights)
+        return gradients_of(fgg.reference.solve(grammar, "log", weights=weights).value, weights)
 
     return call
 

@@ -32,7 +32,7 @@ def score(model: Model, examples: Sequence[Example], inputs: Sequence[list[int]]
         found += model.posterior(w=inputs[first : first + 200]).mbr()
     spans = [span_cells(tree) for tree in found]
     gold = [e.spans or () for e in examples]
-    return span_score(gold, spans, list(map(len, examples))).sentence_f1
+    return span_score(gold, spans, list(map(len, examples))).mean_f1
 
 
 def main(arguments: Sequence[str] | None = None) -> Report:
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
                 "right": [right_branching(n) for n in lengths],
                 "oracle": [oracle_binary(g, n) for g, n in zip(gold, lengths, strict=True)],
             }[name]
-            shares.append(span_score(gold, guess, lengths).sentence_f1)
+            shares.append(span_score(gold, guess, lengths).mean_f1)
         report.add(f"{name} branching" if name != "oracle" else name, "", *map(percent, shares), "")
     best: tuple[float, float, int] | None = None
     lines = []

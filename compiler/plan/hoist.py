@@ -35,7 +35,7 @@ from fgg.plan import (
     PositionTable,
     Potential,
     Preparation,
-    Token,
+    TokenAxis,
 )
 
 Place = Callable[[Expr], Expr]
@@ -239,7 +239,7 @@ class Preparer:
         if any(parts.parts[i].kind == "clamp" for i in child.parts):
             return None
         source, axes = self.parameter(parts, child)
-        tokens: list[Token] = []
+        tokens: list[TokenAxis] = []
         index: list[Expr] = []
         table_axes: list[Loop] = []
         # Tokens a constant distance apart, `w[i]` and `w[i+1]`, have one index in common.
@@ -250,7 +250,7 @@ class Preparer:
             axis = axes.index(clamp.attachment.node)
             group, shift = self.group(firsts, clamp)
             tokens.append(
-                Token(axis=axis, input=clamp.input, path=clamp.path, group=group, shift=shift)
+                TokenAxis(axis=axis, input=clamp.input, path=clamp.path, group=group, shift=shift)
             )
             if group == len(firsts):
                 firsts.append(clamp)

@@ -27,7 +27,7 @@ from fgg.plan import (
     Potential,
     Preparation,
     Step,
-    Token,
+    TokenAxis,
 )
 
 
@@ -251,7 +251,7 @@ def _plain(name: str) -> str:
     return name
 
 
-def _token(token: Token) -> str:
+def _token(token: TokenAxis) -> str:
     moved = f"[{', '.join(f'{s:+}' for s in token.shift)}]" if any(token.shift) else ""
     return ".".join([quote_name(token.input) + moved, *map(quote_name, token.path)])
 

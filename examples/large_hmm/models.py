@@ -101,7 +101,7 @@ def train(
     optimizer = torch.optim.AdamW(model.parameters(), lr=setting.rate, fused=True)
     generator = torch.Generator().manual_seed(seed)
     carried = CarriedState()
-    beginning = data.Tokens(own.test.ids[:BEGINNING], own.test.starts[:1])
+    beginning = data.TokenStream(own.test.ids[:BEGINNING], own.test.starts[:1])
     curve: list[tuple[float, float]] = []
     budget = Budget(seconds, clock)
 
@@ -134,6 +134,6 @@ def train(
     return Fitted(evaluate(model, own.test), epochs, spent, tuple(curve))
 
 
-def evaluate(model: Model, tokens: data.Tokens) -> float:
+def evaluate(model: Model, tokens: data.TokenStream) -> float:
     """The perplexity of a stream, with all states."""
     return stream_perplexity(model, data.Windows(tokens=tokens, rows=16, length=64))

@@ -17,8 +17,8 @@ ALL = 10**9
 class Text:
     """Streams of a text for training and testing."""
 
-    train: data.Tokens
-    test: data.Tokens
+    train: data.TokenStream
+    test: data.TokenStream
     vocabulary: data.Vocabulary
     known: list[list[str]]
 

@@ -261,7 +261,7 @@ def compilable(name: str) -> Iterator[None]:
         refuse(
             "F425",
             f"`{name}` cannot be compiled: {error}",
-            "`fgg.solve(fgg.ground(…))` and `fggc run` use the reference engine",
+            "`fgg.reference.solve(fgg.rewrite.ground(…))` and `fggc run` use the reference engine",
             span=None if rule is None else rule.span,
         )
 

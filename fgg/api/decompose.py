@@ -40,7 +40,7 @@ class FactorReport:
 
 
 @dataclass(frozen=True)
-class Decomposed:
+class DecomposedGrammar:
     """A grammar with declared ranks, weights with pieces in place of factors, and a report.
 
     The pieces of `binary` are the weights `binary_0`, `binary_1`, …, as the pass `cpd` names them.
@@ -85,7 +85,7 @@ def decompose(
     restarts: int | None = None,
     sweeps: int | None = None,
     seed: int = 0,
-) -> Decomposed:
+) -> DecomposedGrammar:
     """The grammar with factors of low rank in place of dense ones, and the pieces of their weights.
 
     `ranks` gives factors and their ranks. With a `tolerance`, each of `factors` gets the smallest
@@ -140,7 +140,7 @@ def decompose(
     labels = given_pieces(declared)
     for name, item in done.items():
         kept.update(zip(labels[name], item.pieces, strict=True))
-    return Decomposed(declared, kept, tuple(lines), tuple(notes))
+    return DecomposedGrammar(declared, kept, tuple(lines), tuple(notes))
 
 
 def materialise(target: Program | Grammar, weights: Mapping[str, object]) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def materialise(target: Program | Grammar, weights: Mapping[str, object]) -> dic
 def log_z_moved(
     grammar: Grammar,
     weights: Mapping[str, object] | None,
-    decomposed: Decomposed,
+    decomposed: DecomposedGrammar,
     *,
     query: str | None = None,
     inputs: Mapping[str, object] | None = None,

@@ -7,7 +7,6 @@ import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 MANY = 3
 """More sizes than this that differ from the others are listed apart."""
@@ -40,20 +39,25 @@ class Entry:
         return {**asdict(self), "sizes": dict(self.sizes), "deficiency": self.deficiency}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Entry:
-        """The entry of a JSON object. Raises KeyError, ValueError, TypeError, AttributeError."""
-        return Entry(
-            str(data["grammar"]),
-            {str(name): int(value) for name, value in data["sizes"].items()},
-            int(data["length"]),
-            str(data["observed"]),
-            int(data["parameters"]),
-            int(data["moments"]),
-            None if data["rank"] is None else int(data["rank"]),
-            str(data["verdict"]),
-            float(data["error"]),
-            data["query"],
-        )
+    def from_json(data: object) -> Entry:
+        """The entry of a JSON object. Raises ValueError for anything else."""
+        match data:
+            case {
+                "grammar": str(grammar),
+                "sizes": dict(sizes),
+                "length": int(length),
+                "observed": str(observed),
+                "parameters": int(parameters),
+                "moments": int(moments),
+                "rank": int() | None as rank,
+                "verdict": str(verdict),
+                "error": int() | float() as error,
+                "query": str() | None as query,
+            }:
+                values = {name: int(size) for name, size in sizes.items()}
+                rest = (verdict, error, query)
+                return Entry(grammar, values, length, observed, parameters, moments, rank, *rest)
+        raise ValueError("this is no entry of a sweep")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fgg.api.compile import compile, selected
+from fgg.api.compile import compile, only_query, selected
 from fgg.api.saved import load_model
 from fgg.compiler.resolve.load import loads
 from fgg.data import Batches, read
@@ -23,7 +23,7 @@ from fgg.runtime.train.run_folder import (
     METRICS,
     MODEL,
     SETTINGS,
-    Settings,
+    RunSettings,
     history,
     load_feed,
     load_settings,
@@ -33,7 +33,7 @@ from fgg.runtime.train.run_folder import (
 from fgg.runtime.train.trainer import Epoch, InOrder, Trainer
 
 if TYPE_CHECKING:
-    from fgg.data import Batch, Corpus
+    from fgg.data import Corpus, ExampleBatch
     from fgg.grammar import Grammar
     from fgg.runtime.learn import Method
     from fgg.runtime.model.model import Model
@@ -46,9 +46,67 @@ SHUFFLED = ("adam", "online-em")
 """The methods that take batches in random order, because the order matters."""
 
 
+def train(
+    grammar: Grammar,
+    data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    folder: str | os.PathLike[str],
+    *,
+    query: str | None = None,
+    method: str = "em",
+    epochs: int = 10,
+    valid: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+    seed: int = 0,
+    dtype: str | None = None,
+    space: str = "auto",
+    tokens: int = 4096,
+    patience: int = 0,
+    format: str | None = None,
+    fields: Mapping[str, str] | None = None,
+    preprocessing: Mapping[str, object] | None = None,
+    resume: bool = False,
+    jit: bool = False,
+    **options: object,
+) -> Model:
+    """Train a grammar on data files, in a folder that can be resumed; return the model.
+
+    It is what `fggc train` does: `data` and `valid` are files, `tokens` is the size of a batch,
+    `preprocessing` has the options that change the data (`{"lower": True, "min_count": 2}`), and
+    `options` are the method's own. `fgg.learn` takes data in memory and keeps no folder.
+    """
+    from fgg.runtime.model.saving import self_contained
+
+    settings = RunSettings(
+        grammar=str(self_contained(grammar)),
+        name=grammar.name,
+        query=query or only_query(grammar),
+        method=method,
+        epochs=epochs,
+        seed=seed,
+        dtype=dtype or ("float32" if method == "adam" else "float64"),
+        space=space,
+        budget=0 if method in ("cvb", "hastings") else tokens,
+        options=options,
+        data=_paths(data),
+        valid=_paths(valid),
+        format=format,
+        fields=fields or {},
+        changes={**(preprocessing or {}), "sizes": {}},
+        patience=patience,
+    )
+    trainer = start(Path(folder), settings, resume=resume, jit=jit)
+    trainer.run()
+    return load_run(Path(folder))[0]
+
+
+def _paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+    """One file or several, as texts."""
+    several = [files] if isinstance(files, str | os.PathLike) else files
+    return tuple(os.fspath(path) for path in several)
+
+
 def start(
     folder: Path,
-    settings: Settings | None,
+    settings: RunSettings | None,
     *,
     resume: bool = False,
     epochs: int | None = None,
@@ -58,7 +116,7 @@ def start(
     processes: Processes | None = None,
     stopping: Callable[[], bool] | None = None,
     report: Callable[[Epoch], None] | None = None,
-    tick: Callable[[Batch], None] | None = None,
+    tick: Callable[[ExampleBatch], None] | None = None,
 ) -> Trainer:
     """The trainer of a new run, or of one to resume. Raises GrammarError for what does not fit.
 
@@ -129,7 +187,9 @@ def start(
     return trainer
 
 
-def _settled(folder: Path, settings: Settings | None, resume: bool, epochs: int | None) -> Settings:
+def _settled(
+    folder: Path, settings: RunSettings | None, resume: bool, epochs: int | None
+) -> RunSettings:
     """The settings of a run: those given, if the folder holds no other ones."""
     there = (folder / SETTINGS).exists()
     if there and not resume:
@@ -146,11 +206,11 @@ def _settled(folder: Path, settings: Settings | None, resume: bool, epochs: int 
     return settings
 
 
-def _corpus(settings: Settings, paths: tuple[str, ...]) -> Corpus:
+def _corpus(settings: RunSettings, paths: tuple[str, ...]) -> Corpus:
     return preprocessed(read(*paths, format=settings.format, skip=settings.skip), settings.changes)
 
 
-def _method(model: Model, settings: Settings, processes: Processes) -> Method:
+def _method(model: Model, settings: RunSettings, processes: Processes) -> Method:
     from fgg.runtime.learn import METHODS
 
     kind = METHODS[settings.method]
@@ -194,7 +254,7 @@ def _option(name: str, value: object, default: object) -> object:
     return value
 
 
-def _batches(settings: Settings, corpus: Corpus, processes: Processes) -> Batches | InOrder:
+def _batches(settings: RunSettings, corpus: Corpus, processes: Processes) -> Batches | InOrder:
     if not settings.budget:
         return InOrder(corpus, processes.rank, processes.world)
     return Batches(
@@ -209,7 +269,7 @@ def _batches(settings: Settings, corpus: Corpus, processes: Processes) -> Batche
 
 def load_run(
     folder: str | os.PathLike[str], query: str | None = None, *, jit: bool = False
-) -> tuple[Model, Feed, Settings]:
+) -> tuple[Model, Feed, RunSettings]:
     """The best model of a run, its feed, and its settings.
 
     `query` may be another query than the model was trained with.

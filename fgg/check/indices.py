@@ -8,7 +8,7 @@ from fgg.diagnostics import Diagnostic, Label, Report
 from fgg.grammar import Edge, Grammar, InputFactor, Nonterminal, Reference, Rule
 from fgg.grammar.domains import size_values
 from fgg.grammar.index import Condition, Expr
-from fgg.grammar.linear import implies, is_bounded, is_feasible
+from fgg.grammar.linear import Row, implies, is_bounded, is_feasible
 from fgg.grammar.ranges import (
     Region,
     condition_rows,
@@ -121,7 +121,7 @@ class _Checker:
                 self.reference(edge, rows)
         self.suspicious_sizes(rule)
 
-    def variables_are_bounded(self, rule: Rule, rows: list) -> bool:  # type: ignore[type-arg]
+    def variables_are_bounded(self, rule: Rule, rows: list[Row]) -> bool:
         good = True
         for name in rule_variables(rule, self.grammar, self.lengths):
             low, high = is_bounded(rows, name, self.lengths)
@@ -138,7 +138,7 @@ class _Checker:
             )
         return good
 
-    def reference(self, reference: Edge | Reference, rows: list) -> None:  # type: ignore[type-arg]
+    def reference(self, reference: Edge | Reference, rows: list[Row]) -> None:
         """Report a reference that can lie outside a declared range."""
         label = self.grammar.nonterminal.get(reference.label) or self.grammar.input_factor.get(
             reference.label

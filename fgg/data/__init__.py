@@ -1,6 +1,6 @@
 """Data: corpora of examples, preprocessing, vocabularies, batches, windows of a token stream."""
 
-from fgg.data.batches import Batch, Batches, Position
+from fgg.data.batches import Batches, BatchPosition, ExampleBatch
 from fgg.data.corpus import Corpus, Skipped, read
 from fgg.data.example import Example, brackets
 from fgg.data.formats import FORMATS
@@ -14,7 +14,7 @@ from fgg.data.preprocess import (
     of_length,
     without_punctuation,
 )
-from fgg.data.streams import Tokens, Window, Windows, token_stream
+from fgg.data.streams import TokenStream, Window, Windows, token_stream
 from fgg.data.text_files import find
 from fgg.data.vocabulary import Vocabulary, word_shape
 from fgg.data.vocabulary import build as build_vocabulary
@@ -23,13 +23,13 @@ from fgg.data.vocabulary import load as load_vocabulary
 __all__ = [
     "FORMATS",
     "PUNCTUATION",
-    "Batch",
+    "BatchPosition",
     "Batches",
     "Corpus",
     "Example",
-    "Position",
+    "ExampleBatch",
     "Skipped",
-    "Tokens",
+    "TokenStream",
     "Vocabulary",
     "Window",
     "Windows",

@@ -28,7 +28,7 @@ WINDOW = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Position:
+class BatchPosition:
     """A place between two batches: those before number `batch` of the window are done."""
 
     epoch: int = 0
@@ -36,12 +36,12 @@ class Position:
     batch: int = 0
 
     def as_json(self) -> dict[str, int]:
-        """The position as JSON; `Position(**data)` gives it back."""
+        """The position as JSON; `BatchPosition(**data)` gives it back."""
         return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
+class ExampleBatch:
     """Examples that are processed together.
 
     `numbers` are their positions in the corpus, from 0. `whole` is the size of the batch over all
@@ -51,7 +51,7 @@ class Batch:
     examples: tuple[Example, ...]
     numbers: tuple[int, ...]
     whole: int
-    after: Position
+    after: BatchPosition
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -107,11 +107,11 @@ class Batches:
         assert self.tokens > 0 and self.window > 0 and 0 <= self.rank < self.world
         assert self.examples is None or self.examples > 0
 
-    def epoch(self, number: int = 0) -> Iterator[Batch]:
+    def epoch(self, number: int = 0) -> Iterator[ExampleBatch]:
         """The batches of an epoch."""
-        return self.start(Position(epoch=number))
+        return self.start(BatchPosition(epoch=number))
 
-    def start(self, position: Position) -> Iterator[Batch]:
+    def start(self, position: BatchPosition) -> Iterator[ExampleBatch]:
         """The batches of an epoch from a position on."""
         source = islice(enumerate(self.corpus), position.window * self.window, None)
         number = position.window
@@ -119,7 +119,7 @@ class Batches:
             batches = self._cut(window, position.epoch, number)
             first = position.batch if number == position.window else 0
             for index in range(first, len(batches)):
-                after = Position(epoch=position.epoch, window=number, batch=index + 1)
+                after = BatchPosition(epoch=position.epoch, window=number, batch=index + 1)
                 yield self._batch(batches[index], after)
             number += 1
 
@@ -140,9 +140,9 @@ class Batches:
             draw.shuffle(batches)
         return batches
 
-    def _batch(self, items: list[Numbered], after: Position) -> Batch:
+    def _batch(self, items: list[Numbered], after: BatchPosition) -> ExampleBatch:
         share = items[self.rank :: self.world]
-        return Batch(
+        return ExampleBatch(
             examples=tuple(example for _, example in share),
             numbers=tuple(number for number, _ in share),
             whole=len(items),

@@ -40,7 +40,9 @@ def read_ids(lines: Iterator[TextLine], report: Report) -> Iterator[Example]:
                 break
             ids.append(int(word))
             if not -2 <= ids[-1] < MAX_ID:
-                report("F482", line.number, f"`{word}` is no id", "ids are 0, 1, 2, …, or -1, -2")
+                report(
+                    "F482", line.number, f"`{word}` is not an id", "ids are 0, 1, 2, …, or -1, -2"
+                )
                 break
         else:
             yield Example(words=words, ids=tuple(ids), place=str(line.number))
@@ -53,7 +55,7 @@ def read_tagged(lines: Iterator[TextLine], report: Report) -> Iterator[Example]:
         for item in line.text.split():
             word, _, tag = item.rpartition("/")
             if not word or not tag:
-                report("F485", line.number, f"`{item}` is no `word/TAG`", "")
+                report("F485", line.number, f"`{item}` is not `word/TAG`", "")
                 break
             words.append(word)
             tags.append(tag)
@@ -78,7 +80,7 @@ def read_morphs(lines: Iterator[TextLine], report: Report) -> Iterator[Example]:
             continue
         count = columns[3] if len(columns) > 3 else "1"
         if not (count.isascii() and count.isdecimal() and len(count) < 19):
-            report("F485", line.number, f"`{count}` is no count", "")
+            report("F485", line.number, f"`{count}` is not a count", "")
             continue
         yield Example(
             words=tuple(word),
@@ -231,7 +233,7 @@ def _misfit(
     )
     for number, (line, row) in enumerate(rows, 1):
         if len(row) != len(columns):
-            help = "columns are apart by tabs"
+            help = "columns are separated by tabs"
             return line.number, f"{len(row)} columns; {len(columns)} are expected", help
         if "id" in columns and row[columns.index("id")] != str(number):
             return line.number, f"word {number} has the number `{row[columns.index('id')]}`", ""
@@ -241,7 +243,7 @@ def _misfit(
             head = row[columns.index("head")]
             if not (head.isascii() and head.isdecimal() and int(head[:9]) <= len(rows)):
                 help = f"0 for the root, or the number of a word, up to {len(rows)}"
-                return line.number, f"`{head}` is no head", help
+                return line.number, f"`{head}` is not a head", help
             heads.append(int(head))
     around = _cycle(heads)
     if around is not None:
@@ -329,7 +331,7 @@ def _read(tokens: list[str]) -> tuple[list[str], list[str], list[Span]]:
                     tags.append(atoms[0])
                     words.append(atoms[1])
             else:
-                raise _BadTree(f"`({' '.join(atoms)[:40]})` is no leaf")
+                raise _BadTree(f"`({' '.join(atoms)[:40]})` is not a leaf")
         elif not stack:
             raise _BadTree(f"`{token}` stands outside of brackets")
         else:

@@ -25,7 +25,7 @@ CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class Tokens:
+class TokenStream:
     """The token ids of a text, `[tokens]`, and the positions where its documents begin."""
 
     ids: NDArray[np.int32]
@@ -41,7 +41,7 @@ def token_stream(
     end: int | None = None,
     begins: Callable[[Example], bool] | None = None,
     path: str | Path | None = None,
-) -> Tokens:
+) -> TokenStream:
     """The token ids of all examples in a row, each example followed by `end` if it is given.
 
     A document begins at each example for which `begins` is true; without `begins` the text is one
@@ -55,7 +55,7 @@ def token_stream(
             if begins is not None and sink.many > starts[-1] and begins(example):
                 starts.append(sink.many)
             sink.put(example.ids if end is None else (*example.ids, end))
-    return Tokens(sink.ids(), np.array(starts, np.int64))
+    return TokenStream(sink.ids(), np.array(starts, np.int64))
 
 
 class _Sink:
@@ -132,7 +132,7 @@ class Windows:
     document. Each token is in one window. Process `rank` of `world` has every `world`-th row.
     """
 
-    tokens: Tokens
+    tokens: TokenStream
     rows: int = 16
     length: int = 32
     documents: bool = False

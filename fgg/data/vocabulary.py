@@ -173,7 +173,7 @@ def load(path: str | Path) -> Vocabulary:
     try:
         text = read_limited(source).decode()
     except UnicodeDecodeError:
-        refuse("F488", f"`{path}` is not in the encoding UTF-8")
+        refuse("F488", f"`{path}` is not UTF-8 text")
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
     if source.suffix == ".json":

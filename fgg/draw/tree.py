@@ -41,7 +41,8 @@ def tree_svg(title: str, nodes: Sequence[TreeNode]) -> str:
     marks: list[Mark] = []
     for number, node in enumerate(nodes):
         if node.parent is not None:
-            start = (centers[node.parent], MARGIN + depth[node.parent] * STEP + 42)
+            bottom = 42 if nodes[node.parent].below else 24  # of the text below the box, or the box
+            start = (centers[node.parent], MARGIN + depth[node.parent] * STEP + bottom)
             end = (centers[number], MARGIN + depth[number] * STEP)
             marks.append(segment(start, end, style.LINE, 1.2))
     for number, node in enumerate(nodes):

@@ -36,7 +36,7 @@ class Derived(Protocol):
 
 
 @dataclass(frozen=True)
-class Link:
+class RuleLink:
     """Two positions that a rule connects, each a sum of variables and a number, or None."""
 
     rule: str
@@ -48,12 +48,12 @@ ONE = ""
 """The key of a link's constant."""
 
 
-def read_links(texts: Iterable[str], grammar: Grammar) -> tuple[Link, ...]:
+def read_links(texts: Iterable[str], grammar: Grammar) -> tuple[RuleLink, ...]:
     """Links as they are written, `RULE=FIRST:SECOND`, where FIRST may be empty.
 
     Raises GrammarError (F478) for what cannot be read or is no rule of the grammar.
     """
-    names = {rule.origin.rule if rule.origin else rule.name for rule in grammar.rules}
+    names = {rule.origin_or_self.rule for rule in grammar.rules}
     links = []
     for text in texts:
         name, equals, rest = text.partition("=")
@@ -62,7 +62,7 @@ def read_links(texts: Iterable[str], grammar: Grammar) -> tuple[Link, ...]:
             refuse("F478", f"`{text}` is no link", "write a rule and two positions, `arc=i:j-1`")
         if name not in names:
             refuse("F478", f"there is no rule `{name}`", did_you_mean(name, names))
-        links.append(Link(name, _position(first, text), _position(second, text)))
+        links.append(RuleLink(name, _position(first, text), _position(second, text)))
     return tuple(links)
 
 
@@ -114,7 +114,7 @@ def segments(derivation: Derived, length: int) -> list[tuple[int, int]]:
 
 
 def pairs(
-    derivation: Derived, grammar: Grammar, links: Sequence[Link] = ()
+    derivation: Derived, grammar: Grammar, links: Sequence[RuleLink] = ()
 ) -> set[tuple[int, int]]:
     """The pairs of positions that links give, or else that one rule reads from one input."""
     if links:
@@ -142,7 +142,7 @@ def pairs(
     return paired
 
 
-def heads(derivation: Derived, length: int, links: Sequence[Link]) -> list[int]:
+def heads(derivation: Derived, length: int, links: Sequence[RuleLink]) -> list[int]:
     """The head of each word: 0 for the root, i + 1 for the word at i, -1 where no link applies.
 
     A link is HEAD:WORD; without HEAD the word is the root.
@@ -160,8 +160,10 @@ def _variables(derivation: Derived) -> Iterator[Mapping[str, int]]:
         yield dict(origin.values) if origin else {}
 
 
-def _linked(derivation: Derived, links: Sequence[Link]) -> Iterator[tuple[int | None, int | None]]:
-    by_rule: dict[str, list[Link]] = {}
+def _linked(
+    derivation: Derived, links: Sequence[RuleLink]
+) -> Iterator[tuple[int | None, int | None]]:
+    by_rule: dict[str, list[RuleLink]] = {}
     for link in links:
         by_rule.setdefault(link.rule, []).append(link)
     for step in derivation.steps:
@@ -171,7 +173,9 @@ def _linked(derivation: Derived, links: Sequence[Link]) -> Iterator[tuple[int | 
             yield _at(link.first, values, link), _at(link.second, values, link)
 
 
-def _at(position: Mapping[str, int] | None, values: Mapping[str, int], link: Link) -> int | None:
+def _at(
+    position: Mapping[str, int] | None, values: Mapping[str, int], link: RuleLink
+) -> int | None:
     if position is None:
         return None
     for name in position:

@@ -351,7 +351,7 @@ class Query:
     span: Span | None = _span()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Grammar:
     """A factor graph grammar: domains, factors, nonterminals, rules, a start symbol; and queries.
 
@@ -370,6 +370,26 @@ class Grammar:
     rules: tuple[Rule, ...] = ()
     queries: tuple[Query, ...] = ()
     name: str = field(default="grammar", compare=False)
+
+    def __repr__(self) -> str:
+        counted = f"rules={len(self.rules)}, factors={len(self.factors)}"
+        queries = f", queries={list(self.query)}" if self.queries else ""
+        return f"Grammar({self.name!r}, {counted}{queries})"
+
+    def __str__(self) -> str:
+        """Return the grammar as source text."""
+        from fgg.grammar.printer import print_grammar
+
+        return print_grammar(self)
+
+    def _repr_svg_(self) -> str | None:
+        """Draw the rules in a notebook, if they fit into a picture."""
+        from fgg.draw import TooLarge, draw_grammar
+
+        try:
+            return draw_grammar(self)._repr_svg_()
+        except TooLarge:
+            return None
 
     @cached_property
     def size(self) -> Mapping[str, Size]:

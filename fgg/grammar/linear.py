@@ -137,7 +137,7 @@ def is_bounded(rows: Iterable[Row], name: str, given: Iterable[str]) -> tuple[bo
 
 
 @dataclass(frozen=True)
-class Loop:
+class BoundedVariable:
     """A variable with the rows that bound it from below and from above, given earlier ones."""
 
     name: str
@@ -150,18 +150,18 @@ class LoopNest:
     """Nested loops over the integer points of a system, for known values of some variables."""
 
     guards: tuple[Row, ...]
-    loops: tuple[Loop, ...]
+    loops: tuple[BoundedVariable, ...]
 
 
 def scan_order(rows: Iterable[Row], order: Iterable[str], given: Iterable[str]) -> LoopNest:
     """The loop nest that enumerates `order`, each variable bounded by the ones before it."""
     names = list(order)
     system = project(rows, {*names, *given})
-    loops: list[Loop] = []
+    loops: list[BoundedVariable] = []
     for name in reversed(names):
         lower = tuple(row for row in system if row.coefficient(name) > 0)
         upper = tuple(row for row in system if row.coefficient(name) < 0)
-        loops.append(Loop(name, lower, upper))
+        loops.append(BoundedVariable(name, lower, upper))
         system = eliminate(system, name)
     return LoopNest(tuple(system), tuple(loops[::-1]))
 

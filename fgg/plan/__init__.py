@@ -21,7 +21,7 @@ from fgg.plan.plan import (
     Potential,
     Preparation,
     Step,
-    Token,
+    TokenAxis,
 )
 
 __all__ = [
@@ -45,5 +45,5 @@ __all__ = [
     "Potential",
     "Preparation",
     "Step",
-    "Token",
+    "TokenAxis",
 ]

@@ -175,7 +175,7 @@ class Indicator:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Token:
+class TokenAxis:
     """The entry of an axis that a table reads: that of an input's token, or what a path leads to.
 
     Tokens of one `group` have their indices in common: at an index of the table, this one is read
@@ -198,7 +198,7 @@ class Gather:
 
     name: str
     source: str
-    tokens: tuple[Token, ...]
+    tokens: tuple[TokenAxis, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from fgg.diagnostics import Diagnostic, GrammarError, refuse
 from fgg.grammar import (
+    Domain,
     Edge,
+    Factor,
     Fragment,
     Grammar,
     Nonterminal,
@@ -20,12 +23,15 @@ from fgg.grammar import (
     QueryRule,
     Reference,
     Rule,
+    Size,
 )
 from fgg.grammar.domains import lengths
 from fgg.grammar.index import Condition, Expr
 from fgg.grammar.names import fresh
 
 INDEX_NAMES = ("i", "j", "k", "l", "p", "q")
+
+D = TypeVar("D", Size, Domain, Factor)
 
 
 def conjoin(grammar: Grammar, query: Query) -> Grammar:
@@ -233,7 +239,7 @@ def merge_declarations(left: Grammar, right: Grammar) -> Grammar:
     """Sizes, domains and factors of both grammars; what both declare must be the same."""
     problems: list[Diagnostic] = []
 
-    def merge(kind: str, ones: tuple, twos: tuple) -> tuple:  # type: ignore[type-arg]
+    def merge(kind: str, ones: tuple[D, ...], twos: tuple[D, ...]) -> tuple[D, ...]:
         declared = {item.name: item for item in ones}
         for item in twos:
             if declared.setdefault(item.name, item) != item:

@@ -218,7 +218,7 @@ class _Grounder:
             return
         name = fresh(_name(rule.name, tuple(variables.values())), self.rule_names)
         self.rule_names.add(name)
-        source = rule.origin.rule if rule.origin else rule.name
+        source = rule.origin_or_self.rule
         self.rules.append(
             Rule(
                 name=name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Protocol, TypeVar
 
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import (
@@ -22,15 +23,13 @@ from fgg.grammar.domains import lengths
 from fgg.grammar.names import fresh
 from fgg.rewrite.rename import Renaming, variables
 
-# What is declared once for all grammars: attribute, kind, namespace.
-_DECLARED = (
-    ("sizes", "size", "domain"),
-    ("domains", "domain", "domain"),
-    ("inputs", "input", "input"),
-    ("tables", "table", "input"),
-    ("input_factors", "input factor", "label"),
-    ("factors", "factor", "label"),
-)
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+D = TypeVar("D", bound=_Named)
 
 
 def union(*grammars: Grammar, start: str | None = None, shared: Iterable[str] = ()) -> Grammar:
@@ -81,21 +80,30 @@ class Pool:
     def merge(self, grammars: Sequence[Grammar]) -> Grammar:
         """All declarations but nonterminals and rules; reports those that differ."""
         kinds: dict[tuple[str, str], str] = {}
-        merged: dict[str, tuple[object, ...]] = {}
-        for attribute, kind, space in _DECLARED:
-            declared: dict[str, object] = {}
-            for item in (item for grammar in grammars for item in getattr(grammar, attribute)):
-                if kinds.setdefault((space, item.name), kind) != kind:
-                    self.fail(
-                        f"`{item.name}` is a {kind} in one grammar, "
-                        f"a {kinds[space, item.name]} in another",
-                        "rename one of them first",
-                    )
+
+        def once(kind: str, namespace: str, items: Iterable[D]) -> tuple[D, ...]:
+            declared: dict[str, D] = {}
+            for item in items:
+                other = kinds.setdefault((namespace, item.name), kind)
+                if other != kind:
+                    message = f"`{item.name}` is a {kind} in one grammar, a {other} in another"
+                    self.fail(message, "rename one of them first")
                 elif declared.setdefault(item.name, item) != item:
                     message = f"{kind} `{item.name}` is declared differently in two grammars"
                     self.fail(message, "rename one of them first")
-            merged[attribute] = tuple(declared.values())
-        return replace(Grammar(start=grammars[0].start), **merged)  # type: ignore[arg-type]
+            return tuple(declared.values())
+
+        return Grammar(
+            start=grammars[0].start,
+            sizes=once("size", "domain", (x for g in grammars for x in g.sizes)),
+            domains=once("domain", "domain", (x for g in grammars for x in g.domains)),
+            inputs=once("input", "input", (x for g in grammars for x in g.inputs)),
+            tables=once("table", "input", (x for g in grammars for x in g.tables)),
+            input_factors=once(
+                "input factor", "label", (x for g in grammars for x in g.input_factors)
+            ),
+            factors=once("factor", "label", (x for g in grammars for x in g.factors)),
+        )
 
     def check_captures(self, grammars: Sequence[Grammar]) -> None:
         """Report names that are sizes or lengths in one grammar, and indices in another."""

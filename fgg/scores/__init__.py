@@ -1,18 +1,15 @@
 """Scores of predictions against gold annotation: pure functions on plain data."""
 
 from fgg.scores.f1 import (
-    PairScore,
+    ItemScores,
     Score,
     SegmentScore,
     compare,
-    mean_f1,
     pair_score,
-    pooled,
     segment_score,
 )
 from fgg.scores.parses import (
     HeadScore,
-    SpanScore,
     head_score,
     left_branching,
     left_neighbours,
@@ -34,10 +31,9 @@ from fgg.scores.tags import VMeasure, contingency, many_to_one, one_to_one, v_me
 
 __all__ = [
     "HeadScore",
-    "PairScore",
+    "ItemScores",
     "Score",
     "SegmentScore",
-    "SpanScore",
     "VMeasure",
     "bits",
     "character_perplexity",
@@ -48,13 +44,11 @@ __all__ = [
     "left_branching",
     "left_neighbours",
     "many_to_one",
-    "mean_f1",
     "one_to_one",
     "oracle_binary",
     "pair_score",
     "perplexity",
     "plain_spans",
-    "pooled",
     "random_tree",
     "right_branching",
     "right_neighbours",

@@ -52,37 +52,27 @@ def compare(gold: Collection[Hashable], predicted: Collection[Hashable]) -> Scor
     return Score(len(right), len(set(predicted)), len(set(gold)))
 
 
-def pooled(scores: Iterable[Score]) -> Score:
-    """The score of all items together: the sum of their counts."""
-    return sum(scores, NOTHING)
-
-
-def mean_f1(scores: Iterable[Score]) -> float:
-    """The mean F1 of the items; 0 if there are none."""
-    values = [score.f1 for score in scores]
-    return sum(values) / len(values) if values else 0.0
-
-
 @dataclass(frozen=True)
-class PairScore:
-    """The scores of the base pairs of sequences, in order."""
+class ItemScores:
+    """The scores of several items (sentences, sequences), in order."""
 
     scores: tuple[Score, ...]
 
     @property
     def mean_f1(self) -> float:
-        """The mean F1 of the sequences; a sequence without any pairs, gold or predicted, has 1."""
-        return mean_f1(self.scores)
+        """The mean F1 of the items; 0 if there are none."""
+        values = [score.f1 for score in self.scores]
+        return sum(values) / len(values) if values else 0.0
 
     @property
     def corpus(self) -> Score:
-        """Precision (PPV), recall (sensitivity) and F1 of all pairs together."""
-        return pooled(self.scores)
+        """Precision, recall and F1 of the things of all items together."""
+        return sum(self.scores, NOTHING)
 
 
-def pair_score(gold: Iterable[Pairs], predicted: Iterable[Pairs]) -> PairScore:
+def pair_score(gold: Iterable[Pairs], predicted: Iterable[Pairs]) -> ItemScores:
     """The scores of pairs (i, j), one set a sequence. The order of i and j does not matter."""
-    return PairScore(
+    return ItemScores(
         tuple(
             compare(_sorted(right), _sorted(guess))
             for right, guess in zip(gold, predicted, strict=True)

@@ -15,28 +15,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from fgg.scores.f1 import Score, compare, mean_f1, pooled
+from fgg.scores.f1 import ItemScores, compare
 
 Spans = Iterable[tuple[int, int] | tuple[int, int, str]]  # (start, end) or with a label, half open
 Pair = tuple[int, int]
 Heads = Sequence[int]
-
-
-@dataclass(frozen=True)
-class SpanScore:
-    """The scores of the sentences of more than one word, in order."""
-
-    scores: tuple[Score, ...]
-
-    @property
-    def sentence_f1(self) -> float:
-        """S-F1, the mean F1 of sentences."""
-        return mean_f1(self.scores)
-
-    @property
-    def corpus(self) -> Score:
-        """Precision, recall and F1 of all spans together."""
-        return pooled(self.scores)
 
 
 def plain_spans(spans: Spans, length: int) -> set[Pair]:
@@ -47,13 +30,13 @@ def plain_spans(spans: Spans, length: int) -> set[Pair]:
 
 def span_score(
     gold: Iterable[Spans], predicted: Iterable[Spans], lengths: Sequence[int]
-) -> SpanScore:
+) -> ItemScores:
     """The scores of the spans of sentences with these lengths."""
     scores = []
     for right, guess, length in zip(gold, predicted, lengths, strict=True):
         if length > 1:
             scores.append(compare(plain_spans(right, length), plain_spans(guess, length)))
-    return SpanScore(tuple(scores))
+    return ItemScores(tuple(scores))
 
 
 def left_branching(length: int) -> set[Pair]:

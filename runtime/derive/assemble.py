@@ -154,7 +154,7 @@ class PlanAssembler:
                     externals=rule.rhs.externals,
                 ),
                 origin=Origin(
-                    rule=rule.origin.rule if rule.origin else rule.name,
+                    rule=rule.origin_or_self.rule,
                     values=tuple(variables.items()),
                 ),
                 span=rule.span,

@@ -26,7 +26,7 @@ class Step:
     @property
     def source_rule(self) -> str:
         """The name of the user's rule that the rule comes from."""
-        return self.rule.origin.rule if self.rule.origin else self.rule.name
+        return self.rule.origin_or_self.rule
 
 
 @dataclass(frozen=True, eq=False)

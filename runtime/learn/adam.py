@@ -98,7 +98,7 @@ class Adam(Method):
         self.norm = float(norm)
         if not isfinite(self.norm):
             help = "use float64, or less extreme parameters"
-            refuse("F423", "the gradient is no number", help)
+            refuse("F423", "the gradient is not a number", help)
         self.optimizer.step()
         self.total += log_z
         self.items += int(count)

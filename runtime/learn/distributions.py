@@ -136,7 +136,7 @@ def _with_prior(dists: Distributions, alpha: Alpha) -> Distributions:
         given = torch.as_tensor(alpha, dtype=torch.float64)
         full = torch.broadcast_to(given, dists.shape).reshape(dists.rows, dists.entries).clone()
     except (TypeError, ValueError, RuntimeError):
-        message = f"the prior of `{dists.name}` is no number, nor of its shape {dists.shape}"
+        message = f"the prior of `{dists.name}` is neither a number nor of its shape {dists.shape}"
         refuse("F476", message)
     good = bool(((full >= 0) & torch.isfinite(full)).all()) and bool((dists.sums(full) > 0).all())
     if not good:

@@ -44,7 +44,7 @@ class Hastings(CollapsedMethod):
     ) -> None:
         super().__init__(model, **options)
         if self.reduce is not alone:
-            message = "`hastings` goes item by item: it cannot be shared out among processes"
+            message = "`hastings` takes items one by one and cannot run on several processes"
             refuse("F476", message)
         self.generator = torch.Generator().manual_seed(seed)
         self.burn_in = burn_in

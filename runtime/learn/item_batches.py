@@ -73,7 +73,7 @@ def in_memory(program: Program, data: Data, query: str | None = None) -> list[It
     by_input = _by_input(program.for_query(query), data)
     counts = {len(values) for values in by_input.values()}
     if len(counts) != 1 or not min(counts):
-        refuse("F476", "there are no data, or not as many items of each input")
+        refuse("F476", "there are no data, or inputs have different numbers of items")
     return [
         Items({name: [values[i]] for name, values in by_input.items()}, None, (i,), query)
         for i in range(counts.pop())

@@ -156,7 +156,7 @@ class Method(ABC):
         missing = [name for name in self.state_dict() if name not in state]
         if missing:
             what = f"state of `{self.name}` for this model"
-            refuse("F477", f"this is no {what}: it has no `{missing[0]}`")
+            refuse("F477", f"this is not a {what}: it has no `{missing[0]}`")
         self.sweeps = int(state["sweeps"])
         self.items = int(state["items"])
         self.total = float(state["total"])

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from fgg.grammar import Edge, Rule
 from fgg.grammar.domains import select
+from fgg.runtime.derive.assemble import Source
 from fgg.runtime.derive.decode import items
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.derive.search import samples
@@ -48,7 +48,7 @@ class EntrySampler:
         self.ready: dict[tuple[int, ...], Batch] = {}
 
     @cached_property
-    def source(self) -> Any:
+    def source(self) -> Source:
         """The origins of the rules in the plan of derivations."""
         return self.program.compiled.origin
 

@@ -268,6 +268,6 @@ def _checked(weights: ArrayLike | Tensor, nonnegative: bool, name: str) -> Array
         refuse(
             "F417",
             f"weights for `{name}` are negative in places",
-            "signed pieces can be had, but no program runs with them",
+            "signed pieces are possible, but no program runs with them",
         )
     return array

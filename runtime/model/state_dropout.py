@@ -88,7 +88,7 @@ class StateDropout:
         grammar = model.program.weighted
         self.domain = domain
         if domain not in grammar.domain or not 0 <= rate < 1:
-            refuse("F476", f"there is no domain `{domain}`, or {rate} is no share of it")
+            refuse("F476", f"there is no domain `{domain}`, or {rate} is not a share below 1")
         size = domain_size(grammar, domain)
         self.kept = size - int(rate * size)
         self.blocks = _blocks(grammar, domain)
@@ -146,9 +146,9 @@ def _check(grammar: Grammar, factor: Factor, domain: str, blocks: str) -> None:
     shapes = [grammar.domain[d].shape for d in factor.domains]
     touched = any(domain in getattr(shape, "parts", ()) for shape in shapes)
     if (touched or domain in factor.domains) and factor.value is not None:
-        refuse("F476", f"`{factor.name}` has a value, of which no states can be left out")
+        refuse("F476", f"`{factor.name}` has a value, so its states cannot be dropped")
     if isinstance(factor.definition, Tied) and (touched or domain in factor.domains):
-        refuse("F476", f"`{factor.name}` is tied, and would not be so with fewer states")
+        refuse("F476", f"`{factor.name}` is tied, so its states cannot be dropped")
     if domain in factor.domains:
         name = factor.blocks
         mapped = None if name is None else grammar.factor[name].domains[1]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fgg.inputs.given import IMPOSSIBLE, MISSING
-from fgg.plan import Cut, Gather, Plan, Token
+from fgg.plan import Cut, Gather, Plan, TokenAxis
 from fgg.plan.sizes import chart_bytes, environment, table_bytes
 from fgg.progress import levels
 from fgg.runtime.memory import require
@@ -176,7 +176,7 @@ def _leaf_ends(plan: Plan, ends: Mapping[str, Ends], collated: Collated) -> dict
     return known
 
 
-def _is_plain(token: Token, collated: Collated) -> bool:
+def _is_plain(token: TokenAxis, collated: Collated) -> bool:
     """Whether a table's entries are those of an input's tokens as they are, and all are there."""
     if token.path or any(token.shift) or collated.missing:
         return False

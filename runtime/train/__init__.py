@@ -2,7 +2,7 @@
 
 from fgg.runtime.train.feed import Feed
 from fgg.runtime.train.processes import Processes
-from fgg.runtime.train.run_folder import Checkpoint, Settings
+from fgg.runtime.train.run_folder import Checkpoint, RunSettings
 from fgg.runtime.train.trainer import Epoch, Trainer
 
-__all__ = ["Checkpoint", "Epoch", "Feed", "Processes", "Settings", "Trainer"]
+__all__ = ["Checkpoint", "Epoch", "Feed", "Processes", "RunSettings", "Trainer"]

@@ -9,7 +9,7 @@ import torch
 
 from fgg.data import Batches, Example
 from fgg.diagnostics import refuse
-from fgg.grammar.annotations import Link, heads, pairs, segments, span_cells, tags
+from fgg.grammar.annotations import RuleLink, heads, pairs, segments, span_cells, tags
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.model.model import Model
 from fgg.runtime.train.feed import UNTAGGED, Feed
@@ -41,7 +41,7 @@ class Evaluation:
     scores: tuple[str, ...] = ("likelihood",)
     method: str = "viterbi"
     families: tuple[str, ...] = ()
-    links: tuple[Link, ...] = ()
+    links: tuple[RuleLink, ...] = ()
 
 
 def evaluate(
@@ -117,11 +117,11 @@ def _spans(
         "oracle": [oracle_binary(g, n) for g, n in zip(gold, lengths, strict=True)],
     }
     return {
-        "sentence_f1": score.sentence_f1,
+        "sentence_f1": score.mean_f1,
         "corpus_f1": score.corpus.f1,
         "precision": score.corpus.precision,
         "recall": score.corpus.recall,
-        **{k: span_score(gold, v, lengths).sentence_f1 for k, v in baselines.items()},
+        **{k: span_score(gold, v, lengths).mean_f1 for k, v in baselines.items()},
     }
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fgg.data import (
-    Batch,
     Corpus,
     Example,
+    ExampleBatch,
     Vocabulary,
     as_characters,
     build_vocabulary,
@@ -41,7 +41,7 @@ class Feed:
     domains: Mapping[str, str]
     vocabularies: Mapping[str, Vocabulary]
 
-    def items(self, batch: Batch) -> Items | None:
+    def items(self, batch: ExampleBatch) -> Items | None:
         """The inputs of a batch; None if it has no examples."""
         if not batch.examples:
             return None
@@ -107,10 +107,10 @@ def input_fields(grammar: Grammar, given: Mapping[str, str]) -> dict[str, str]:
         if name not in names:
             refuse("F478", f"there is no input `{name}`", did_you_mean(name, names))
         if value not in FIELDS:
-            refuse("F478", f"an example has no `{value}`", f"it has {', '.join(FIELDS)}")
+            refuse("F478", f"an example has no field `{value}`", f"it has {', '.join(FIELDS)}")
     more = [factor.name for factor in grammar.input_factors] + [t.name for t in grammar.tables]
     if more:
-        refuse("F478", f"`{more[0]}` is no sequence of words", "train such a model from Python")
+        refuse("F478", f"`{more[0]}` is not a sequence of words", "train such a model from Python")
     # An input with two axes holds the parts of the sequence.
     shapes = {item.name: len(item.shape) for item in grammar.observed}
     given = {**{name: "parts" for name in names if shapes[name] == 2}, **given}
@@ -120,7 +120,7 @@ def input_fields(grammar: Grammar, given: Mapping[str, str]) -> dict[str, str]:
     left = [name for name in names if name not in given]
     if len(left) > 1 or (left and "words" in given.values()):
         shown = ", ".join(f"`{name}`" for name in left)
-        refuse("F478", f"what are the inputs {shown}?", "say so: `--field t=tags`")
+        refuse("F478", f"the fields of inputs {shown} are not given", "say so: `--field t=tags`")
     return {**given, **{name: "words" for name in left}}
 
 

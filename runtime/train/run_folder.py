@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from fgg.data import Position, load_vocabulary
+from fgg.data import BatchPosition, load_vocabulary
 from fgg.diagnostics import refuse
 from fgg.files import check_regular, read_limited, reason_of, unreadable, write_whole
 from fgg.runtime.train.feed import Changes, Feed
@@ -36,7 +36,7 @@ MAX_SETTINGS = 1 << 24  # bytes
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class RunSettings:
     """The choices of a run. Equal settings, grammar and data give the same run.
 
     `options` are those of the method; `fields` says which field of an example each input is.
@@ -66,22 +66,22 @@ class Settings:
         text = json.dumps(asdict(self), indent=1, ensure_ascii=False)
         write_whole(folder / SETTINGS, text.encode() + b"\n")
 
-    def differences(self, other: Settings) -> list[str]:
+    def differences(self, other: RunSettings) -> list[str]:
         """The names of the settings that differ, except those that only say when to stop."""
         ours, theirs = asdict(self), asdict(other)
         free = ("name", "epochs", "patience")
         return [name for name in ours if name not in free and ours[name] != theirs[name]]
 
 
-def load_settings(folder: Path) -> Settings:
+def load_settings(folder: Path) -> RunSettings:
     """The settings of a run. Raises GrammarError (F479) if the folder holds none."""
     try:
         data = json.loads(read_limited(folder / SETTINGS, MAX_SETTINGS))
-        known = {item.name for item in fields(Settings)}
+        known = {item.name for item in fields(RunSettings)}
         if not isinstance(data, dict) or {"name", *data} != known:
             raise ValueError("it has other entries")
         lists = {name: tuple(data[name]) for name in ("data", "valid")}
-        return Settings(**{**data, **lists})
+        return RunSettings(**{**data, **lists})
     except (OSError, ValueError, TypeError) as error:
         reason = getattr(error, "strerror", None) or error
         refuse("F479", f"`{folder}` holds no training run: {SETTINGS}: {reason}")
@@ -138,7 +138,7 @@ class Checkpoint:
     """The progress of a run: the next batch, how much of the metrics counts, and the best score."""
 
     number: int = 0
-    position: Position = field(default_factory=Position)
+    position: BatchPosition = field(default_factory=BatchPosition)
     begun: bool = False  # whether the sweep at `position` has begun
     metrics: int = 0  # bytes
     best: float | None = None
@@ -196,7 +196,7 @@ def load_checkpoint(
         return None
     try:
         data = json.loads(read_limited(folder / POINTER, 1 << 20))
-        checkpoint = Checkpoint(**{**data, "position": Position(**data["position"])})
+        checkpoint = Checkpoint(**{**data, "position": BatchPosition(**data["position"])})
         world = checkpoint.world
         if world != processes.world:
             refuse("F479", f"the run in `{folder}` has {world} processes, not {processes.world}")

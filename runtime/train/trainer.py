@@ -13,7 +13,7 @@ from typing import Protocol
 
 import torch
 
-from fgg.data import Batch, Batches, Corpus, Example, Position
+from fgg.data import Batches, BatchPosition, Corpus, Example, ExampleBatch
 from fgg.runtime.learn import Adam, CheckedItems, Items, Method
 from fgg.runtime.model.model import Model
 from fgg.runtime.train.feed import Feed
@@ -55,7 +55,7 @@ class Epoch:
 class BatchSource(Protocol):
     """Batches that can be iterated from any position."""
 
-    def start(self, position: Position) -> Iterator[Batch]:
+    def start(self, position: BatchPosition) -> Iterator[ExampleBatch]:
         """The batches of an epoch from a position on."""
 
 
@@ -70,7 +70,7 @@ class InOrder:
     rank: int = 0
     world: int = 1
 
-    def start(self, position: Position) -> Iterator[Batch]:
+    def start(self, position: BatchPosition) -> Iterator[ExampleBatch]:
         """The batches of an epoch from a position on."""
         group: list[tuple[int, Example]] = []
         for number, example in enumerate(self.corpus):
@@ -81,16 +81,18 @@ class InOrder:
         if group:
             yield from self._one(group, position)
 
-    def _one(self, group: list[tuple[int, Example]], position: Position) -> Iterator[Batch]:
+    def _one(
+        self, group: list[tuple[int, Example]], position: BatchPosition
+    ) -> Iterator[ExampleBatch]:
         index = group[0][0] // self.world
         if index < position.batch:
             return
         share = group[self.rank : self.rank + 1]
-        yield Batch(
+        yield ExampleBatch(
             examples=tuple(example for _, example in share),
             numbers=tuple(number for number, _ in share),
             whole=len(group),
-            after=Position(epoch=position.epoch, window=0, batch=index + 1),
+            after=BatchPosition(epoch=position.epoch, window=0, batch=index + 1),
         )
 
 
@@ -116,7 +118,7 @@ class Trainer:
         every: float = 60.0,
         processes: Processes | None = None,
         report: Callable[[Epoch], None] | None = None,
-        tick: Callable[[Batch], None] | None = None,
+        tick: Callable[[ExampleBatch], None] | None = None,
         stopping: Callable[[], bool] | None = None,
     ) -> None:
         self.folder, self.model, self.method, self.feed = folder, model, method, feed
@@ -186,7 +188,7 @@ class Trainer:
         self.finish()
         return True
 
-    def ready(self, batch: Batch) -> Items | CheckedItems | None:
+    def ready(self, batch: ExampleBatch) -> Items | CheckedItems | None:
         """The items of a batch; the first batches are kept checked if the order stays the same."""
         stays = not getattr(self.batches, "shuffle", False)
         key = (batch.after.window, batch.after.batch)
@@ -231,7 +233,7 @@ class Trainer:
         )
         self.at = replace(
             self.at,
-            position=Position(epoch=epoch + 1),
+            position=BatchPosition(epoch=epoch + 1),
             begun=False,
             best=score if better and compared else self.at.best,
             waited=waited,

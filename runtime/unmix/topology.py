@@ -97,7 +97,7 @@ def _instance(grammar: Grammar, flat: Grammar, rule: Rule, places: Mapping[str, 
     externals = list(dict.fromkeys(rule.rhs.externals))
     names = externals + [n.name for n in rule.rhs.nodes if n.name not in externals]
     number = {node: i for i, node in enumerate(names)}
-    where = f"rule `{rule.origin.rule if rule.origin else rule.name}`"
+    where = f"rule `{rule.origin_or_self.rule}`"
     if len(externals) < len(rule.rhs.externals):
         refuse("F460", f"{where}: two external nodes are the same")
     arcs, roots, children, cells, observed = [], [], [], [], []

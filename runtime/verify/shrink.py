@@ -232,7 +232,7 @@ def _rules(side: GroundSide, item: Item) -> set[str]:
     flat = side.flat(item)
     if flat is None:
         return set()
-    return {rule.origin.rule if rule.origin else rule.name for rule in flat.rules}
+    return {rule.origin_or_self.rule for rule in flat.rules}
 
 
 def _report(best: Example, what: str, space: str, note: str) -> Counterexample:

@@ -1,4 +1,4 @@
-"""`fgg.decompose` and `fgg.materialise`: grammars and weights to low rank, and back."""
+"""`fgg.low_rank`: grammars and weights decomposed to low rank, and multiplied out again."""
 
 from __future__ import annotations
 
@@ -30,40 +30,42 @@ def hmm() -> Grammar:
 
 
 def log_z(grammar: Grammar, weights: dict[str, Any]) -> float:
-    flat = fgg.ground(grammar, query="string", inputs=WORDS)
+    flat = fgg.rewrite.ground(grammar, query="string", inputs=WORDS)
     return float(solve(flat, "log", weights=weights).value)
 
 
 def test_a_factor_of_low_rank_keeps_the_value() -> None:
-    found = fgg.decompose(hmm(), WEIGHTS, ranks={"trans": 2})
-    (line,) = found.report
+    decomposed = fgg.low_rank.decompose(hmm(), WEIGHTS, ranks={"trans": 2})
+    (line,) = decomposed.report
     assert (line.factor, line.rank, line.entries_before, line.entries_after) == ("trans", 2, 36, 24)
-    assert line.relative_error < 1e-6 and line.converged and not found.notes
-    assert set(found.weights) == {"init", "emit", "trans_0", "trans_1"}
-    assert log_z(found.grammar, dict(found.weights)) == pytest.approx(log_z(hmm(), WEIGHTS))
+    assert line.relative_error < 1e-6 and line.converged and not decomposed.notes
+    assert set(decomposed.weights) == {"init", "emit", "trans_0", "trans_1"}
+    assert log_z(decomposed.grammar, dict(decomposed.weights)) == pytest.approx(
+        log_z(hmm(), WEIGHTS)
+    )
     ((before, after),) = log_z_moved(
-        hmm(), WEIGHTS, found, inputs={name: [words] for name, words in WORDS.items()}
+        hmm(), WEIGHTS, decomposed, inputs={name: [words] for name, words in WORDS.items()}
     )
     assert before == pytest.approx(log_z(hmm(), WEIGHTS)) == pytest.approx(after)
 
 
 def test_the_pieces_have_the_names_that_decomposition_gives_them() -> None:
-    found = fgg.decompose(hmm(), WEIGHTS, ranks={"trans": 2})
-    low = cpd(selected(found.grammar, None))
-    bound = bind(low, found.weights)
-    np.testing.assert_array_equal(bound["trans_0"], found.weights["trans_0"])
-    flat = fgg.ground(low, inputs=WORDS)
-    got = float(solve(flat, "log", weights=dict(found.weights)).value)
+    decomposed = fgg.low_rank.decompose(hmm(), WEIGHTS, ranks={"trans": 2})
+    low = cpd(selected(decomposed.grammar, None))
+    bound = bind(low, decomposed.weights)
+    np.testing.assert_array_equal(bound["trans_0"], decomposed.weights["trans_0"])
+    flat = fgg.rewrite.ground(low, inputs=WORDS)
+    got = float(solve(flat, "log", weights=dict(decomposed.weights)).value)
     assert got == pytest.approx(log_z(hmm(), WEIGHTS))
 
 
 @pytest.mark.parametrize("merged", [False, True])
 def test_the_grammar_with_tables_stands_alone(merged: bool) -> None:
-    source = fgg.merge(hmm()) if merged else hmm()
+    source = fgg.low_rank.merge(hmm()) if merged else hmm()
     name = "emit_trans" if merged else "trans"
-    found = fgg.decompose(source, WEIGHTS, ranks={name: 6})
-    grammar = found.explicit()
-    assert fgg.loads(fgg.print_grammar(grammar)) == grammar
+    decomposed = fgg.low_rank.decompose(source, WEIGHTS, ranks={name: 6})
+    grammar = decomposed.explicit()
+    assert fgg.loads(str(grammar)) == grammar
     assert not [d for d in check_grammar(grammar) if d.is_error or d.code == "F204"]
     assert name not in grammar.factor and f"{name}_0" in grammar.factor
     rest = {n: w for n, w in WEIGHTS.items() if n in grammar.factor}
@@ -71,49 +73,56 @@ def test_the_grammar_with_tables_stands_alone(merged: bool) -> None:
 
 
 def test_a_merged_hmm_is_decomposed_as_one_factor() -> None:
-    found = fgg.decompose(fgg.merge(hmm()), WEIGHTS, ranks={"emit_trans": 6})
-    assert "trans" not in found.grammar.factor and "emit" in found.grammar.factor
-    assert set(found.weights) == {"init", "emit", "emit_trans_0", "emit_trans_1", "emit_trans_2"}
-    whole = product_of([found.weights[f"emit_trans_{i}"] for i in range(3)], 1)
+    decomposed = fgg.low_rank.decompose(fgg.low_rank.merge(hmm()), WEIGHTS, ranks={"emit_trans": 6})
+    assert "trans" not in decomposed.grammar.factor and "emit" in decomposed.grammar.factor
+    assert set(decomposed.weights) == {
+        "init",
+        "emit",
+        "emit_trans_0",
+        "emit_trans_1",
+        "emit_trans_2",
+    }
+    whole = product_of([decomposed.weights[f"emit_trans_{i}"] for i in range(3)], 1)
     wanted = np.einsum("to,tu->tou", EMIT, TRANS)
     error = np.linalg.norm(whole - wanted) / np.linalg.norm(wanted)
-    assert found.report[0].relative_error == pytest.approx(error) and error < 1e-5
+    assert decomposed.report[0].relative_error == pytest.approx(error) and error < 1e-5
 
 
 def test_values_of_the_grammar_are_decomposed() -> None:
-    text = fgg.print_grammar(hmm()).replace(
-        "factor trans(T -> T)", f"factor trans(T -> T) = {TRANS.tolist()}"
-    )
+    text = str(hmm()).replace("factor trans(T -> T)", f"factor trans(T -> T) = {TRANS.tolist()}")
     source = fgg.loads(text)
-    found = fgg.decompose(source, tolerance=1e-4)
-    assert [(line.factor, line.rank) for line in found.report] == [("trans", 2)]
-    assert found.grammar.factor["trans"].value is None
+    decomposed = fgg.low_rank.decompose(source, tolerance=1e-4)
+    assert [(line.factor, line.rank) for line in decomposed.report] == [("trans", 2)]
+    assert decomposed.grammar.factor["trans"].value is None
 
 
 def test_a_tolerance_leaves_alone_what_would_grow() -> None:
     full = {**WEIGHTS, "trans": np.random.default_rng(1).dirichlet([1.0] * 6, size=6)}
-    found = fgg.decompose(hmm(), full, tolerance=1e-3)
-    assert [(line.factor, line.left) for line in found.report] == [("trans", True), ("emit", True)]
-    assert found.grammar == hmm() and set(found.weights) == set(full)
-    named = fgg.decompose(hmm(), full, tolerance=1e-3, factors=["trans"])
+    decomposed = fgg.low_rank.decompose(hmm(), full, tolerance=1e-3)
+    assert [(line.factor, line.left) for line in decomposed.report] == [
+        ("trans", True),
+        ("emit", True),
+    ]
+    assert decomposed.grammar == hmm() and set(decomposed.weights) == set(full)
+    named = fgg.low_rank.decompose(hmm(), full, tolerance=1e-3, factors=["trans"])
     assert [line.left for line in named.report] == [False]
 
 
 def test_pieces_can_be_decomposed_again() -> None:
-    first = fgg.decompose(hmm(), WEIGHTS, ranks={"trans": 4})
-    again = fgg.decompose(first.grammar, first.weights, ranks={"trans": 2})
+    first = fgg.low_rank.decompose(hmm(), WEIGHTS, ranks={"trans": 4})
+    again = fgg.low_rank.decompose(first.grammar, first.weights, ranks={"trans": 2})
     assert again.weights["trans_0"].shape == (6, 2)
     assert again.report[0].relative_error < 1e-6
 
 
 def test_a_missing_factor_is_random_in_both_or_refused() -> None:
     weights = {"trans": TRANS}
-    found = fgg.decompose(hmm(), weights, ranks={"trans": 2})
+    decomposed = fgg.low_rank.decompose(hmm(), weights, ranks={"trans": 2})
     inputs = {"w": [[0, 1, 2]]}
-    ((before, after),) = log_z_moved(hmm(), weights, found, inputs=inputs, seed=5)
+    ((before, after),) = log_z_moved(hmm(), weights, decomposed, inputs=inputs, seed=5)
     assert before == pytest.approx(after, abs=1e-6)
     with pytest.raises(GrammarError) as error:
-        log_z_moved(hmm(), weights, found, inputs=inputs)
+        log_z_moved(hmm(), weights, decomposed, inputs=inputs)
     assert error.value.diagnostics[0].code == "F416"
 
 
@@ -137,7 +146,7 @@ def test_a_missing_factor_is_random_in_both_or_refused() -> None:
 def test_what_cannot_be_decomposed_is_refused(options: dict[str, Any], code: str) -> None:
     weights = options.pop("weights", WEIGHTS)
     with pytest.raises(GrammarError) as error:
-        fgg.decompose(hmm(), weights, **options)
+        fgg.low_rank.decompose(hmm(), weights, **options)
     assert [d.code for d in error.value.diagnostics] == [code]
 
 
@@ -147,35 +156,37 @@ def test_factors_that_follow_from_others_are_refused() -> None:
         "nonterminal S() start S rule S -> p(x) a(x, y)"
     )
     with pytest.raises(GrammarError):
-        fgg.decompose(tied, {"a": np.eye(2)}, ranks={"p": 1})
-    found = fgg.decompose(tied, {"a": np.full((2, 2), 0.5)}, ranks={"a": 1})
+        fgg.low_rank.decompose(tied, {"a": np.eye(2)}, ranks={"p": 1})
+    decomposed = fgg.low_rank.decompose(tied, {"a": np.full((2, 2), 0.5)}, ranks={"a": 1})
     with pytest.raises(GrammarError, match="needed whole"):
-        found.explicit()
-    bound = bind(fgg.ground(found.grammar), found.weights)
+        decomposed.explicit()
+    bound = bind(fgg.rewrite.ground(decomposed.grammar), decomposed.weights)
     np.testing.assert_allclose(bound["p"], 0.5)
 
 
 def test_signed_pieces_are_for_looking_at_only() -> None:
     full = np.random.default_rng(1).dirichlet([0.3] * 6, size=6)
-    found = fgg.decompose(hmm(), {**WEIGHTS, "trans": full}, ranks={"trans": 5}, nonnegative=False)
-    assert found.report[0].method == "svd"
-    assert any((found.weights[f"trans_{i}"] < 0).any() for i in range(2))
+    decomposed = fgg.low_rank.decompose(
+        hmm(), {**WEIGHTS, "trans": full}, ranks={"trans": 5}, nonnegative=False
+    )
+    assert decomposed.report[0].method == "svd"
+    assert any((decomposed.weights[f"trans_{i}"] < 0).any() for i in range(2))
     with pytest.raises(GrammarError, match="signs"):
-        found.explicit()
+        decomposed.explicit()
     with pytest.raises(GrammarError, match="negative"):
-        log_z(found.grammar, dict(found.weights))
-    dense = fgg.materialise(found.grammar, found.weights)["trans"]
+        log_z(decomposed.grammar, dict(decomposed.weights))
+    dense = fgg.low_rank.materialise(decomposed.grammar, decomposed.weights)["trans"]
     error = np.linalg.norm(dense - full) / np.linalg.norm(full)
-    assert error == pytest.approx(found.report[0].relative_error)
+    assert error == pytest.approx(decomposed.report[0].relative_error)
 
 
 def test_many_pieces_are_not_written_as_text() -> None:
     large = fgg.load("hmm", sizes={"k": 150, "d": 3})
-    found = fgg.decompose(
+    decomposed = fgg.low_rank.decompose(
         large, {"trans": np.full((150, 150), 1 / 150)}, ranks={"trans": 100}, restarts=1, sweeps=2
     )
     with pytest.raises(GrammarError, match="too many"):
-        found.explicit()
+        decomposed.explicit()
 
 
 def test_materialising_keeps_gradients() -> None:
@@ -186,18 +197,20 @@ def test_materialising_keeps_gradients() -> None:
         "binary_2": torch.rand(2, 5, dtype=torch.float64, requires_grad=True),
     }
     other = torch.rand(3, 4)
-    found = fgg.materialise(grammar, {**pieces, "emit": other})
-    assert set(found) == {"binary", "emit"} and found["emit"] is other
+    dense = fgg.low_rank.materialise(grammar, {**pieces, "emit": other})
+    assert set(dense) == {"binary", "emit"} and dense["emit"] is other
     wanted = torch.einsum("aq,qb,qc->abc", *pieces.values())
-    torch.testing.assert_close(found["binary"], wanted)
+    torch.testing.assert_close(dense["binary"], wanted)
     assert torch.autograd.gradcheck(
-        lambda *own: fgg.materialise(grammar, dict(zip(pieces, own, strict=True)))["binary"],
+        lambda *tensors: fgg.low_rank.materialise(grammar, dict(zip(pieces, tensors, strict=True)))[
+            "binary"
+        ],
         tuple(pieces.values()),
     )
     low = cpd(selected(grammar, None))
-    torch.testing.assert_close(fgg.materialise(low, pieces)["binary"], wanted)
+    torch.testing.assert_close(fgg.low_rank.materialise(low, pieces)["binary"], wanted)
     program = fgg.compile(grammar)
-    torch.testing.assert_close(fgg.materialise(program, pieces)["binary"], wanted)
+    torch.testing.assert_close(fgg.low_rank.materialise(program, pieces)["binary"], wanted)
 
 
 @pytest.mark.parametrize(
@@ -213,11 +226,11 @@ def test_pieces_that_do_not_fit_are_refused(change: dict[str, Any], code: str) -
     pieces = {"binary_0": np.ones((2, 2)), "binary_1": np.ones((2, 5)), "binary_2": np.ones((2, 5))}
     given = {n: w for n, w in {**pieces, **change}.items() if w is not None}
     with pytest.raises(GrammarError) as error:
-        fgg.materialise(grammar, given)
+        fgg.low_rank.materialise(grammar, given)
     assert [d.code for d in error.value.diagnostics] == [code]
     if code == "F416" or "binary" not in change:
         with pytest.raises(GrammarError) as error:
-            bind(fgg.ground(grammar), given, seed=0)
+            bind(fgg.rewrite.ground(grammar), given, seed=0)
         assert error.value.diagnostics[0].code == code
 
 
@@ -229,17 +242,17 @@ def test_a_factor_that_does_not_fit_is_refused_before_it_is_made() -> None:
         "binary_2": torch.zeros(2, 6000),
     }
     with pytest.raises(GrammarError) as error:
-        fgg.materialise(grammar, pieces)
+        fgg.low_rank.materialise(grammar, pieces)
     assert error.value.diagnostics[0].code == "F420"
 
 
 def test_gradients_reach_the_pieces() -> None:
-    found = fgg.decompose(hmm(), WEIGHTS, ranks={"trans": 2})
-    weights = {n: torch.as_tensor(w).requires_grad_() for n, w in found.weights.items()}
-    flat = fgg.ground(found.grammar, query="string", inputs=WORDS)
+    decomposed = fgg.low_rank.decompose(hmm(), WEIGHTS, ranks={"trans": 2})
+    weights = {n: torch.as_tensor(w).requires_grad_() for n, w in decomposed.weights.items()}
+    flat = fgg.rewrite.ground(decomposed.grammar, query="string", inputs=WORDS)
     value = solve(flat, "log", weights=weights).value
     grads = torch.autograd.grad(value, list(weights.values()))
-    low = fgg.ground(cpd(selected(found.grammar, None)), inputs=WORDS)
+    low = fgg.rewrite.ground(cpd(selected(decomposed.grammar, None)), inputs=WORDS)
     wanted = torch.autograd.grad(solve(low, "log", weights=weights).value, list(weights.values()))
     for one, two in zip(grads, wanted, strict=True):
         torch.testing.assert_close(one, two)

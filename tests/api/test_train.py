@@ -16,10 +16,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from fgg import GrammarError, load, print_grammar
+from fgg import GrammarError, load
 from fgg.api.train import MODEL, history, load_run, start
 from fgg.cli import main
-from fgg.runtime.train import Settings
+from fgg.runtime.train import RunSettings
 from fgg.runtime.train.run_folder import same_state
 
 WORDS = ["the dog runs", "a dog sees the cat", "the cat sleeps", "a cat runs", "dog runs the cat"]
@@ -33,9 +33,9 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-def settings(corpus: Path, method: str = "em", **more: Any) -> Settings:
+def settings(corpus: Path, method: str = "em", **more: Any) -> RunSettings:
     given: dict[str, Any] = {
-        "grammar": print_grammar(load("hmm", sizes={"k": 3})),
+        "grammar": str(load("hmm", sizes={"k": 3})),
         "query": "string",
         "method": method,
         "epochs": 3,
@@ -44,7 +44,7 @@ def settings(corpus: Path, method: str = "em", **more: Any) -> Settings:
         "options": {"prior": 0.1} if method in ("vb", "cvb", "hastings") else {},
         "data": (str(corpus),),
     }
-    return Settings(**{**given, **more})
+    return RunSettings(**{**given, **more})
 
 
 def stopped_after(batches: int) -> Callable[[], bool]:
@@ -151,10 +151,10 @@ def test_a_run_stops_early_where_held_out_data_get_no_better(tmp_path: Path, cor
     other.write_text("runs the\ncat the dog a\n")
     asked = settings(corpus, epochs=200, valid=(str(other),), patience=2)
     at = start(tmp_path / "run", asked).run()
-    found = history(tmp_path / "run")
-    assert at.finished and len(found) < 200
-    best = min(entry["valid"] for entry in found)
-    assert found[-1]["valid"] > best and found[-2]["valid"] > best
+    epochs = history(tmp_path / "run")
+    assert at.finished and len(epochs) < 200
+    best = min(entry["valid"] for entry in epochs)
+    assert epochs[-1]["valid"] > best and epochs[-2]["valid"] > best
     model, feed, _ = load_run(tmp_path / "run")
     assert feed.vocabularies["W"].values[0] == "<unk>" and model.vocabulary["W"][0] == "<unk>"
 
@@ -246,8 +246,8 @@ def test_what_does_not_fit_is_said(
     empty.write_text("\n")
     names = {"DATA": str(corpus), "EMPTY": str(empty)}
     assert main([*(names.get(option, option) for option in options), "--json"]) in (1, 2)
-    found = json.loads(capsys.readouterr().out)
-    assert [d["code"] for d in found["diagnostics"]] == [code]
+    output = json.loads(capsys.readouterr().out)
+    assert [d["code"] for d in output["diagnostics"]] == [code]
     assert not (tmp_path / "x" / "settings.json").exists()
 
 
@@ -280,8 +280,9 @@ def test_an_impossible_held_out_item_is_told_of_and_the_last_model_kept(
     assert "held out inf (1 impossible)" in said and "--min-count 2" in said
     assert [entry["impossible"] for entry in history(out)] == [1, 1, 1]
     assert main(["eval", str(out), "--data", str(corpus), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["scores"]["likelihood"]["log_likelihood"]
-    assert found > history(out)[-1]["objective"]  # that of the weights before the last M step
+    log_likelihood = json.loads(capsys.readouterr().out)["scores"]["likelihood"]["log_likelihood"]
+    # The objective is that of the weights before the last M step.
+    assert log_likelihood > history(out)[-1]["objective"]
 
 
 def test_decoding_reads_data_as_the_run_did(

@@ -129,7 +129,7 @@ def test_primes_are_primes_and_differ() -> None:
 
 
 def test_short_inputs_are_all_tried() -> None:
-    grammar = fgg.conjoin(load("hmm", sizes={"k": 2, "d": 2}), load("hmm").query["string"])
+    grammar = fgg.rewrite.conjoin(load("hmm", sizes={"k": 2, "d": 2}), load("hmm").query["string"])
     items = items_of(grammar, 3, 40, np.random.default_rng(0))
     words = [tuple(item.inputs["w"].tolist()) for item in items]
     assert words[0] == () and set(words[1:4]) == {(-1,), (0,), (1,)}
@@ -184,7 +184,7 @@ def test_grammars_can_be_compared_with_each_other() -> None:
 
 def test_merging_factors_is_proved() -> None:
     hmm = load("hmm")
-    merged = fgg.merge(hmm)
+    merged = fgg.low_rank.merge(hmm)
     assert "emit_trans" in merged.factor
     assert fgg.verify(hmm, merged, **QUICK).proved
     found = rows(fgg.verify(merged, **QUICK))

@@ -67,7 +67,7 @@ def test_a_folder_that_is_not_there_is_noticed_at_once(capsys: pytest.CaptureFix
 def test_bad_items_are_skipped_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     Path("a.pos").write_text("the/D dog/N\nbad\n")
     assert main(["cluster", "a.pos", "-c", "2"]) == 2
-    assert "error[F485]: a.pos:2: `bad` is no `word/TAG`" in capsys.readouterr().err
+    assert "error[F485]: a.pos:2: `bad` is not `word/TAG`" in capsys.readouterr().err
     assert main(["cluster", "a.pos", "-c", "2", "--skip-bad", "--json"]) == 0
     (note,) = json.loads(capsys.readouterr().out)["diagnostics"]
     assert (note["code"], note["message"]) == ("F487", "1 item was skipped")

@@ -53,19 +53,19 @@ def merged(counts: Counts, i: int, j: int) -> Counts:
 def losses(counts: Counts, tokens: Counts, total: int) -> NDArray[np.float64]:
     """What each merge loses, by computing everything twice."""
     before = information(counts, tokens, total)
-    found = np.full(counts.shape, np.inf)
+    table = np.full(counts.shape, np.inf)
     for i, j in itertools.combinations(range(len(counts)), 2):
         joined = np.delete(tokens, j)
         joined[i] = tokens[i] + tokens[j]
-        found[i, j] = found[j, i] = before - information(merged(counts, i, j), joined, total)
-    return found
+        table[i, j] = table[j, i] = before - information(merged(counts, i, j), joined, total)
+    return table
 
 
 def test_bigrams_are_counted() -> None:
-    found = count_bigrams([["b", "a"], ["a", "b", "a"], []])
-    assert found.words == ("a", "b")
-    assert found.tokens.tolist() == [3, 2]
-    rows = zip(found.left, found.right, found.pairs, strict=True)
+    bigrams = count_bigrams([["b", "a"], ["a", "b", "a"], []])
+    assert bigrams.words == ("a", "b")
+    assert bigrams.tokens.tolist() == [3, 2]
+    rows = zip(bigrams.left, bigrams.right, bigrams.pairs, strict=True)
     assert [tuple(map(int, row)) for row in rows] == [(0, 0, 1), (0, 1, 1), (1, 0, 2)]
     assert count_bigrams([["b", "a"], ["a", "b", "a"]], across=False).total == 3
     assert count_bigrams([]).words == ()
@@ -80,10 +80,10 @@ def test_counting_does_not_depend_on_the_size_of_chunks(
     assert whole.total == (399 if across else 400 - len(sentences))
     for size in (1, 5, 50):
         monkeypatch.setattr(bigrams_module, "CHUNK", size)
-        found = count_bigrams(sentences, across=across)
-        assert found.words == whole.words
+        bigrams = count_bigrams(sentences, across=across)
+        assert bigrams.words == whole.words
         for name in ("tokens", "left", "right", "pairs"):
-            assert (getattr(found, name) == getattr(whole, name)).all()
+            assert (getattr(bigrams, name) == getattr(whole, name)).all()
 
 
 def dense(bigrams: Bigrams, many: int) -> Counts:
@@ -145,8 +145,8 @@ def naive(bigrams: Bigrams, clusters: int) -> list[frozenset[int]]:
 @pytest.mark.parametrize(("seed", "clusters"), [(0, 4), (1, 3), (2, 7), (3, 1)])
 def test_clusters_are_those_of_the_definition(seed: int, clusters: int) -> None:
     bigrams = count_bigrams(text(seed, 3000, 40))
-    found = brown(bigrams, clusters)
-    groups = [frozenset(np.flatnonzero(found.blocks == b).tolist()) for b in range(clusters)]
+    clustering = brown(bigrams, clusters)
+    groups = [frozenset(np.flatnonzero(clustering.blocks == b).tolist()) for b in range(clusters)]
     assert {*groups} == {*naive(bigrams, clusters)}
 
 
@@ -158,22 +158,24 @@ def test_progress_is_told() -> None:
 
 
 def test_paths_are_a_binary_tree() -> None:
-    found = brown(text(5, 3000, 60), 9)
-    assert found.many == 9 == len(found.paths)
-    assert list(found.paths) == sorted(found.paths)
-    assert sum(2.0 ** -len(path) for path in found.paths) == 1
-    for one, other in itertools.permutations(found.paths, 2):
+    clustering = brown(text(5, 3000, 60), 9)
+    assert clustering.many == 9 == len(clustering.paths)
+    assert list(clustering.paths) == sorted(clustering.paths)
+    assert sum(2.0 ** -len(path) for path in clustering.paths) == 1
+    for one, other in itertools.permutations(clustering.paths, 2):
         assert not other.startswith(one)
 
 
 def test_merges_go_up_the_tree_in_order_of_loss() -> None:
     """Cutting the tree at its first branch is as good as any other merge of the clusters."""
     bigrams = count_bigrams(text(7, 4000, 50))
-    found = brown(bigrams, 3)
-    (pair,) = [p for p in itertools.combinations(range(3), 2) if _siblings(found.paths, p)]
+    clustering = brown(bigrams, 3)
+    (pair,) = [p for p in itertools.combinations(range(3), 2) if _siblings(clustering.paths, p)]
     lost = {}
     for i, j in itertools.combinations(range(3), 2):
-        lost[i, j] = -mutual_information(bigrams, np.where(found.blocks == j, i, found.blocks))
+        lost[i, j] = -mutual_information(
+            bigrams, np.where(clustering.blocks == j, i, clustering.blocks)
+        )
     assert min(lost, key=lost.__getitem__) == pair
 
 
@@ -183,8 +185,8 @@ def _siblings(paths: tuple[str, ...], pair: tuple[int, ...]) -> bool:
 
 
 def test_fewer_words_than_clusters_are_clusters_of_their_own() -> None:
-    found = brown([["a", "b", "a", "c"]], 10)
-    assert found.many == 3 and sorted(found.blocks.tolist()) == [0, 1, 2]
+    clustering = brown([["a", "b", "a", "c"]], 10)
+    assert clustering.many == 3 and sorted(clustering.blocks.tolist()) == [0, 1, 2]
     alone = brown([["a", "a"]], 5)
     assert alone.paths == ("0",) and alone.blocks.tolist() == [0]
 
@@ -221,13 +223,13 @@ def test_brown_keeps_more_information_than_chance() -> None:
 
 
 def test_files(tmp_path: Path) -> None:
-    found = brown(text(2, 500, 20), 4)
-    found.save(tmp_path / "blocks.txt")
-    assert read_blocks(tmp_path / "blocks.txt") == found.block_of()
-    found.save_paths(tmp_path / "paths.txt")
+    clustering = brown(text(2, 500, 20), 4)
+    clustering.save(tmp_path / "blocks.txt")
+    assert read_blocks(tmp_path / "blocks.txt") == clustering.block_of()
+    clustering.save_paths(tmp_path / "paths.txt")
     rows = [line.split("\t") for line in (tmp_path / "paths.txt").read_text().splitlines()]
     assert {word: bits for bits, word, _ in rows} == {
-        word: found.paths[block] for word, block in found.block_of().items()
+        word: clustering.paths[block] for word, block in clustering.block_of().items()
     }
     assert sum(int(number) for _, _, number in rows) == 500
     assert [bits for bits, _, _ in rows] == sorted(bits for bits, _, _ in rows)

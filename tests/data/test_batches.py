@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgg.data import Batch, Batches, Example, Position
+from fgg.data import Batches, BatchPosition, Example, ExampleBatch
 
 
 def corpus(lengths: list[int]) -> list[Example]:
@@ -16,7 +16,7 @@ def corpus(lengths: list[int]) -> list[Example]:
     ]
 
 
-def numbers(batches: list[Batch]) -> list[tuple[int, ...]]:
+def numbers(batches: list[ExampleBatch]) -> list[tuple[int, ...]]:
     return [batch.numbers for batch in batches]
 
 
@@ -57,7 +57,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_stopped() -> None:
     assert len({b.after.window for b in whole}) == 4
     for stop in range(len(whole)):
         saved = json.loads(json.dumps(whole[stop].after.as_json()))
-        assert list(batches.start(Position(**saved))) == whole[stop + 1 :]
+        assert list(batches.start(BatchPosition(**saved))) == whole[stop + 1 :]
 
 
 def test_seed_and_epoch_decide_the_order() -> None:
@@ -81,7 +81,7 @@ def test_padding() -> None:
     assert batch.padded().tolist() == [[-1, -1, -1], [0, 1, -1], [0, 1, 2]]
     assert batch.ids == [[], [0, 1], [0, 1, 2]]
     assert batch.tensor(fill=7).tolist()[0] == [7, 7, 7]
-    empty = Batch(examples=(), numbers=(), whole=1, after=Position())
+    empty = ExampleBatch(examples=(), numbers=(), whole=1, after=BatchPosition())
     assert empty.padded().shape == (0, 0)
 
 

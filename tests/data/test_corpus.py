@@ -28,9 +28,9 @@ def written(tmp_path: Path, name: str, text: str) -> Path:
 
 
 def test_words_are_what_stands_between_spaces() -> None:
-    found = list(read(FILES / "words.txt"))
-    assert [e.words for e in found[:2]] == [("the", "dog", "barks"), ("the", "cat", "sleeps")]
-    assert [e.place.rsplit(":", 1)[1] for e in found] == ["1", "2", "4", "5"]
+    examples = list(read(FILES / "words.txt"))
+    assert [e.words for e in examples[:2]] == [("the", "dog", "barks"), ("the", "cat", "sleeps")]
+    assert [e.place.rsplit(":", 1)[1] for e in examples] == ["1", "2", "4", "5"]
     assert len(list(read(FILES / "words.txt", blank=True))) == 5
 
 
@@ -57,8 +57,8 @@ def test_conllu_gives_words_tags_heads_and_relations() -> None:
 
 def test_columns_are_read_by_name(tmp_path: Path) -> None:
     path = written(tmp_path, "a.tsv", "dog\tx\tNOUN\nbarks\ty\tVERB\n\n#\tz\tSYM\n")
-    found = list(read(path, format="columns", columns=("word", "", "tag")))
-    assert [(e.words, e.tags, e.heads) for e in found] == [
+    examples = list(read(path, format="columns", columns=("word", "", "tag")))
+    assert [(e.words, e.tags, e.heads) for e in examples] == [
         (("dog", "barks"), ("NOUN", "VERB"), None),
         (("#",), ("SYM",), None),
     ]
@@ -132,18 +132,18 @@ def test_bytes_that_are_not_text_are_reported(tmp_path: Path) -> None:
 ROW = "\t".join("1 dog dog NOUN NN _ 0 root _ _".split())
 BAD = [
     ("a.ids", "0 1\n1 x\n", "F482", "2: `x` is not a number"),
-    ("a.ids", "0 -3\n", "F482", "1: `-3` is no id"),
+    ("a.ids", "0 -3\n", "F482", "1: `-3` is not an id"),
     ("a.ids", "99999999999\n", "F482", "1: `99999999999` is not a number"),
-    ("a.pos", "a/B /C\n", "F485", "1: `/C` is no `word/TAG`"),
+    ("a.pos", "a/B /C\n", "F485", "1: `/C` is not `word/TAG`"),
     ("a.conllu", f"{ROW}\n2\tbarks\n", "F483", "2: 2 columns; 10 are expected"),
     ("a.conllu", ROW.replace("1", "2") + "\n", "F483", "1: word 1 has the number `2`"),
-    ("a.conllu", ROW.replace("\t0\t", "\t_x\t") + "\n", "F483", "1: `_x` is no head"),
+    ("a.conllu", ROW.replace("\t0\t", "\t_x\t") + "\n", "F483", "1: `_x` is not a head"),
     ("a.conllu", ROW.replace("\t0\t", "\t1\t") + "\n", "F483", "1: word 1 is below itself"),
     ("a.trees", "(S (NN dog)\n(S (NN cat))\n", "F484", "1: a bracket is not closed"),
     ("a.trees", "(S (NN dog)", "F484", "1: a bracket is not closed"),
     ("a.trees", "(S (NN dog)))\n", "F484", "1: a bracket closes nothing"),
     ("a.trees", "(S (NN dog) cat)\n", "F484", "1: `cat` stands among phrases"),
-    ("a.trees", "(S (NN big dog))\n", "F484", "1: `(NN big dog)` is no leaf"),
+    ("a.trees", "(S (NN big dog))\n", "F484", "1: `(NN big dog)` is not a leaf"),
     ("a.trees", "dog\n", "F484", "1: `dog` stands outside of brackets"),
     ("a.dbn", ">x\nAC\n.\n", "F484", "3: 2 letters, but 1 signs"),
     ("a.dbn", ">x\nAC\n()\nAC\n", "F484", "4: a line that belongs to no `>name`"),
@@ -152,7 +152,7 @@ BAD = [
     ("a.dbn", ">x\nAC\n[.\n", "F484", "3: sign 1, `[`, is none of `(`, `.`, `)`"),
     ("a.dbn", ">x\nAC\n", "F484", "1: a name without letters and brackets"),
     ("morphs", "word\two rt\n", "F485", "1: the parts of `word` are `wo rt`"),
-    ("morphs", "word\two rd\tx\tmany\n", "F485", "1: `many` is no count"),
+    ("morphs", "word\two rd\tx\tmany\n", "F485", "1: `many` is not a count"),
 ]
 
 
@@ -173,9 +173,12 @@ def test_bad_lines_are_reported_with_their_numbers(
 
 def test_several_bad_lines_are_reported_at_once_but_not_too_many(tmp_path: Path) -> None:
     path = written(tmp_path, "a.pos", "a/B\nx\ny z\n" * 100)
-    found = problems(read(path))
-    assert len(found) == 20
-    assert found[:2] == [("F485", "2: `x` is no `word/TAG`"), ("F485", "3: `y` is no `word/TAG`")]
+    reported = problems(read(path))
+    assert len(reported) == 20
+    assert reported[:2] == [
+        ("F485", "2: `x` is not `word/TAG`"),
+        ("F485", "3: `y` is not `word/TAG`"),
+    ]
     corpus = read(path, skip=True)
     assert len(list(corpus)) == 100 and corpus.skipped.count == 200
     assert len(list(corpus)) == 100 and corpus.skipped.count == 200  # of each pass

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgg.data import Example, Tokens, Windows, token_stream
+from fgg.data import Example, TokenStream, Windows, token_stream
 from fgg.data import streams as module
 from fgg.diagnostics import GrammarError
 
@@ -20,8 +20,8 @@ def test_sentences_become_one_row_of_tokens() -> None:
     text = examples([[1, 2], [], [3]])
     assert token_stream(text).ids.tolist() == [1, 2, 3]
     assert token_stream(text, end=9).ids.tolist() == [1, 2, 9, 9, 3, 9]
-    found = token_stream(text, end=9, begins=lambda e: 3 in (e.ids or ()))
-    assert found.starts.tolist() == [0, 4]
+    stream = token_stream(text, end=9, begins=lambda e: 3 in (e.ids or ()))
+    assert stream.starts.tolist() == [0, 4]
     assert token_stream([]).ids.tolist() == []
 
 
@@ -44,7 +44,7 @@ def test_a_failure_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_rows_are_read_side_by_side() -> None:
-    tokens = Tokens(np.arange(7, dtype=np.int32), np.array([0]))
+    tokens = TokenStream(np.arange(7, dtype=np.int32), np.array([0]))
     first, second = Windows(tokens=tokens, rows=2, length=2)
     assert first.ids.tolist() == [[0, 1], [4, 5]]
     assert first.continues.tolist() == [False, False]
@@ -54,14 +54,18 @@ def test_rows_are_read_side_by_side() -> None:
 
 
 def test_windows_end_with_documents() -> None:
-    tokens = Tokens(np.arange(7, dtype=np.int32), np.array([0, 3, 5]))
-    found = list(Windows(tokens=tokens, rows=2, length=2, documents=True))
-    assert [w.ids.tolist() for w in found] == [
+    tokens = TokenStream(np.arange(7, dtype=np.int32), np.array([0, 3, 5]))
+    windows = list(Windows(tokens=tokens, rows=2, length=2, documents=True))
+    assert [w.ids.tolist() for w in windows] == [
         [[0, 1], [5, 6]],
         [[2, -1], [-1, -1]],
         [[3, 4], [-1, -1]],
     ]
-    assert [w.continues.tolist() for w in found] == [[False, False], [True, False], [False, False]]
+    assert [w.continues.tolist() for w in windows] == [
+        [False, False],
+        [True, False],
+        [False, False],
+    ]
 
 
 @given(
@@ -76,16 +80,16 @@ def test_each_token_is_in_one_window_in_order(
     total: int, starts: set[int], rows: int, length: int, documents: bool, data: st.DataObject
 ) -> None:
     begins = np.array(sorted({0, *(s for s in starts if s < total)}))
-    tokens = Tokens(np.arange(total, dtype=np.int32), begins)
+    tokens = TokenStream(np.arange(total, dtype=np.int32), begins)
     settings = Windows(tokens=tokens, rows=rows, length=length, documents=documents)
-    found = list(settings)
+    windows = list(settings)
     seen = []
     for row in range(rows):
-        mine = [w.ids[row, : w.lengths[row]] for w in found]
+        mine = [w.ids[row, : w.lengths[row]] for w in windows]
         flat = np.concatenate([*mine, np.zeros(0, np.int64)]).tolist()
         assert flat == list(range(flat[0], flat[0] + len(flat))) if flat else True
         seen += flat
-        for window, piece in zip(found, mine, strict=True):
+        for window, piece in zip(windows, mine, strict=True):
             if documents and len(piece):
                 assert not set(piece[1:].tolist()) & set(begins.tolist())
                 assert window.continues[row] == (piece[0] not in begins)
@@ -97,8 +101,8 @@ def test_each_token_is_in_one_window_in_order(
         part = Windows(
             tokens=tokens, rows=rows, length=length, documents=documents, rank=rank, world=world
         )
-        for whole, share in zip(found, part, strict=True):
+        for whole, share in zip(windows, part, strict=True):
             assert (whole.ids[rank::world] == share.ids).all()
-    stop = data.draw(st.integers(0, len(found)))
-    for one, other in zip(settings.start(stop), found[stop:], strict=True):
+    stop = data.draw(st.integers(0, len(windows)))
+    for one, other in zip(settings.start(stop), windows[stop:], strict=True):
         assert (one.ids == other.ids).all() and one.after == other.after

@@ -128,7 +128,7 @@ def test_a_node_may_be_fixed_to_the_block_of_a_token() -> None:
     """)
     assert fgg.loads(print_grammar(grammar)) == grammar
     for token, wanted in ((0, 1.0), (1, 3.0), (3, 2.0), (-1, 6.0), (-2, 0.0)):
-        flat = fgg.ground(grammar, inputs={"w": [token]}, lengths={"n": 1})
+        flat = fgg.rewrite.ground(grammar, inputs={"w": [token]}, lengths={"n": 1})
         assert brute_force(flat, {"f": np.array([1.0, 2.0, 3.0])}) == wanted
     _, found, _ = load_text(print_grammar(grammar).replace(".clusters", ".f"))
     assert [d.code for d in found] == ["F105"]

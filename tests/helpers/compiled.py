@@ -31,7 +31,7 @@ UNSCHEDULED = {"branching"}
 def programs() -> list[str]:
     """`grammar` or `grammar:query`, for everything in the library that has a schedule."""
     found = []
-    for name in fgg.library_names():
+    for name in fgg.library.library_names():
         if name in UNSCHEDULED:
             continue
         queries = list(fgg.load(name).query)

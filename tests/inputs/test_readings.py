@@ -127,7 +127,7 @@ def case(name: str) -> tuple[Grammar, dict[str, list[int]], float]:
 @pytest.mark.parametrize("name", CASES)
 def test_a_position_is_one_variable_of_the_rule_that_reads_it(name: str) -> None:
     grammar, inputs, wanted = case(name)
-    assert brute_force(fgg.ground(grammar, inputs=inputs), {}) == pytest.approx(wanted)
+    assert brute_force(fgg.rewrite.ground(grammar, inputs=inputs), {}) == pytest.approx(wanted)
     assert brute_force(written_out(grammar, {}, inputs), {}) == pytest.approx(wanted)
     batch = {key: [value] for key, value in inputs.items()}
     program = fgg.compile(grammar)
@@ -150,7 +150,7 @@ def uses(grammar: Grammar, inputs: dict[str, list[int]]) -> float:
         for name in grammar.factor
         if not isinstance(grammar.factor[name].value, fgg.grammar.values.Map)
     }
-    log_z = torch.logsumexp(fgg.solve(flat, "log", weights=weights).value.reshape(-1), 0)
+    log_z = torch.logsumexp(fgg.reference.solve(flat, "log", weights=weights).value.reshape(-1), 0)
     grads = torch.autograd.grad(log_z, list(weights.values()), allow_unused=True)
     pairs = zip(weights.values(), grads, strict=True)
     return sum(float((w * g).sum().detach()) for w, g in pairs if g is not None)
@@ -168,7 +168,7 @@ def test_known_tokens_need_no_other_program() -> None:
     weights = program.weights(dtype=torch.float64)
     for tokens in product(range(3), repeat=2):
         batch = {**{key: [value] for key, value in inputs.items()}, "w": [list(tokens)]}
-        flat = fgg.ground(grammar, inputs={**inputs, "w": list(tokens)})
+        flat = fgg.rewrite.ground(grammar, inputs={**inputs, "w": list(tokens)})
         assert program.log_z(weights, batch).exp().item() == pytest.approx(brute_force(flat, {}))
     assert "summing" not in program.__dict__
 
@@ -253,7 +253,7 @@ def test_a_position_that_is_read_once_needs_no_other_program() -> None:
     for name in ("pcfg", "hmm", "dyck", "rna", "lexpcfg_rank", "dmv"):
         grammar = fgg.load(name)
         for query in grammar.queries or (None,):
-            source = grammar if query is None else fgg.conjoin(grammar, query)
+            source = grammar if query is None else fgg.rewrite.conjoin(grammar, query)
             assert known_inputs(source) == (), name
 
 

@@ -13,27 +13,27 @@ Counts = list[float]
 def trees(rules: Sequence[Rule], symbol: str, words: Sequence[str]) -> Iterator[Counts]:
     """How often each rule is used in each tree of some words."""
     for number, (head, body) in enumerate(rules):
-        own = [float(i == number) for i in range(len(rules))]
+        counts = [float(i == number) for i in range(len(rules))]
         if head != symbol:
             continue
         if len(body) == 1 and list(words) == body:
-            yield own
+            yield counts
         if len(body) == 2:
             for cut in range(1, len(words)):
                 for left in trees(rules, body[0], words[:cut]):
                     for right in trees(rules, body[1], words[cut:]):
-                        yield [sum(x) for x in zip(own, left, right, strict=True)]
+                        yield [sum(x) for x in zip(counts, left, right, strict=True)]
 
 
 def digamma(x: float) -> float:
     """ψ(x), from the recurrence and its asymptotic series."""
-    found = 0.0
+    value = 0.0
     while x < 12:
-        found -= 1 / x
+        value -= 1 / x
         x += 1
     y = 1 / (x * x)
     series = y * (1 / 12 - y * (1 / 120 - y * (1 / 252 - y * (1 / 240 - y / 132))))
-    return found + log(x) - 0.5 / x - series
+    return value + log(x) - 0.5 / x - series
 
 
 def expected(derivations: Sequence[Counts], logs: Sequence[float]) -> tuple[float, Counts]:
@@ -60,43 +60,46 @@ class Brute:
     def sums(self, values: Sequence[float]) -> Counts:
         """The sum over the rules of its left-hand side, for each rule."""
         heads = [head for head, _ in self.rules]
-        return [fsum(v for v, h in zip(values, heads, strict=True) if h == own) for own in heads]
+        return [fsum(v for v, h in zip(values, heads, strict=True) if h == lhs) for lhs in heads]
 
     def once(self, values: Sequence[float], function: Callable[[float], float]) -> float:
         """A function of the sum of each left-hand side, added up over left-hand sides."""
-        found = dict(zip((head for head, _ in self.rules), self.sums(values), strict=True))
-        return fsum(map(function, found.values()))
+        sums = dict(zip((head for head, _ in self.rules), self.sums(values), strict=True))
+        return fsum(map(function, sums.values()))
 
     def e_step(self, logs: Sequence[float]) -> tuple[float, Counts]:
         """The log-likelihood of the corpus, and its counts."""
-        each = [expected(own, logs) for own in self.trees]
+        each = [expected(item, logs) for item in self.trees]
         columns = zip(*(counts for _, counts in each), strict=True)
         return fsum(z for z, _ in each), [fsum(column) for column in columns]
 
     def em(self, iterations: int) -> list[dict[str, Any]]:
         """θ = f / Σ f, kept where there are no counts."""
-        theta, found = list(self.theta), []
+        theta, sweeps = list(self.theta), []
         for _ in range(iterations):
             log_z, counts = self.e_step(_logs(theta))
-            found.append({"theta": theta, "loglik": log_z, "counts": counts})
+            sweeps.append({"theta": theta, "loglik": log_z, "counts": counts})
             sums = self.sums(counts)
             theta = [f / s if s else t for f, s, t in zip(counts, sums, theta, strict=True)]
-        return found
+        return sweeps
 
     def vb(self, iterations: int) -> list[dict[str, Any]]:
         """θ̃ = exp(ψ(f + α) - ψ(Σ (f + α)))."""
         _, counts = self.e_step(_logs(self.theta))
-        found = []
+        sweeps = []
         for _ in range(iterations):
-            own = [f + a for f, a in zip(counts, self.alpha, strict=True)]
-            logs = [digamma(x) - digamma(s) for x, s in zip(own, self.sums(own), strict=True)]
-            kl = self.once(own, lgamma) - self.once(self.alpha, lgamma)
+            posterior = [f + a for f, a in zip(counts, self.alpha, strict=True)]
+            logs = [
+                digamma(x) - digamma(s)
+                for x, s in zip(posterior, self.sums(posterior), strict=True)
+            ]
+            kl = self.once(posterior, lgamma) - self.once(self.alpha, lgamma)
             kl += fsum(
                 f * w + lgamma(a) - lgamma(x)
-                for f, w, a, x in zip(counts, logs, self.alpha, own, strict=True)
+                for f, w, a, x in zip(counts, logs, self.alpha, posterior, strict=True)
             )
             log_z, after = self.e_step(logs)
-            found.append(
+            sweeps.append(
                 {
                     "counts_in": counts,
                     "log_theta_tilde": logs,
@@ -107,17 +110,17 @@ class Brute:
                 }
             )
             counts = after
-        return found
+        return sweeps
 
     def cvb(self, sweeps: int) -> list[dict[str, Any]]:
         """f -= f_i; θ = (f + α) / Σ (f + α); f_i anew; f += f_i."""
-        local = [expected(own, _logs(self.theta))[1] for own in self.trees]
-        found: list[dict[str, Any]] = [
+        local = [expected(item, _logs(self.theta))[1] for item in self.trees]
+        iterations: list[dict[str, Any]] = [
             {"sweep": 0, "counts": _added(local), "local": list(local)},
         ]
         for sweep in range(1, sweeps + 1):
             total_z = entropy = 0.0
-            for i, own in enumerate(self.trees):
+            for i, item in enumerate(self.trees):
                 rest = (
                     _added(local[:i] + local[i + 1 :])
                     if len(local) > 1
@@ -125,14 +128,14 @@ class Brute:
                 )
                 means = [f + a for f, a in zip(rest, self.alpha, strict=True)]
                 logs = [log(m / s) for m, s in zip(means, self.sums(means), strict=True)]
-                log_z, local[i] = expected(own, logs)
+                log_z, local[i] = expected(item, logs)
                 total_z += log_z
                 entropy += log_z - fsum(f * w for f, w in zip(local[i], logs, strict=True))
             counts = _added(local)
             both = [f + a for f, a in zip(counts, self.alpha, strict=True)]
             bound = fsum(map(lgamma, both)) - self.once(both, lgamma)
             bound -= fsum(map(lgamma, self.alpha)) - self.once(self.alpha, lgamma)
-            found.append(
+            iterations.append(
                 {
                     "sweep": sweep,
                     "counts": counts,
@@ -142,7 +145,7 @@ class Brute:
                     "neg_free_energy_0": bound + entropy,
                 }
             )
-        return found
+        return iterations
 
 
 def _added(tables: Sequence[Counts]) -> Counts:

@@ -30,8 +30,8 @@ def load_cases(kind: str, path: Path = FILE) -> list[dict[str, Any]]:
     """The cases of a kind; none if there is no such file."""
     if not path.exists():
         return []
-    found: list[dict[str, Any]] = json.loads(path.read_text("utf-8")).get(kind, [])
-    return found
+    cases: list[dict[str, Any]] = json.loads(path.read_text("utf-8")).get(kind, [])
+    return cases
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,13 @@ class Case:
 
     def start(self) -> dict[str, Tensor]:
         """The weights at the start by factor; not normalised if the case's are not."""
-        found = {
+        weights = {
             name: torch.ones(self.program.shape(name), dtype=torch.float64) for name in self.learned
         }
         for rule, weight in self.named("theta0", default=1.0).items():
             name, place = self.places[rule]
-            found[name][place] = weight
-        return found
+            weights[name][place] = weight
+        return weights
 
     @property
     def learned(self) -> list[str]:
@@ -74,14 +74,14 @@ class Case:
                 name: torch.full(self.program.shape(name), alpha, dtype=torch.float64)
                 for name in self.learned
             }
-        found = {
+        priors = {
             name: torch.zeros(self.program.shape(name), dtype=torch.float64)
             for name in self.learned
         }
         for rule, alpha in self.named("alpha").items():
             name, place = self.places[rule]
-            found[name][place] = alpha
-        return found
+            priors[name][place] = alpha
+        return priors
 
     def named(self, key: str, default: float | None = None) -> dict[str, float]:
         """A list of numbers of the case, or one for all, by rule."""
@@ -116,18 +116,20 @@ def cnf(data: Mapping[str, Any]) -> Case:
     words = list(dict.fromkeys(w for s in data["corpus"] for w in s))
     words += [rhs[0] for _, rhs in rules if len(rhs) == 1 and rhs[0] not in words]
     number = {symbol: i for i, symbol in enumerate(symbols)}
-    own = {symbol: [i for i, (lhs, _) in enumerate(rules) if lhs == symbol] for symbol in symbols}
+    rules_of = {
+        symbol: [i for i, (lhs, _) in enumerate(rules) if lhs == symbol] for symbol in symbols
+    }
     lines = [f"domain W = {len(words)}"]
     model, query, places = [], [], {}
     for symbol in symbols:
         k = number[symbol]
-        if own[symbol]:
-            lines += [f"domain E{k} = {len(own[symbol])}", f"factor theta{k}(-> E{k})"]
+        if rules_of[symbol]:
+            lines += [f"domain E{k} = {len(rules_of[symbol])}", f"factor theta{k}(-> E{k})"]
         model.append(f"nonterminal X{k}()")
     lines += [f"factor is_word{i}(W) = {{{i}: 1}}" for i in range(len(words))]
     for i, (lhs, rhs) in enumerate(rules):
         k = number[lhs]
-        place = own[lhs].index(i)
+        place = rules_of[lhs].index(i)
         places[f"{i} {lhs} -> {' '.join(rhs)}"] = (f"theta{k}", place)
         lines.append(f"factor is{i}(E{k}) = {{{place}: 1}}")
         head = f"X{k} -> theta{k}(e) is{i}(e)"

@@ -48,8 +48,10 @@ def test_compiled_is_reference(path: Path) -> None:
             extents = [extent.evaluate(known) or 0 for extent in source.shape]
             own[source.name] = tokens(generator, domain_size(grammar, source.domain), extents)
             inputs[source.name].append(own[source.name])
-        ground = fgg.ground(program.grammar, lengths=item, inputs=own)
-        solved = fgg.solve(ground, "log", weights={n: w.numpy() for n, w in weights.items()})
+        ground = fgg.rewrite.ground(program.grammar, lengths=item, inputs=own)
+        solved = fgg.reference.solve(
+            ground, "log", weights={n: w.numpy() for n, w in weights.items()}
+        )
         expected.append(float(solved.log_z.detach()))
     found = program.log_z(weights, inputs, {n: [item[n] for item in items] for n in names})
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))

@@ -25,6 +25,7 @@ DOORS = (
     "fgg/build.py",
     "fgg/low_rank.py",
     "fgg/reference.py",
+    "fgg/results.py",
 )
 
 

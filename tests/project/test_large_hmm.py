@@ -212,10 +212,12 @@ def test_tags_and_words_are_drawn_independently_given_the_state() -> None:
     total = torch.zeros((), dtype=torch.float64)
     for tags in np.ndindex(3, 3, 3):
         own = program.log_z(weights, {"w": [words], "tags": [[int(t) for t in tags]]})
-        ground = fgg.ground(
+        ground = fgg.rewrite.ground(
             program.grammar, lengths={"n": 3}, inputs={"w": words, "tags": [int(t) for t in tags]}
         )
-        solved = fgg.solve(ground, "log", weights={n: w.numpy() for n, w in weights.items()})
+        solved = fgg.reference.solve(
+            ground, "log", weights={n: w.numpy() for n, w in weights.items()}
+        )
         assert float(own) == pytest.approx(float(solved.log_z.detach()), abs=1e-9)
         total += own[0].exp()
     missing = program.log_z(weights, {"w": [words], "tags": [[-1, -1, -1]]})

@@ -52,13 +52,13 @@ def test_sentence_and_corpus_f1_by_hand() -> None:
     ]
     score = span_score(gold, predicted, [4, 5, 2, 1, 3])
     assert [s.f1 for s in score.scores] == [0.5, 0.5, 1, 0]
-    assert score.sentence_f1 == 0.5
+    assert score.mean_f1 == 0.5
     assert score.corpus == Score(2, 4, 5)
     assert score.corpus.f1 == pytest.approx(2 * (2 / 4) * (2 / 5) / (2 / 4 + 2 / 5))
 
 
 def test_nothing_to_score() -> None:
-    assert span_score([], [], []).sentence_f1 == 0
+    assert span_score([], [], []).mean_f1 == 0
 
 
 def test_branching_trees() -> None:
@@ -80,12 +80,12 @@ def test_no_binary_tree_beats_the_oracle(drawn: list[Pair], length: int) -> None
     for i, j in drawn:
         if i < j <= length and not any(a < i < b < j or i < a < j < b for a, b in gold):
             gold.add((i, j))
-    found = frozenset(oracle_binary(gold, length))
+    spans = frozenset(oracle_binary(gold, length))
     possible = trees(0, length)
-    assert found in possible
+    assert spans in possible
     if length > 1:
-        best = max(span_score([gold], [tree], [length]).sentence_f1 for tree in possible)
-        assert span_score([gold], [found], [length]).sentence_f1 == pytest.approx(best)
+        best = max(span_score([gold], [tree], [length]).mean_f1 for tree in possible)
+        assert span_score([gold], [spans], [length]).mean_f1 == pytest.approx(best)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_no_binary_tree_beats_the_oracle(drawn: list[Pair], length: int) -> None
 def test_the_baselines_of_real_trees(
     most: int, many: int, left: float, right: float, oracle: float
 ) -> None:
-    found = list(read(real("craft_trees/dev.trees.xz")).map(of_length(1, most)))
-    lengths = [len(example) for example in found]
-    gold = [example.spans or () for example in found]
+    examples = list(read(real("craft_trees/dev.trees.xz")).map(of_length(1, most)))
+    lengths = [len(example) for example in examples]
+    gold = [example.spans or () for example in examples]
     guesses = {
         left: map(left_branching, lengths),
         right: map(right_branching, lengths),
@@ -106,4 +106,4 @@ def test_the_baselines_of_real_trees(
     for expected, guess in guesses.items():
         score = span_score(gold, guess, lengths)
         assert len(score.scores) == many
-        assert round(100 * score.sentence_f1, 2) == expected
+        assert round(100 * score.mean_f1, 2) == expected

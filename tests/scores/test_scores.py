@@ -44,10 +44,10 @@ def test_neighbours() -> None:
 
 
 def test_the_baselines_of_real_heads() -> None:
-    found = list(read(real("ewt/dmv10.test.tsv"), format="columns"))
-    gold = [example.heads or () for example in found]
+    examples = list(read(real("ewt/dmv10.test.tsv"), format="columns"))
+    gold = [example.heads or () for example in examples]
     for chain, expected in ((left_neighbours, 18.70), (right_neighbours, 37.69)):
-        score = head_score(gold, [chain(len(example)) for example in found])
+        score = head_score(gold, [chain(len(example)) for example in examples])
         assert round(100 * score.directed, 2) == expected
 
 
@@ -82,13 +82,16 @@ def test_v_measure_is_what_its_definition_says(pairs: list[tuple[int, int]]) -> 
     gold: list[object] = [g for g, _ in pairs]
     induced: list[object] = [i for _, i in pairs]
     one = [0] * len(pairs)
-    found = v_measure(gold, induced)
-    for value, of, by in ((found.homogeneity, gold, induced), (found.completeness, induced, gold)):
+    measure = v_measure(gold, induced)
+    for value, of, by in (
+        (measure.homogeneity, gold, induced),
+        (measure.completeness, induced, gold),
+    ):
         whole = entropy(of, list(one))
         expected = 1 - entropy(of, by) / whole if whole > 1e-12 else 1
         assert value == pytest.approx(expected, abs=1e-9)
     turned = v_measure(induced, gold)
-    assert turned.v == pytest.approx(found.v)
+    assert turned.v == pytest.approx(measure.v)
 
 
 def test_v_measure_of_equal_and_of_unrelated_tags() -> None:
@@ -111,9 +114,9 @@ def test_segments_by_hand() -> None:
 
 
 def test_words_are_segments_of_characters() -> None:
-    found = [as_characters(e) for e in read(FILES / "words.txt")]
-    gold = [e.segments or () for e in found]
-    whole = [[(0, len(e))] for e in found]
+    examples = [as_characters(e) for e in read(FILES / "words.txt")]
+    gold = [e.segments or () for e in examples]
+    whole = [[(0, len(e))] for e in examples]
     score = segment_score(gold, whole)
     assert score.boundaries == Score(0, 0, 2 + 2 + 2 + 6)
     assert score.parts == Score(0, 4, 3 + 3 + 3 + 7)

@@ -390,7 +390,7 @@ def prelude_lines(name: str = "charts") -> list[str]:
         return "\n".join(lines[imports[-1] + 1 :]).strip().splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("from __future__"))
     body = lines[start:]
-    body.insert(body.index("import torch"), "import sys\n")
+    body.insert(body.index("import torch"), "from types import SimpleNamespace\n")
     return body
 
 
@@ -437,7 +437,7 @@ def log_z(weights, inputs, lengths=None, missing=None):
     for name in KNOWN if missing else ():
         known(name, inputs.get(name))
     leaves, scales = prepare(weights, inputs, batch, missing)
-    program = sys.modules[__name__]
+    program = SimpleNamespace(**globals())
     found = Inside.apply(program, tuple(leaves), scales, batch, *leaves.values())
     if bool(batch.safe.all()):
         return found

@@ -14,7 +14,7 @@ from fgg.grammar.domains import size_values
 from fgg.grammar.linear import implies
 from fgg.grammar.slices import Narrow, Unfold
 from fgg.inputs.clamps import path_steps
-from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Potential, Preparation, Token
+from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Potential, Preparation, TokenAxis
 
 
 class PrepareWriter:
@@ -178,7 +178,7 @@ class PrepareWriter:
                 code = f"part_of({code}, {part.offset}, {part.size}, {part.stride}, {part.period})"
         return code
 
-    def token(self, token: Token) -> str:
+    def token(self, token: TokenAxis) -> str:
         """The tokens of an axis, in the places of its group."""
         code = self.input_tokens(token.input, token.path)
         return f"shifted({code}, {token.shift!r})" if any(token.shift) else code

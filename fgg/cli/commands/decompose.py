@@ -31,7 +31,7 @@ from fgg.cli.output import (
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
-    from fgg.api.decompose import Decomposed
+    from fgg.api.decompose import DecomposedGrammar
 
 
 def add_arguments(parser: Parser) -> None:
@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _moved(
-    grammar: Grammar, weights: Weights, done: Decomposed, arguments: argparse.Namespace
+    grammar: Grammar, weights: Weights, done: DecomposedGrammar, arguments: argparse.Namespace
 ) -> tuple[float, float] | None:
     """Return log Z before and after of the item that is given; None if there is none."""
     from fgg.api.decompose import log_z_moved
@@ -142,7 +142,7 @@ def _moved(
     return moved
 
 
-def _write(done: Decomposed, arguments: argparse.Namespace) -> None:
+def _write(done: DecomposedGrammar, arguments: argparse.Namespace) -> None:
     """Write the grammar and the weights; whatever can fail comes first."""
     from fgg.grammar.printer import print_grammar
 

@@ -19,8 +19,8 @@ from fgg.cli.output import print_report
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from fgg.data import Batch
-    from fgg.runtime.train import Checkpoint, Epoch, Settings
+    from fgg.data import ExampleBatch
+    from fgg.runtime.train import Checkpoint, Epoch, RunSettings
 
 OptionValue = bool | int | float | str | list[float] | dict[str, float]
 
@@ -96,12 +96,12 @@ def run(arguments: argparse.Namespace) -> int:
         return 0 if done else 130
 
 
-def settings_of(arguments: argparse.Namespace, world: int) -> Settings:
+def settings_of(arguments: argparse.Namespace, world: int) -> RunSettings:
     """Return the settings of a run that the command line asks for."""
     from fgg.api.compile import selected
     from fgg.grammar.printer import print_grammar
     from fgg.runtime.model.saving import self_contained
-    from fgg.runtime.train import Settings
+    from fgg.runtime.train import RunSettings
 
     grammar, _ = load_grammar(arguments)
     query = query_of(grammar, arguments)
@@ -112,7 +112,7 @@ def settings_of(arguments: argparse.Namespace, world: int) -> Settings:
             options[name] = getattr(arguments, name)
     sizes = assignments(arguments.set, "--set")
     alone = arguments.method in ("cvb", "hastings") and arguments.tokens is None
-    return Settings(
+    return RunSettings(
         grammar=print_grammar(self_contained(grammar)),
         name=grammar.name,
         query=query,
@@ -185,7 +185,7 @@ class Display:
     def begin(self, at: Checkpoint, epochs: int) -> None:
         """Show that a run begins or resumes."""
 
-    def batch(self, batch: Batch) -> None:
+    def batch(self, batch: ExampleBatch) -> None:
         """Show that a batch is done."""
 
     def epoch(self, epoch: Epoch) -> None:
@@ -233,7 +233,7 @@ class Bars(Lines):
         super().begin(at, epochs)
         self.tokens = at.tokens
 
-    def batch(self, batch: Batch) -> None:
+    def batch(self, batch: ExampleBatch) -> None:
         """Show that a batch is done."""
         self.tokens += sum(batch.lengths)
         speed = self.bar.tasks[0].speed

@@ -241,18 +241,23 @@ def crossings(rows: Sequence[Sequence[str]], segments: Sequence[Segment]) -> int
 def spread(
     rows: Rows, left: Mapping[str, float], right: Mapping[str, float], gap: float
 ) -> dict[str, float]:
-    """Places along the rows: lines as short as can be (least squares), and nothing overlaps.
+    """Places along the rows that make lines short (least squares) and let nothing overlap.
 
-    `left` and `right` say how far a vertex reaches from its center. Row after row is placed best
-    for fixed others until nothing moves; the problem is convex, so that ends at the best.
+    `left` and `right` say how far a vertex reaches from its center. Each row in turn is placed
+    best for the others as they are, until nothing moves. The problem is convex, so this ends at
+    the best places of all.
     """
     columns = _columns(rows)
+    in_column = {pair for column in columns for pair in pairwise(column)}
     linked: dict[str, list[tuple[str, float]]] = {}
     for s in rows.segments:
-        weight = s.weight * (COLUMN if (s.upper, s.lower) in columns else 1)
+        weight = s.weight * (COLUMN if (s.upper, s.lower) in in_column else 1)
         linked.setdefault(s.upper, []).append((s.lower, weight))
         linked.setdefault(s.lower, []).append((s.upper, weight))
-    left, right = _shared(left, columns), _shared(right, columns)
+    left, right = dict(left), dict(right)
+    for column in columns:  # all of a column reach as far as its widest
+        left.update(dict.fromkeys(column, max(left[key] for key in column)))
+        right.update(dict.fromkeys(column, max(right[key] for key in column)))
     x: dict[str, float] = {}
     offsets: list[list[float]] = []
     for row in rows.rows:
@@ -277,52 +282,28 @@ def spread(
                 x[key] = at
         if moved < 0.005:
             break
-    return _straightened(x, columns, gap / 3)
+    for column in columns:  # made vertical if that moves no vertex far
+        middle = sum(x[key] for key in column) / len(column)
+        if all(abs(x[key] - middle) <= gap / 3 for key in column):
+            x.update(dict.fromkeys(column, middle))
+    return x
 
 
-def _columns(rows: Rows) -> dict[tuple[str, str], None]:
-    """The pairs of which the lower is all that is below the upper, and the reverse; no bends."""
+def _columns(rows: Rows) -> list[list[str]]:
+    """Chains of vertices from top to bottom in which no line leads aside; no bends."""
     down = Counter(s.upper for s in rows.segments)
     up = Counter(s.lower for s in rows.segments)
     bends = {bend for chain in rows.bends.values() for bend in chain}
-    return {
-        (s.upper, s.lower): None
+    below = {
+        s.upper: s.lower
         for s in rows.segments
         if down[s.upper] == up[s.lower] == 1 and not {s.upper, s.lower} & bends
     }
-
-
-def _shared(
-    reach: Mapping[str, float], columns: Mapping[tuple[str, str], None]
-) -> dict[str, float]:
-    """How far vertices reach to one side; all of a column reach as far as its widest."""
-    shared = dict(reach)
-    for _ in columns:  # until nothing changes; a column has no more pairs than there are
-        before = dict(shared)
-        for upper, lower in columns:
-            shared[upper] = shared[lower] = max(shared[upper], shared[lower])
-        if shared == before:
-            break
-    return shared
-
-
-def _straightened(
-    x: dict[str, float], columns: Mapping[tuple[str, str], None], most: float
-) -> dict[str, float]:
-    """The places, with columns made vertical if no vertex moves by more than `most`."""
-    above = {lower: upper for upper, lower in columns}
-    chains: dict[str, list[str]] = {}
-    for key in dict.fromkeys(key for pair in columns for key in pair):
-        top = key
-        while top in above:
-            top = above[top]
-        chains.setdefault(top, []).append(key)
-    straight = dict(x)
-    for chain in chains.values():
-        middle = sum(x[key] for key in chain) / len(chain)
-        if all(abs(x[key] - middle) <= most for key in chain):
-            straight.update(dict.fromkeys(chain, middle))
-    return straight
+    columns = [[key] for key in below if key not in below.values()]
+    for column in columns:
+        while column[-1] in below:
+            column.append(below[column[-1]])
+    return columns
 
 
 def _ordered(wishes: list[tuple[float, float]], offsets: list[float]) -> list[float]:

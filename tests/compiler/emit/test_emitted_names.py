@@ -7,13 +7,14 @@ import builtins
 
 import pytest
 
-from fgg import library_names, load
+from fgg import load
 from fgg.api.compile import selected
 from fgg.compiler.driver import Expected, plan_of
 from fgg.compiler.emit.python import emit
 from fgg.compiler.passes.split import SplitImpossible
 from fgg.compiler.plan.lower import CannotCompile
 from fgg.compiler.rank.uses import NotRankSpace
+from fgg.library import library_names
 
 
 def undefined(source: str) -> set[str]:

@@ -298,7 +298,7 @@ def test_ranks_that_cannot_be_declared_are_refused(ranks: dict[str, int], messag
 
 
 def test_a_declared_joint_factor_is_a_parameter_of_its_own() -> None:
-    low = declared(fgg.merge(load("hmm")), {"emit_trans": 2})
+    low = declared(fgg.low_rank.merge(load("hmm")), {"emit_trans": 2})
     assert low.factor["emit_trans"].definition is None
     assert free_parameters(low, low.factor["emit_trans"]) > 0
     assert declared(low, {"emit_trans": 2}) is low

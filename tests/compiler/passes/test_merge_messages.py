@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from fgg import compile, ground, load, loads, solve
+from fgg import compile, load, loads
 from fgg.api.compile import selected
 from fgg.compiler.driver import Expected, after, plan_of
 from fgg.compiler.passes.merge_messages import join
 from fgg.grammar import Grammar
+from fgg.reference import solve
+from fgg.rewrite import ground
 
 SIZES = {"nt": 3, "pt": 4, "words": 5, "r": 2}
 

@@ -28,10 +28,10 @@ def hmm(**sizes: int) -> Program:
 
 @pytest.mark.parametrize("prior", [1.0, 0.1, 1e-5])
 def test_the_free_energy_of_vb_never_falls(prior: float) -> None:
-    found = learn(hmm(), SENTENCES, method="vb", prior=prior, epochs=25)
-    assert found.history[0].kind == "log-likelihood"
-    values = [p.objective for p in found.history[1:]]
-    assert {p.kind for p in found.history[1:]} == {"free energy"}
+    learned = learn(hmm(), SENTENCES, method="vb", prior=prior, epochs=25)
+    assert learned.history[0].kind == "log-likelihood"
+    values = [p.objective for p in learned.history[1:]]
+    assert {p.kind for p in learned.history[1:]} == {"free energy"}
     assert all(b >= a - 1e-9 * (1 + abs(a)) for a, b in pairwise(values))
     assert values[-1] > values[0] + 0.1
 
@@ -71,11 +71,11 @@ def test_weights_that_are_no_numbers_are_counted_in_logarithms(name: str, scale:
     counter.set(logs)
     words = [0, 2, 1, 1]
     batch = VB(program.model(dtype=torch.float64)).ready(Items({"w": [words]}))
-    found = counter.count(batch)
+    expected = counter.count(batch)
     exact = log_counts(program, logs, batch)
-    torch.testing.assert_close(found.log_z, exact.log_z, atol=1e-8, rtol=1e-10)
+    torch.testing.assert_close(expected.log_z, exact.log_z, atol=1e-8, rtol=1e-10)
     for factor, counts in exact.counts.items():
-        torch.testing.assert_close(found.counts[factor], counts, atol=1e-8, rtol=1e-8)
+        torch.testing.assert_close(expected.counts[factor], counts, atol=1e-8, rtol=1e-8)
     # By enumeration of derivations, with logarithms added up one by one.
     if name != "pcfg":
         ones = {n: torch.ones(program.shape(n)).double() for n in logs}
@@ -84,7 +84,7 @@ def test_weights_that_are_no_numbers_are_counted_in_logarithms(name: str, scale:
         for derivation in all_of_them:
             weights.append(sum(float(logs[n][p]) for n, p in entries_of(derivation, program)))
         wanted = torch.tensor(weights, dtype=torch.float64).logsumexp(0)
-        torch.testing.assert_close(found.log_z[0], wanted, atol=1e-8, rtol=1e-10)
+        torch.testing.assert_close(expected.log_z[0], wanted, atol=1e-8, rtol=1e-10)
 
 
 def test_long_items_with_extreme_weights_are_right() -> None:
@@ -94,10 +94,10 @@ def test_long_items_with_extreme_weights_are_right() -> None:
     counter.set(logs)
     sentence = [i % 4 for i in range(40)]
     batch = VB(program.model(dtype=torch.float64)).ready(Items({"w": [sentence]}))
-    found, exact = counter.count(batch), log_counts(program, logs, batch)
-    torch.testing.assert_close(found.log_z, exact.log_z, rtol=1e-10, atol=1e-8)
+    expected, exact = counter.count(batch), log_counts(program, logs, batch)
+    torch.testing.assert_close(expected.log_z, exact.log_z, rtol=1e-10, atol=1e-8)
     for name, counts in exact.counts.items():
-        torch.testing.assert_close(found.counts[name], counts, atol=1e-7, rtol=1e-7)
+        torch.testing.assert_close(expected.counts[name], counts, atol=1e-7, rtol=1e-7)
 
 
 def test_cvb_in_batches_takes_their_counts_out_together() -> None:
@@ -126,8 +126,8 @@ def test_counts_of_items_that_would_not_fit_are_refused() -> None:
 def test_an_entry_of_prior_zero_is_impossible() -> None:
     prior = {"emit": torch.tensor([[1.0, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 0]])}
     for method in ("vb", "cvb", "hastings"):
-        found = learn(hmm(), SENTENCES, method=method, prior=prior, epochs=3)
-        assert float(found.model.weight("emit")[2, 3].detach()) == 0.0
+        learned = learn(hmm(), SENTENCES, method=method, prior=prior, epochs=3)
+        assert float(learned.model.weight("emit")[2, 3].detach()) == 0.0
 
 
 # Hastings
@@ -151,37 +151,37 @@ def all_derivations(case: Any) -> list[list[SparseCounts]]:
         for f in case.program.parameters
         if f.value is not None
     }
-    found = []
+    derivations = []
     for item in case.items:
-        (own,) = case.program.posterior(ones, item.inputs).k_best(10_000)
+        (best,) = case.program.posterior(ones, item.inputs).k_best(10_000)
         rows = []
-        for derivation in own:
+        for derivation in best:
             tables = sampler.empty()
             for name, place in entries_of(derivation, case.program):
                 if name in tables:
                     tables[name].reshape(-1)[place[0]] += 1
             rows.append(sampler.layout.sparse(sampler.layout.flat(tables)))
-        found.append(rows)
-    return found
+        derivations.append(rows)
+    return derivations
 
 
 def test_the_posterior_is_stationary_under_a_sweep() -> None:
     """The transition matrix of a sweep over all states, one for each choice of derivations."""
     case = cnf(TINY)
     trees = all_derivations(case)
-    states = list(product(*(range(len(own)) for own in trees)))
+    states = list(product(*(range(len(choices)) for choices in trees)))
     place = {state: i for i, state in enumerate(states)}
     sampler = Hastings(case.model(), prior=case.prior())
 
     def joint(state: tuple[int, ...]) -> float:
         sampler.store.total.zero_()
-        for own, chosen in zip(trees, state, strict=True):
-            sampler.store.add(own[chosen])
+        for options, chosen in zip(trees, state, strict=True):
+            sampler.store.add(options[chosen])
         return sampler.log_marginal()
 
     posterior = torch.tensor([joint(s) for s in states], dtype=torch.float64).softmax(0)
     sweep = torch.eye(len(states), dtype=torch.float64)
-    for item, own in enumerate(trees):
+    for item, choices in enumerate(trees):
         move = torch.zeros(len(states), len(states), dtype=torch.float64)
         for state in states:
             sampler.store.total.zero_()
@@ -189,8 +189,8 @@ def test_the_posterior_is_stationary_under_a_sweep() -> None:
                 if other != item:
                     sampler.store.add(trees[other][chosen])
             means = sampler.means(sampler.store.total)
-            offered = torch.tensor([sampler.log_proposal(t, means) for t in own]).double()
-            ratios = [sampler.log_ratio(t, means) for t in own]
+            offered = torch.tensor([sampler.log_proposal(t, means) for t in choices]).double()
+            ratios = [sampler.log_ratio(t, means) for t in choices]
             for new, chance in enumerate(offered.softmax(0).tolist()):
                 accept = min(1.0, math.exp(ratios[new] - ratios[state[item]]))
                 target = (*state[:item], new, *state[item + 1 :])
@@ -207,10 +207,10 @@ def test_the_sampler_visits_derivations_as_often_as_it_should() -> None:
     trees = all_derivations(case)
     sampler = Hastings(case.model(), prior=case.prior(), weights=case.start(), seed=1)
     weights, total = torch.zeros(sampler.layout.size, dtype=torch.float64), 0.0
-    for state in product(*(range(len(own)) for own in trees)):
+    for state in product(*(range(len(options)) for options in trees)):
         sampler.store.total.zero_()
-        for own, chosen in zip(trees, state, strict=True):
-            sampler.store.add(own[chosen])
+        for options, chosen in zip(trees, state, strict=True):
+            sampler.store.add(options[chosen])
         chance = math.exp(sampler.log_marginal())
         weights += chance * sampler.store.total
         total += chance
@@ -219,9 +219,9 @@ def test_the_sampler_visits_derivations_as_often_as_it_should() -> None:
     items = case.ready(sampler)
     rates = []
     for _ in range(300):
-        found = sampler.sweep(items)
-        rates.append(found.details["acceptance"])
-    assert found.kind == "log-joint"
+        report = sampler.sweep(items)
+        rates.append(report.details["acceptance"])
+    assert report.kind == "log-joint"
     assert 0.5 < np.mean(rates) < 1
     np.testing.assert_allclose(sampler.average.numpy(), wanted.numpy(), atol=0.25)
 
@@ -234,13 +234,13 @@ def test_draws_of_pieces_have_the_expected_counts() -> None:
     drawer = EntrySampler(program, generator)
     batch = VB(model).ready(Items({"w": [words]}))
     number = 500
-    found = {n: torch.zeros_like(w) for n, w in weights.items()}
+    sampled = {n: torch.zeros_like(w) for n, w in weights.items()}
     for _ in range(number):
         for (name, place), count in drawer.draw(weights, batch).items():
-            found[name][place] += count / number
+            sampled[name][place] += count / number
     wanted = program.posterior(weights, {"w": [words]}).counts
     for name, counts in wanted.items():
-        torch.testing.assert_close(found[name], counts, atol=0.1, rtol=0)
+        torch.testing.assert_close(sampled[name], counts, atol=0.1, rtol=0)
 
 
 LOOPING = """
@@ -267,7 +267,7 @@ def test_a_grammar_without_a_schedule_is_learned_too() -> None:
     with pytest.warns(UserWarning, match="F434"):
         program = fgg.compile(fgg.loads(LOOPING))
     for method in ("em", "vb", "cvb", "hastings", "adam"):
-        found = learn(program, [[0, 1], [1], [0, 0]], method=method, epochs=3)
-        assert found.history[-1].items == 3
+        learned = learn(program, [[0, 1], [1], [0, 0]], method=method, epochs=3)
+        assert learned.history[-1].items == 3
     values = [p.objective for p in learn(program, [[0, 1], [1]], epochs=5).history]
     assert values == sorted(values) and values[-1] > values[0]

@@ -47,29 +47,29 @@ def counts(weights: dict[str, Floats], sentence: list[int]) -> tuple[float, dict
         words[:, word] += states[i].reshape(M, K).sum(0)
         if i:
             pairs += np.outer(alpha[i - 1], emit[:, word] * beta[i]) * trans / z
-    found = {"init": states[0], "trans": pairs, "emit": words}
-    return float(np.log(z)), {n: x.reshape(weights[n].shape) for n, x in found.items()}
+    shaped = {"init": states[0], "trans": pairs, "emit": words}
+    return float(np.log(z)), {n: x.reshape(weights[n].shape) for n, x in shaped.items()}
 
 
 def tables(weights: dict[str, Floats]) -> dict[str, Floats]:
     """Each factor as `[distributions, entries]`; entries that a distribution has not are NaN."""
-    found = {"init": weights["init"].reshape(1, -1), "trans": weights["trans"].reshape(M * K, -1)}
+    split = {"init": weights["init"].reshape(1, -1), "trans": weights["trans"].reshape(M * K, -1)}
     emit = np.full((M, K, D), np.nan)
     emit[BLOCK, :, np.arange(D)] = weights["emit"].T
-    return found | {"emit": emit.reshape(M * K, D)}
+    return split | {"emit": emit.reshape(M * K, D)}
 
 
 def changed(
     weights: dict[str, Floats], function: Callable[[Floats, Floats], Floats]
 ) -> dict[str, Floats]:
     """A function of entries and the sums of their distributions."""
-    found = {}
+    after = {}
     for name, table in tables(weights).items():
         new = function(table, np.nansum(table, 1, keepdims=True))
         if name == "emit":
             new = new.reshape(M, K, D)[BLOCK, :, np.arange(D)].T
-        found[name] = new.reshape(weights[name].shape)
-    return found
+        after[name] = new.reshape(weights[name].shape)
+    return after
 
 
 def ratio(x: Floats, total: Floats) -> Floats:
@@ -85,14 +85,14 @@ def plus(counted: dict[str, Floats], alpha: float) -> dict[str, Floats]:
     return {name: x + alpha for name, x in counted.items()}
 
 
-def same(own: Model, wanted: dict[str, Floats]) -> None:
-    for name, weight in own.detached().items():
+def same(blocked: Model, wanted: dict[str, Floats]) -> None:
+    for name, weight in blocked.detached().items():
         if name in wanted:
             np.testing.assert_allclose(weight.numpy(), wanted[name], atol=1e-9)
 
 
-def start(own: Model) -> dict[str, Floats]:
-    return {n: own.weight(n).detach().numpy().copy() for n in ("init", "trans", "emit")}
+def start(blocked: Model) -> dict[str, Floats]:
+    return {n: blocked.weight(n).detach().numpy().copy() for n in ("init", "trans", "emit")}
 
 
 def log_beta(weights: dict[str, Floats]) -> float:
@@ -104,9 +104,9 @@ def log_beta(weights: dict[str, Floats]) -> float:
 
 
 def test_em_shares_counts_out_within_blocks() -> None:
-    own = model()
-    weights = start(own)
-    em = EM(own)
+    blocked = model()
+    weights = start(blocked)
+    em = EM(blocked)
     batch = em.ready(Items({"w": SENTENCES}))
     for _ in range(8):
         log_z, f = summed([counts(weights, s) for s in SENTENCES])
@@ -114,33 +114,33 @@ def test_em_shares_counts_out_within_blocks() -> None:
         total = {n: np.nansum(x, 1).min() for n, x in tables(f).items()}
         assert min(total.values()) > 0
         weights = changed(f, ratio)
-        same(own, weights)
+        same(blocked, weights)
 
 
 def test_a_block_without_counts_stays_as_it_was() -> None:
-    own = model()
-    before = own.weight("emit").detach().clone()
-    EM(own).sweep([Items({"w": [[0, 3, 3], [1, 0]]})])  # nothing of block 2
-    after = own.weight("emit").detach()
+    blocked = model()
+    before = blocked.weight("emit").detach().clone()
+    EM(blocked).sweep([Items({"w": [[0, 3, 3], [1, 0]]})])  # nothing of block 2
+    after = blocked.weight("emit").detach()
     other = torch.arange(D) % M == 2
     assert torch.allclose(after[:, other], before[:, other])
     assert not torch.allclose(after[:, ~other], before[:, ~other], atol=1e-2)
 
 
 def test_online_em_after_one_batch_is_between_the_start_and_em() -> None:
-    own = model()
-    weights = start(own)
+    blocked = model()
+    weights = start(blocked)
     _, f = summed([counts(weights, s) for s in SENTENCES])
     rate = 2**-0.7
-    OnlineEM(own).sweep([Items({"w": SENTENCES})])
+    OnlineEM(blocked).sweep([Items({"w": SENTENCES})])
     wanted = changed(f, ratio)
-    same(own, {n: (1 - rate) * weights[n] + rate * wanted[n] for n in weights})
+    same(blocked, {n: (1 - rate) * weights[n] + rate * wanted[n] for n in weights})
 
 
 def test_vb_has_a_prior_within_each_block() -> None:
-    own = model()
-    weights = start(own)
-    vb = VB(own, prior=ALPHA)
+    blocked = model()
+    weights = start(blocked)
+    vb = VB(blocked, prior=ALPHA)
     batch = vb.ready(Items({"w": SENTENCES}))
     f: dict[str, Floats] = {}
     for sweep in range(5):
@@ -155,13 +155,13 @@ def test_vb_has_a_prior_within_each_block() -> None:
         f = new
         posterior = plus(f, ALPHA)
         weights = changed(posterior, lambda x, s: np.exp(digamma(x) - digamma(s)))
-        same(own, changed(posterior, ratio))
+        same(blocked, changed(posterior, ratio))
 
 
 def test_cvb_counts_each_item_with_the_means_of_the_others() -> None:
-    own = model()
-    weights = start(own)
-    cvb = CVB(own, prior=ALPHA)
+    blocked = model()
+    weights = start(blocked)
+    cvb = CVB(blocked, prior=ALPHA)
     items = [cvb.ready(Items({"w": [s]}, None, (i,))) for i, s in enumerate(SENTENCES)]
     kept = [counts(weights, s)[1] for s in SENTENCES]
     cvb.sweep(items)
@@ -172,24 +172,26 @@ def test_cvb_counts_each_item_with_the_means_of_the_others() -> None:
             means = changed(plus(summed(rest)[1], ALPHA), ratio)
             log_z, kept[i] = counts(means, sentence)
             entropy += log_z - sum((kept[i][n] * np.log(means[n])).sum() for n in means)
-        found = cvb.sweep(items)
+        report = cvb.sweep(items)
         total = plus(summed([(0.0, c) for c in kept])[1], ALPHA)
         flat = {n: np.full(x.shape, ALPHA) for n, x in total.items()}
         wanted = log_beta(total) - log_beta(flat) + entropy
-        assert found.objective == pytest.approx(wanted, abs=1e-8)
-        same(own, changed(total, ratio))
+        assert report.objective == pytest.approx(wanted, abs=1e-8)
+        same(blocked, changed(total, ratio))
 
 
 def test_the_sampler_weighs_a_derivation_by_the_blocks_it_uses() -> None:
-    own = model()
-    sampler = Hastings(own, prior=ALPHA, seed=1)
+    blocked = model()
+    sampler = Hastings(blocked, prior=ALPHA, seed=1)
     items = [Items({"w": [s]}, None, (i,)) for i, s in enumerate(SENTENCES)]
     for _ in range(3):
-        found = sampler.sweep(items)
+        report = sampler.sweep(items)
         drawn = sampler.layout.tables(sampler.store.total)
-        total = {n: drawn[n].reshape(own.program.shape(n)).numpy() + ALPHA for n in start(own)}
+        total = {
+            n: drawn[n].reshape(blocked.program.shape(n)).numpy() + ALPHA for n in start(blocked)
+        }
         flat = {n: np.full(x.shape, ALPHA) for n, x in total.items()}
-        assert found.objective == pytest.approx(log_beta(total) - log_beta(flat), abs=1e-9)
+        assert report.objective == pytest.approx(log_beta(total) - log_beta(flat), abs=1e-9)
     # The gain in the joint probability is that of adding one item's counts to those of the rest.
     old = sampler.store.take_out((4,))
     assert old is not None
@@ -200,16 +202,16 @@ def test_the_sampler_weighs_a_derivation_by_the_blocks_it_uses() -> None:
 
 
 def test_missing_words_are_counted_with_all_blocks() -> None:
-    own = model()
-    weights = start(own)
-    em = EM(own)
-    found = em.sweep([Items({"w": [[0, -1, 2]]})])
+    blocked = model()
+    weights = start(blocked)
+    em = EM(blocked)
+    report = em.sweep([Items({"w": [[0, -1, 2]]})])
     every = [counts(weights, [0, w, 2]) for w in range(D)]
     z = np.exp([log_z for log_z, _ in every])
-    assert found.objective == pytest.approx(float(np.log(z.sum())), abs=1e-9)
+    assert report.objective == pytest.approx(float(np.log(z.sum())), abs=1e-9)
     trans = sum(p * c["trans"] for p, (_, c) in zip(z / z.sum(), every, strict=True))
     wanted = trans.reshape(M * K, -1)
-    table = own.weight("trans").detach().numpy().reshape(M * K, -1)
+    table = blocked.weight("trans").detach().numpy().reshape(M * K, -1)
     np.testing.assert_allclose(table[:K], (wanted / wanted.sum(1, keepdims=True))[:K], atol=1e-9)
 
 

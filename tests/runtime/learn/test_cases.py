@@ -35,18 +35,18 @@ ALL = CNF + TEMPLATES
 Make = Any
 
 
-def close(found: list[float], wanted: list[float], tolerance: float = 1e-8) -> None:
-    assert found == pytest.approx(wanted, rel=tolerance, abs=tolerance)
+def close(computed: list[float], wanted: list[float], tolerance: float = 1e-8) -> None:
+    assert computed == pytest.approx(wanted, rel=tolerance, abs=tolerance)
 
 
 def agrees(case: Case, tables: Any, wanted: Any, tolerance: float = 1e-8) -> None:
     """Numbers by factor against those of a case: a list, or by the names of rules."""
-    found = case.read(tables)
+    computed = case.read(tables)
     if isinstance(wanted, dict):
         for rule, number in wanted.items():
-            assert found[rule] == pytest.approx(number, rel=tolerance, abs=tolerance), rule
+            assert computed[rule] == pytest.approx(number, rel=tolerance, abs=tolerance), rule
     else:
-        close(list(found.values()), wanted, tolerance)
+        close(list(computed.values()), wanted, tolerance)
 
 
 def doubles(numbers: Any) -> Tensor:
@@ -82,11 +82,11 @@ def test_vb(make: Make, data: dict[str, Any]) -> None:
     for wanted in data.get("vb", ()):
         agrees(case, vb.counts, wanted["counts_in"])
         agrees(case, vb.logs, wanted["log_theta_tilde"])
-        found = vb.sweep(items)
-        assert found.kind == "free energy"
-        assert found.log_z == pytest.approx(wanted["sum_log_Z"], abs=1e-8)
-        assert found.details["kl"] == pytest.approx(wanted["kl"], abs=1e-8)
-        assert found.objective == pytest.approx(wanted["neg_free_energy"], abs=1e-8)
+        report = vb.sweep(items)
+        assert report.kind == "free energy"
+        assert report.log_z == pytest.approx(wanted["sum_log_Z"], abs=1e-8)
+        assert report.details["kl"] == pytest.approx(wanted["kl"], abs=1e-8)
+        assert report.objective == pytest.approx(wanted["neg_free_energy"], abs=1e-8)
         agrees(case, vb.counts, wanted["counts"])
 
 
@@ -101,9 +101,9 @@ class Recording(CVB):
         super().step(batch)
 
     def means(self, total: Tensor) -> Tensor:
-        found = super().means(total)
-        self.used[self.at] = found.clone()
-        return found
+        result = super().means(total)
+        self.used[self.at] = result.clone()
+        return result
 
 
 @pytest.mark.parametrize(("make", "data"), ALL)
@@ -114,27 +114,27 @@ def test_cvb(make: Make, data: dict[str, Any]) -> None:
     tolerance = cvb_tolerance(data)
     trees: list[Multiset[tuple[float, ...]]] = []
     for wanted in data["cvb"]:
-        found = cvb.sweep(items)
-        assert found.sweep == wanted["sweep"]
+        report = cvb.sweep(items)
+        assert report.sweep == wanted["sweep"]
         agrees(case, cvb.layout.tables(cvb.store.total), wanted["counts"], tolerance)
         for item, local in enumerate(wanted.get("local", ())):
             agrees(case, local_counts(cvb, item), local, tolerance)
         if "sum_log_Z" in wanted:
-            assert found.log_z == pytest.approx(wanted["sum_log_Z"], abs=tolerance)
+            assert report.log_z == pytest.approx(wanted["sum_log_Z"], abs=tolerance)
         if "entropy" in wanted:
-            assert found.details["entropy"] == pytest.approx(wanted["entropy"], abs=tolerance)
-            assert found.objective == pytest.approx(wanted["neg_free_energy_0"], abs=tolerance)
+            assert report.details["entropy"] == pytest.approx(wanted["entropy"], abs=tolerance)
+            assert report.objective == pytest.approx(wanted["neg_free_energy_0"], abs=tolerance)
         if "neg_free_energy_exact" in wanted:
             trees = trees or [vectors(case, item) for item in range(len(case.items))]
             expected = expected_joint(case, cvb, trees)
-            exact = expected + found.details["entropy"]
+            exact = expected + report.details["entropy"]
             assert exact == pytest.approx(wanted["neg_free_energy_exact"], abs=tolerance)
 
 
 def local_counts(cvb: CVB, item: int) -> dict[str, Tensor]:
-    own = cvb.store.units[(item,)]
+    sparse = cvb.store.units[(item,)]
     flat = torch.zeros(cvb.layout.size, dtype=torch.float64)
-    flat[own.index.long()] = own.value
+    flat[sparse.index.long()] = sparse.value
     return cvb.layout.tables(flat)
 
 
@@ -145,10 +145,10 @@ def vectors(case: Case, item: int) -> Multiset[tuple[float, ...]]:
     for factor in program.parameters:
         if factor.value is not None:
             ones[factor.name] = program.weights(seed=0, dtype=torch.float64)[factor.name]
-    (found,) = program.posterior(ones, case.items[item].inputs).k_best(100_000)
+    (derivations,) = program.posterior(ones, case.items[item].inputs).k_best(100_000)
     back = {place: i for i, place in enumerate(case.places.values())}
     result: Multiset[tuple[float, ...]] = Multiset()
-    for derivation in found:
+    for derivation in derivations:
         vector = [0.0] * len(case.places)
         for name, place in entries_of(derivation, program):
             if name in case.learned:
@@ -163,26 +163,26 @@ def log_joint(case: Case, counts: Tensor) -> Tensor:
     names = [name for name, _ in case.places.values()]
     total = torch.zeros(len(counts), dtype=torch.float64)
     for name in case.learned:
-        own = torch.tensor([n == name for n in names])
-        prior = alpha[own].unsqueeze(0)
-        total += log_beta(counts[:, own] + prior, prior) - log_beta(prior, prior)
+        mine = torch.tensor([n == name for n in names])
+        prior = alpha[mine].unsqueeze(0)
+        total += log_beta(counts[:, mine] + prior, prior) - log_beta(prior, prior)
     return total
 
 
 def combined(case: Case, trees: list[Multiset[tuple[float, ...]]]) -> Tensor:
     """The count vectors of all choices of a tree's vector for each item, in order."""
-    found = torch.zeros(1, len(case.places), dtype=torch.float64)
-    for own in trees:
-        found = (found[:, None] + doubles(list(own))[None]).flatten(0, 1)
-    return found
+    sums = torch.zeros(1, len(case.places), dtype=torch.float64)
+    for vectors_of_item in trees:
+        sums = (sums[:, None] + doubles(list(vectors_of_item))[None]).flatten(0, 1)
+    return sums
 
 
 def expected_joint(case: Case, cvb: Recording, trees: list[Multiset[tuple[float, ...]]]) -> float:
     """E_Q[log P(w, t | α)] with each item's own Q, by enumeration of count vectors."""
     chances = torch.ones(1, dtype=torch.float64)
-    for item, own in enumerate(trees):
+    for item, options in enumerate(trees):
         logs = doubles(case.vector(cvb.layout.tables(cvb.used[item]))).log()
-        scores = doubles(list(own)) @ logs + doubles(list(own.values())).log()
+        scores = doubles(list(options)) @ logs + doubles(list(options.values())).log()
         chances = torch.outer(chances, scores.softmax(0)).flatten()
     return float(chances @ log_joint(case, combined(case, trees)))
 
@@ -193,8 +193,8 @@ def test_the_exact_posterior(make: Make, data: dict[str, Any]) -> None:
     trees = [vectors(case, item) for item in range(len(case.items))]
     counts, wanted = combined(case, trees), data["exact"]
     times = torch.ones(1, dtype=torch.float64)
-    for own in trees:
-        times = torch.outer(times, doubles(list(own.values()))).flatten()
+    for options in trees:
+        times = torch.outer(times, doubles(list(options.values()))).flatten()
     assert len(torch.unique(counts, dim=0)) == wanted["distinct_count_vectors"]
     logs = log_joint(case, counts) + times.log()
     marginal = torch.logsumexp(logs, 0)
@@ -216,8 +216,8 @@ def test_the_hastings_kernel(make: Make, data: dict[str, Any]) -> None:
     close(case.vector(sampler.layout.tables(means.log())), wanted["log_theta_H"])
     keys = [tuple(map(float, tree)) for tree in wanted["trees"]]
     (item,) = [i for i in range(len(case.items)) if set(vectors(case, i)) == set(keys)][-1:]
-    own = vectors(case, item)
-    assert [own[key] for key in keys] == wanted["multiplicity"]
+    options = vectors(case, item)
+    assert [options[key] for key in keys] == wanted["multiplicity"]
     counter = ExpectedCounter(case.program)
     counter.set({n: w.log() for n, w in sampler.weights(means).items()})
     log_z = float(counter.count(sampler.ready(case.items[item])).log_z)
@@ -270,10 +270,10 @@ def test_the_library_has_this_morphology(data: dict[str, Any]) -> None:
         for rule, count in wanted["counts"].items():
             left, right = rule.split("->")
             if left == "Word":
-                found = tables["template"][0, FIVE.index(rule)]
+                entry = tables["template"][0, FIVE.index(rule)]
             else:
-                found = tables[FACTORS[left]][0, substrings.index(right)]
-            assert float(found) == pytest.approx(count, abs=1e-8)
+                entry = tables[FACTORS[left]][0, substrings.index(right)]
+            assert float(entry) == pytest.approx(count, abs=1e-8)
 
 
 def test_every_kind_of_case_is_read() -> None:

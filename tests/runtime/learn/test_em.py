@@ -57,9 +57,9 @@ def test_an_hmm_is_fitted_as_by_forward_backward() -> None:
     batch = em.ready(Items({"w": SENTENCES}))
     for _ in range(30):
         total, first, pairs, words = forward_backward(start, trans, emit, SENTENCES)
-        found = em.sweep([batch])
-        assert found.kind == "log-likelihood"
-        assert found.objective == pytest.approx(total, abs=1e-9)
+        report = em.sweep([batch])
+        assert report.kind == "log-likelihood"
+        assert report.objective == pytest.approx(total, abs=1e-9)
         start = first / first.sum()
         trans = pairs / pairs.sum(1, keepdims=True)
         emit = words / words.sum(1, keepdims=True)
@@ -94,9 +94,9 @@ def enumerated(model: Model, sentences: list[list[int]]) -> dict[str, Tensor]:
     """Expected counts by enumeration of all derivations."""
     program, weights = model.program, model.detached()
     counts = {n: torch.zeros_like(w) for n, w in weights.items()}
-    for found in program.posterior(weights, {"w": sentences}).k_best(100_000):
-        chances = torch.tensor([d.log_weight for d in found], dtype=torch.float64).softmax(0)
-        for derivation, chance in zip(found, chances, strict=True):
+    for derivations in program.posterior(weights, {"w": sentences}).k_best(100_000):
+        chances = torch.tensor([d.log_weight for d in derivations], dtype=torch.float64).softmax(0)
+        for derivation, chance in zip(derivations, chances, strict=True):
             for name, place in entries_of(derivation, program):
                 counts[name][place] += chance
     return counts
@@ -122,22 +122,22 @@ def test_a_pcfg_is_counted_as_by_enumeration() -> None:
 def test_pieces_of_low_rank_are_distributions_like_others(space: str) -> None:
     grammar = fgg.load("pcfg", sizes={"nt": 3, "pt": 3, "words": 4, "r": 2})
     sentences = [[0, 1, 2], [3, 1], [2, 2, 0, 1, 3]]
-    found = learn(fgg.compile(grammar, space=space), sentences, epochs=6, seed=5)
+    learned = learn(fgg.compile(grammar, space=space), sentences, epochs=6, seed=5)
     other = learn(fgg.compile(grammar, space="state"), sentences, epochs=6, seed=5)
-    for one, two in zip(found.history, other.history, strict=True):
+    for one, two in zip(learned.history, other.history, strict=True):
         assert one.objective == pytest.approx(two.objective, abs=1e-8)
-    assert found.history[-1].objective > found.history[0].objective + 1
+    assert learned.history[-1].objective > learned.history[0].objective + 1
     for name in ("binary_0", "binary_1", "binary_2", "emit", "root"):
         torch.testing.assert_close(
-            found.model.weight(name), other.model.weight(name), atol=1e-8, rtol=1e-8
+            learned.model.weight(name), other.model.weight(name), atol=1e-8, rtol=1e-8
         )
 
 
 def test_batches_of_all_sizes_give_the_same() -> None:
     program = hmm()
-    found = [learn(program, SENTENCES, epochs=5, seed=1, budget=budget) for budget in (1, 6, 100)]
-    for other in found[1:]:
-        for one, two in zip(found[0].history, other.history, strict=True):
+    runs = [learn(program, SENTENCES, epochs=5, seed=1, budget=budget) for budget in (1, 6, 100)]
+    for other in runs[1:]:
+        for one, two in zip(runs[0].history, other.history, strict=True):
             assert one.objective == pytest.approx(two.objective, abs=1e-9)
 
 
@@ -187,9 +187,9 @@ def test_pseudo_counts_are_a_prior() -> None:
     model = hmm().model(seed=0, dtype=torch.float64)
     em = EM(model, pseudo=0.5)
     batch = em.ready(Items({"w": SENTENCES}))
-    found = [em.sweep([batch]) for _ in range(10)]
-    assert {f.kind for f in found} == {"log-posterior"}
-    assert [f.objective for f in found] == sorted(f.objective for f in found)
+    reports = [em.sweep([batch]) for _ in range(10)]
+    assert {f.kind for f in reports} == {"log-posterior"}
+    assert [f.objective for f in reports] == sorted(f.objective for f in reports)
     assert all((model.weight(n) > 0.01).all() for n in ("init", "trans", "emit"))
 
 
@@ -207,7 +207,7 @@ def test_online_em_comes_near_to_em() -> None:
 def sampled(model: Model, number: int, generator: torch.Generator) -> list[list[int]]:
     """Sentences drawn from an HMM."""
     weights = model.detached()
-    found = []
+    sentences = []
     for _ in range(number):
         length = int(torch.randint(3, 9, (), generator=generator))
         state = int(torch.multinomial(weights["init"], 1, generator=generator))
@@ -215,8 +215,8 @@ def sampled(model: Model, number: int, generator: torch.Generator) -> list[list[
         for _ in range(length):
             words.append(int(torch.multinomial(weights["emit"][state], 1, generator=generator)))
             state = int(torch.multinomial(weights["trans"][state], 1, generator=generator))
-        found.append(words)
-    return found
+        sentences.append(words)
+    return sentences
 
 
 def test_a_row_without_counts_stays() -> None:
@@ -235,8 +235,8 @@ def test_items_without_derivations_are_named_or_skipped() -> None:
         with pytest.raises(fgg.GrammarError, match=r"F474.*item 1 "):
             learn(model, [[0, 1], [2]], method=method, epochs=1)
         model = hmm().model(dtype=torch.float64, weights=weights)
-        found = learn(model, [[0, 1], [2]], method=method, epochs=1, skip=True)
-        assert found.history[0].items == 1
+        learned = learn(model, [[0, 1], [2]], method=method, epochs=1, skip=True)
+        assert learned.history[0].items == 1
 
 
 def test_an_objective_that_falls_is_an_error() -> None:
@@ -282,8 +282,8 @@ def test_options_that_cannot_be_used(options: dict[str, Any], message: str) -> N
 def test_supervised_em_is_relative_frequency() -> None:
     program = fgg.compile(fgg.load("tagger", sizes={"tags": 3, "words": 4}), "tagged")
     words, tags = [[0, 1, 2], [3, 1]], [[0, 1, 2], [0, 2]]
-    found = learn(program, {"w": words, "tag": tags}, epochs=2)
-    weights = found.model.detached()
+    learned = learn(program, {"w": words, "tag": tags}, epochs=2)
+    weights = learned.model.detached()
     pairs = Multiset(p for t in tags for p in pairwise(t))
     seen = Multiset(p for t, w in zip(tags, words, strict=True) for p in zip(t, w, strict=True))
     for (a, b), count in pairs.items():
@@ -293,7 +293,7 @@ def test_supervised_em_is_relative_frequency() -> None:
         total = sum(c for (x, _), c in seen.items() if x == a)
         assert float(weights["emit"][a, b]) == pytest.approx(count / total)
     assert weights["init"].tolist() == pytest.approx([1.0, 0.0, 0.0])
-    assert found.history[1].objective == pytest.approx(likelihood(weights, words, tags))
+    assert learned.history[1].objective == pytest.approx(likelihood(weights, words, tags))
 
 
 def likelihood(weights: dict[str, Tensor], words: list[list[int]], tags: list[list[int]]) -> float:
@@ -316,8 +316,8 @@ def test_supervised_em_on_trees_is_relative_frequency() -> None:
         "left": [[1, -1, 3, -1, -1], [1, -1, -1]],
         "right": [[2, -1, 4, -1, -1], [2, -1, -1]],
     }
-    found = learn(program, data, epochs=1)
-    weights = found.model.detached()
+    learned = learn(program, data, epochs=1)
+    weights = learned.model.detached()
     assert weights["root"].tolist() == pytest.approx([1.0, 0.0])
     binary = weights["binary"]  # children: phrases 0, 1, tags 2, 3
     assert float(binary[0, 2, 1]) == pytest.approx(0.5)
@@ -331,10 +331,10 @@ def test_text_and_tagged_text_are_learned_from_together() -> None:
     program = fgg.compile(grammar, "string")
     tagged = {"w": [[0, 1]], "tag": [[0, 1]]}
     model = program.model(seed=0, dtype=torch.float64)
-    found = learn(model, [[0, 1, 2]], others={"tagged": tagged}, epochs=10)
-    values = [p.objective for p in found.history]
+    learned = learn(model, [[0, 1, 2]], others={"tagged": tagged}, epochs=10)
+    values = [p.objective for p in learned.history]
     assert values == sorted(values)
-    assert found.history[0].items == 2
+    assert learned.history[0].items == 2
     # With half of the tags missing the rest is summed out.
     half = fgg.compile(grammar, "tagged")
     some = half.log_z(model.detached(), {"w": [[0, 1]], "tag": [[0, -1]]})
@@ -352,8 +352,8 @@ def test_partial_brackets_guide_learning() -> None:
                 allowed[i, j] = -torch.inf
     model = program.model(seed=0, dtype=torch.float64)
     data = {"w": [[0, 1, 2, 0]], "allowed": [allowed.tolist()]}
-    found = learn(model, data, epochs=5)
-    assert found.history[-1].objective > found.history[0].objective
+    learned = learn(model, data, epochs=5)
+    assert learned.history[-1].objective > learned.history[0].objective
     inputs = {"w": [[0, 1, 2, 0]], "allowed": allowed[None]}
     (best,) = program.posterior(model.detached(), inputs).best()
     spans = {indices for _, indices, _ in best.spans()}
@@ -368,17 +368,17 @@ def test_partial_brackets_of_sentences_of_several_lengths_go_together() -> None:
     each = [torch.zeros(len(s), len(s) + 1) for s in words]
     each[0][1, 3] = each[1][1, 3] = -torch.inf
     padded = torch.zeros(3, 4, 5)
-    for row, own in zip(padded, each, strict=True):
-        row[: own.shape[0], : own.shape[1]] = own
+    for row, square in zip(padded, each, strict=True):
+        row[: square.shape[0], : square.shape[1]] = square
     ends = []
-    for allowed in (each, padded, [own.tolist() for own in each]):
-        found = learn(program, {"w": words, "allowed": allowed}, epochs=3, method="vb", prior=0.5)
-        ends.append([sweep.objective for sweep in found.history])
+    for allowed in (each, padded, [square.tolist() for square in each]):
+        learned = learn(program, {"w": words, "allowed": allowed}, epochs=3, method="vb", prior=0.5)
+        ends.append([sweep.objective for sweep in learned.history])
     assert ends[0] == pytest.approx(ends[1]) and ends[0] == pytest.approx(ends[2])
     alone = program.model(seed=0, dtype=torch.float64).detached()
     whole = program.log_z(alone, {"w": words, "allowed": each})
-    for i, (sentence, own) in enumerate(zip(words, each, strict=True)):
-        one = program.log_z(alone, {"w": [sentence], "allowed": own[None]})
+    for i, (sentence, square) in enumerate(zip(words, each, strict=True)):
+        one = program.log_z(alone, {"w": [sentence], "allowed": square[None]})
         torch.testing.assert_close(whole[i], one[0])
     text = fgg.compile(grammar, "string")
     both = learn(text, words, others={"bracketed": {"w": words, "allowed": each}}, epochs=3)

@@ -31,11 +31,11 @@ def test_a_vanished_weight_beside_tiny_ones_gives_finite_counts() -> None:
             logs[name][parts[i][j]] = log
     counter = ExpectedCounter(program)
     counter.set(logs)
-    found = counter.count(batch)
+    expected = counter.count(batch)
     wanted = log_counts(program, counter.logs, batch)
     for name, counts in wanted.counts.items():
-        torch.testing.assert_close(found.counts[name], counts)
-    assert float(found.counts["stem"][parts[0][5]]) > 0.999
+        torch.testing.assert_close(expected.counts[name], counts)
+    assert float(expected.counts["stem"][parts[0][5]]) > 0.999
 
 
 def test_small_weights_are_counted_in_float32_without_logarithms() -> None:
@@ -48,8 +48,8 @@ def test_small_weights_are_counted_in_float32_without_logarithms() -> None:
     wanted = log_counts(program, logs, batch)
     counter = ExpectedCounter(program, torch.float32)
     counter.set(logs)
-    found = counter.count(batch)
-    torch.testing.assert_close(found.log_z, wanted.log_z, rtol=1e-5, atol=1e-5)
+    expected = counter.count(batch)
+    torch.testing.assert_close(expected.log_z, wanted.log_z, rtol=1e-5, atol=1e-5)
     for name, counts in wanted.counts.items():
-        torch.testing.assert_close(found.counts[name], counts, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(expected.counts[name], counts, rtol=1e-5, atol=1e-5)
     assert program.ranges.wider == 0

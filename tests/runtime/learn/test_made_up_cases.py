@@ -15,7 +15,7 @@ CASES = [pytest.param(data, id=data["name"]) for data in MADE_UP]
 
 @pytest.mark.parametrize("data", CASES)
 def test_em_vb_and_cvb_are_those_of_an_enumeration(data: dict[str, Any]) -> None:
-    found = worked_out(data)
-    known.test_em(cnf, found)
-    known.test_vb(cnf, found)
-    known.test_cvb(cnf, found)
+    worked = worked_out(data)
+    known.test_em(cnf, worked)
+    known.test_vb(cnf, worked)
+    known.test_cvb(cnf, worked)

@@ -32,9 +32,9 @@ def drawn() -> tuple[Model, Sentences, Sentences]:
     """The true model, and what it says: for training, and held out."""
     truth = program().model(dtype=torch.float64, weights=TRUTH)
     missing = [-1] * 6
-    found = truth.posterior(w=[missing]).sample(260, seed=4)[0]
+    derivations = truth.posterior(w=[missing]).sample(260, seed=4)[0]
     sentences = []
-    for derivation in found:
+    for derivation in derivations:
         words = [step.values["o"] for step in derivation.steps if "o" in step.values]
         assert len(words) == 6
         sentences.append(words)
@@ -59,8 +59,8 @@ def test_held_out_perplexity_comes_near_to_that_of_the_truth(
     truth, train, held_out = drawn()
     best = perplexity(truth, held_out)
     unigram = perplexity_of_words(train, held_out)
-    found = learn(program(), train, method=method, seed=3, **options)
-    reached = perplexity(found.model, held_out)
+    learned = learn(program(), train, method=method, seed=3, **options)
+    reached = perplexity(learned.model, held_out)
     assert unigram > 1.25 * best  # there is something to be learned
     assert reached < 1.03 * best
     assert reached < perplexity(program().model(seed=3), held_out)
@@ -91,8 +91,8 @@ def test_a_grammar_that_branches_is_recovered_too() -> None:
     items = [[-1] * n for n in (2, 3, 4)]
     sentences = [
         [step.values["o"] for step in derivation.steps if "o" in step.values]
-        for found in truth.posterior(w=items).sample(60, seed=1)
-        for derivation in found
+        for draws in truth.posterior(w=items).sample(60, seed=1)
+        for derivation in draws
     ]
     train, held_out = sentences[::2], sentences[1::2]
     best = perplexity(truth, held_out)

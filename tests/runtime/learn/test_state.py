@@ -97,9 +97,9 @@ class Together:
             self.barrier.wait(60)
             first, second = self.parts
             assert first is not None and second is not None
-            found = first + second
+            both = first + second
             self.barrier.wait(60)
-            return found
+            return both
 
         return total
 
@@ -114,18 +114,18 @@ def run_two(method: str, program: Program, sweeps: int) -> tuple[list[Any], list
     def work(rank: int) -> None:
         try:
             fitting = METHODS[method](models[rank], reduce=together.reduce(rank))
-            own: list[Items | None] = [*items[rank::2]]
+            share: list[Items | None] = [*items[rank::2]]
             if rank:
-                own = [*own[:-1], None, own[-1]]  # this one has nothing for once
+                share = [*share[:-1], None, share[-1]]  # this one has nothing for once
             else:
-                own = [*own, None]
-            found = []
+                share = [*share, None]
+            outcomes = []
             for _ in range(sweeps):
                 fitting.begin()
-                for batch in own:
+                for batch in share:
                     fitting.step(batch)
-                found.append(fitting.end())
-            reports[rank] = found
+                outcomes.append(fitting.end())
+            reports[rank] = outcomes
         except BaseException as error:
             failures.append(error)
             together.barrier.abort()
@@ -147,9 +147,9 @@ def test_two_processes_find_what_one_finds(method: str) -> None:
     one = METHODS[method](model)
     items = in_memory(program, SENTENCES)
     for report in reports[0]:
-        found = one.sweep(items)
-        assert report.objective == pytest.approx(found.objective, abs=1e-9)
-        assert report.items == found.items == len(SENTENCES)
+        alone = one.sweep(items)
+        assert report.objective == pytest.approx(alone.objective, abs=1e-9)
+        assert report.items == alone.items == len(SENTENCES)
     assert reports[0] == reports[1]
     for name, tensor in model.state_dict().items():
         for other in models:
@@ -217,9 +217,9 @@ def test_the_rate_falls_on_plateaus() -> None:
 
 
 def test_adam_learns_networks_and_potentials() -> None:
-    found = learn(program_for("adam"), SENTENCES, method="adam", epochs=25, rate=0.05)
-    assert found.history[-1].objective > found.history[0].objective + 3
-    assert not found.model.training
+    learned = learn(program_for("adam"), SENTENCES, method="adam", epochs=25, rate=0.05)
+    assert learned.history[-1].objective > learned.history[0].objective + 3
+    assert not learned.model.training
     crf = fgg.compile(
         fgg.loads(
             """
@@ -251,6 +251,6 @@ def test_methods_are_driven_alike() -> None:
         program = program_for(name)
         fitting: Method = kind(program.model(seed=0))
         assert fitting.name == name
-        found = fitting.sweep(batches(program, name))
-        assert found.items == len(SENTENCES)
-        assert found.kind in ("log-likelihood", "collapsed bound", "log-joint")
+        report = fitting.sweep(batches(program, name))
+        assert report.items == len(SENTENCES)
+        assert report.kind in ("log-likelihood", "collapsed bound", "log-joint")

@@ -33,8 +33,8 @@ def conditional(array: Any, given: int) -> Any:
     return array / array.sum(axis=tuple(range(given, array.ndim)), keepdims=True)
 
 
-def error(weights: Any, found: Decomposition, left: int) -> float:
-    difference = weights - product_of(found.pieces, left)
+def error(weights: Any, decomposition: Decomposition, left: int) -> float:
+    difference = weights - product_of(decomposition.pieces, left)
     return float(np.linalg.norm(difference) / np.linalg.norm(weights))
 
 
@@ -51,11 +51,13 @@ def test_nonnegative_low_rank_is_found_again(
     weights = low_rank(shape, rank, seed)
     if left is not None:
         weights = conditional(weights, left)
-    found = decompose(weights, left, rank, restarts=12)
-    assert found.relative_error < 1e-6
-    assert found.relative_error == pytest.approx(error(weights, found, left or 0), abs=1e-15)
-    assert all(bool((piece >= 0).all()) for piece in found.pieces)
-    assert [piece.shape for piece in found.pieces] == [
+    decomposition = decompose(weights, left, rank, restarts=12)
+    assert decomposition.relative_error < 1e-6
+    assert decomposition.relative_error == pytest.approx(
+        error(weights, decomposition, left or 0), abs=1e-15
+    )
+    assert all(bool((piece >= 0).all()) for piece in decomposition.pieces)
+    assert [piece.shape for piece in decomposition.pieces] == [
         (*shape[: left or 0], rank),
         *((rank, n) for n in shape[left or 0 :]),
     ]
@@ -84,25 +86,27 @@ def test_pieces_are_distributions_whatever_the_error(
 ) -> None:
     random = np.random.default_rng(seed)
     weights = conditional(random.random(shape) * (random.random(shape) > 0.3) + 1e-3, left)
-    found = decompose(weights, left, rank, restarts=2, sweeps=100)
-    for number, piece in enumerate(found.pieces):
+    decomposition = decompose(weights, left, rank, restarts=2, sweeps=100)
+    for number, piece in enumerate(decomposition.pieces):
         np.testing.assert_allclose(piece.sum(axis=-1), 1, rtol=1e-12, err_msg=str(number))
-    whole = product_of(found.pieces, left)
+    whole = product_of(decomposition.pieces, left)
     np.testing.assert_allclose(whole.sum(axis=tuple(range(left, len(shape)))), 1, rtol=1e-12)
-    assert found.relative_error == pytest.approx(error(weights, found, left), abs=1e-14)
+    assert decomposition.relative_error == pytest.approx(
+        error(weights, decomposition, left), abs=1e-14
+    )
 
 
 def test_several_nodes_left_of_the_arrow_stay_together() -> None:
     weights = conditional(low_rank((6, 5, 4), 3, 0), 1).reshape(2, 3, 5, 4)
-    found = decompose(weights, 2, 3)
-    assert [piece.shape for piece in found.pieces] == [(2, 3, 3), (3, 5), (3, 4)]
-    assert found.relative_error < 1e-6
+    decomposition = decompose(weights, 2, 3)
+    assert [piece.shape for piece in decomposition.pieces] == [(2, 3, 3), (3, 5), (3, 4)]
+    assert decomposition.relative_error < 1e-6
 
 
 def test_a_large_factor_of_low_rank() -> None:
     """60 x 60 x 60 at rank 20, within 1e-4; it comes much nearer."""
-    found = decompose(low_rank((60, 60, 60), 20, 0), None, 20, restarts=2)
-    assert found.converged and found.relative_error < 1e-6
+    decomposition = decompose(low_rank((60, 60, 60), 20, 0), None, 20, restarts=2)
+    assert decomposition.converged and decomposition.relative_error < 1e-6
 
 
 @pytest.mark.parametrize("nonnegative", [True, False])
@@ -119,20 +123,20 @@ def test_the_error_goes_down_with_the_rank(shape: tuple[int, ...], nonnegative: 
 @pytest.mark.parametrize(("shape", "rank"), [((4, 7), 4), ((7, 4), 9), ((3, 2, 4), 6)])
 def test_nothing_is_lost_at_a_high_rank(shape: tuple[int, ...], rank: int) -> None:
     weights = conditional(np.random.default_rng(0).random(shape), 1)
-    found = decompose(weights, 1, rank)
-    assert found.method == "exact" and found.relative_error < 1e-15
-    assert all(bool((piece >= 0).all()) for piece in found.pieces)
-    np.testing.assert_allclose(found.pieces[0].sum(axis=-1), 1, rtol=1e-12)
+    decomposition = decompose(weights, 1, rank)
+    assert decomposition.method == "exact" and decomposition.relative_error < 1e-15
+    assert all(bool((piece >= 0).all()) for piece in decomposition.pieces)
+    np.testing.assert_allclose(decomposition.pieces[0].sum(axis=-1), 1, rtol=1e-12)
 
 
 def test_signed_matrices_have_the_error_of_their_singular_values() -> None:
     weights = np.random.default_rng(0).standard_normal((8, 11))
     values = np.linalg.svd(weights, compute_uv=False)
     for rank in (1, 3, 7, 8, 12):
-        found = decompose(weights, 1, rank, nonnegative=False)
+        decomposition = decompose(weights, 1, rank, nonnegative=False)
         wanted = np.sqrt((values[rank:] ** 2).sum() / (values**2).sum())
-        assert found.method == "svd"
-        assert found.relative_error == pytest.approx(wanted, abs=1e-14)
+        assert decomposition.method == "svd"
+        assert decomposition.relative_error == pytest.approx(wanted, abs=1e-14)
 
 
 def test_the_same_seed_gives_the_same_pieces() -> None:
@@ -150,14 +154,14 @@ def test_weights_may_be_tensors_of_any_float_type() -> None:
 
 
 def test_weights_of_zero_are_decomposed_exactly() -> None:
-    found = decompose(np.zeros((3, 4)), None, 2)
-    assert found.relative_error == 0 and not product_of(found.pieces, 0).any()
+    decomposition = decompose(np.zeros((3, 4)), None, 2)
+    assert decomposition.relative_error == 0 and not product_of(decomposition.pieces, 0).any()
 
 
 def test_too_few_sweeps_are_reported() -> None:
-    found = decompose(np.random.default_rng(0).random((6, 6, 6)), None, 4, sweeps=3)
-    assert not found.converged
-    assert [note.code for note in found.notes] == ["F441"]
+    decomposition = decompose(np.random.default_rng(0).random((6, 6, 6)), None, 4, sweeps=3)
+    assert not decomposition.converged
+    assert [note.code for note in decomposition.notes] == ["F441"]
 
 
 @pytest.mark.parametrize("nonnegative", [True, False])
@@ -166,15 +170,15 @@ def test_the_smallest_rank_is_that_of_the_weights(
     shape: tuple[int, ...], rank: int, nonnegative: bool
 ) -> None:
     weights = low_rank(shape, rank, 5)
-    found = smallest_rank(weights, None, 1e-5, nonnegative=nonnegative)
-    assert found.rank == rank and found.relative_error <= 1e-5 and not found.notes
+    smallest = smallest_rank(weights, None, 1e-5, nonnegative=nonnegative)
+    assert smallest.rank == rank and smallest.relative_error <= 1e-5 and not smallest.notes
 
 
 def test_a_search_ends_where_pieces_are_no_smaller() -> None:
     weights = np.random.default_rng(0).random((6, 6, 6))
-    found = smallest_rank(weights, None, 1e-3, restarts=2)
-    assert [note.code for note in found.notes] == ["F442"]
-    assert found.rank == 12 and found.relative_error > 1e-3
+    smallest = smallest_rank(weights, None, 1e-3, restarts=2)
+    assert [note.code for note in smallest.notes] == ["F442"]
+    assert smallest.rank == 12 and smallest.relative_error > 1e-3
     assert smallest_rank(weights, None, 1e-3, restarts=2, limit=4).rank == 4
     assert smallest_rank(weights[0], None, 1e-9).method == "exact"
 
@@ -220,11 +224,11 @@ def test_errors_are_those_of_tensorly() -> None:
     """An independent implementation comes no nearer, on weights of full rank."""
     tensorly = pytest.importorskip("tensorly.decomposition")
     weights = np.random.default_rng(1).random((7, 6, 5))
-    found = decompose(weights, None, 4).relative_error
+    ours = decompose(weights, None, 4).relative_error
     for seed in range(4):
         model = tensorly.non_negative_parafac_hals(
             weights, 4, n_iter_max=500, init="random", random_state=seed
         )
         parts = ",".join(f"{axis}q" for axis in "abc")
         theirs = np.einsum(f"q,{parts}->abc", model.weights, *model.factors)
-        assert found <= np.linalg.norm(weights - theirs) / np.linalg.norm(weights) + 1e-3
+        assert ours <= np.linalg.norm(weights - theirs) / np.linalg.norm(weights) + 1e-3

@@ -160,8 +160,8 @@ def test_initialisers(init: str, spread: float) -> None:
     text = f"domain T = 50 factor f(T -> T) with init = {init} nonterminal S() start S"
     model = fgg.compile(fgg.loads(f"{text} rule S -> f(a, b)")).model(seed=0, dtype=torch.float64)
     logs = model.weight("f").detach().log()
-    found = float(logs.std())
-    assert found <= spread and (spread < 0.1 or found > 0.5)
+    deviation = float(logs.std())
+    assert deviation <= spread and (spread < 0.1 or deviation > 0.5)
 
 
 def test_a_dirichlet_start_is_sparse() -> None:
@@ -311,5 +311,5 @@ def test_attributes_of_learning_are_checked(attribute: str, code: str | None) ->
     factor f(T -> T, T) rank 2 with {attribute}
     nonterminal S() start S
     rule S -> f(a, b, c)"""
-    _, found, _ = load_text(text)
-    assert [d.code for d in found] == ([] if code is None else [code])
+    _, diagnostics, _ = load_text(text)
+    assert [d.code for d in diagnostics] == ([] if code is None else [code])

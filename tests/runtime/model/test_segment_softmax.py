@@ -21,25 +21,25 @@ def test_each_group_is_a_softmax_of_its_own(groups: list[int], seed: int) -> Non
     generator = torch.Generator().manual_seed(seed)
     logits = 20 * torch.randn(3, len(groups), generator=generator, dtype=torch.float64)
     logits.requires_grad_()
-    found = softmax_in_groups(logits, group_tensor(groups), 5)
+    normalised = softmax_in_groups(logits, group_tensor(groups), 5)
     wanted = torch.zeros_like(logits)
     for group in set(groups):
-        own = [i for i, g in enumerate(groups) if g == group]
-        wanted = wanted.index_copy(1, torch.tensor(own), logits[:, own].softmax(-1))
-    assert torch.allclose(found, wanted)
-    sums = group_sums(found, group_tensor(groups), 5)
+        members = [i for i, g in enumerate(groups) if g == group]
+        wanted = wanted.index_copy(1, torch.tensor(members), logits[:, members].softmax(-1))
+    assert torch.allclose(normalised, wanted)
+    sums = group_sums(normalised, group_tensor(groups), 5)
     present = torch.tensor([g in groups for g in range(5)], dtype=sums.dtype)
     assert torch.allclose(sums, present.expand_as(sums))
-    weights = torch.randn(found.shape, generator=generator, dtype=found.dtype)
-    (one,) = torch.autograd.grad((found * weights).sum(), logits, retain_graph=True)
+    weights = torch.randn(normalised.shape, generator=generator, dtype=normalised.dtype)
+    (one,) = torch.autograd.grad((normalised * weights).sum(), logits, retain_graph=True)
     (two,) = torch.autograd.grad((wanted * weights).sum(), logits)
     assert torch.allclose(one, two)
 
 
 def test_weights_of_zero_stay_zero() -> None:
     logits = torch.tensor([0.0, -torch.inf, 1.0])
-    found = log_softmax_in_groups(logits, group_tensor([0, 0, 1]))
-    assert found.tolist() == [0.0, -torch.inf, 0.0]
+    logs = log_softmax_in_groups(logits, group_tensor([0, 0, 1]))
+    assert logs.tolist() == [0.0, -torch.inf, 0.0]
 
 
 def test_a_model_is_normalised_within_blocks() -> None:

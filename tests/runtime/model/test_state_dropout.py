@@ -18,7 +18,7 @@ WORDS = [[0, 1, 2, 5], [7, 1, 3], [4, 4, 6, 2]]
 def model(dtype: torch.dtype = torch.float64, more: str = "") -> Model:
     grammar = fgg.load("hmm_blocks", sizes={"m": M, "k": K, "d": D})
     if more:
-        text = fgg.print_grammar(grammar)
+        text = str(grammar)
         for name in ("init(-> T)", "trans(T -> T)"):
             assert f"factor {name}" in text
             text = text.replace(f"factor {name}", f"factor {name} with net = {more}")
@@ -27,37 +27,37 @@ def model(dtype: torch.dtype = torch.float64, more: str = "") -> Model:
     return fgg.compile(grammar).model(seed=1, dtype=dtype)
 
 
-def thinned(own: Model, kept: Kept) -> torch.Tensor:
+def thinned(large: Model, kept: Kept) -> torch.Tensor:
     """log Z where the logits of dropped states are -inf, with all states in the charts."""
     alive = torch.zeros(M, K, dtype=torch.bool)
     alive[torch.arange(M).reshape(-1, 1), kept.index] = True
-    init = own.factor_logits("init").masked_fill(~alive.flatten(), -torch.inf).softmax(-1)
-    logits = own.factor_logits("trans").masked_fill(~alive.flatten(), -torch.inf)
+    init = large.factor_logits("init").masked_fill(~alive.flatten(), -torch.inf).softmax(-1)
+    logits = large.factor_logits("trans").masked_fill(~alive.flatten(), -torch.inf)
     # The dropped states emit what they did: nobody is ever in one.
-    weights = own.weights() | {"init": init, "trans": logits.softmax(-1)}
-    return own.program.log_z(weights, {"w": WORDS})
+    weights = large.weights() | {"init": init, "trans": logits.softmax(-1)}
+    return large.program.log_z(weights, {"w": WORDS})
 
 
 @pytest.mark.parametrize(
     "net", ["", "states(dim=8)", "states(dim=8, factored=yes)", "residual(dim=6)"]
 )
 def test_dropped_states_have_no_part_in_log_z(net: str) -> None:
-    own = model(more=net)
-    own.eval()
-    dropout = StateDropout(own, "K", 0.5)
+    large = model(more=net)
+    large.eval()
+    dropout = StateDropout(large, "K", 0.5)
     assert dropout.program.shape("trans") == (M * 2, M * 2)
     for seed in range(3):
         kept = dropout.draw(torch.Generator().manual_seed(seed))
-        torch.testing.assert_close(dropout.log_z(kept, {"w": WORDS}), thinned(own, kept))
+        torch.testing.assert_close(dropout.log_z(kept, {"w": WORDS}), thinned(large, kept))
 
 
 def test_blocks_of_a_product_in_the_other_order_are_cut_alike() -> None:
-    text = fgg.print_grammar(fgg.load("hmm_blocks", sizes={"m": M, "k": K, "d": D}))
+    text = str(fgg.load("hmm_blocks", sizes={"m": M, "k": K, "d": D}))
     assert "domain T = M * K" in text
-    own = fgg.compile(fgg.loads(text.replace("M * K", "K * M"), name="other")).model(
+    large = fgg.compile(fgg.loads(text.replace("M * K", "K * M"), name="other")).model(
         seed=1, dtype=torch.float64
     )
-    dropout = StateDropout(own, "K", 0.5)
+    dropout = StateDropout(large, "K", 0.5)
     kept = dropout.draw(torch.Generator().manual_seed(0))
     rows = kept.states("T")
     assert rows is not None
@@ -83,29 +83,29 @@ def test_each_state_is_kept_equally_often_and_each_block_keeps_as_many() -> None
 
 
 def test_gradients_reach_the_states_that_are_kept_and_no_others() -> None:
-    own = model()
-    dropout = StateDropout(own, "K", 0.5)
+    large = model()
+    dropout = StateDropout(large, "K", 0.5)
     kept = dropout.draw(torch.Generator().manual_seed(0))
     torch.autograd.backward(dropout.log_z(kept, {"w": WORDS}).sum())
     rows = kept.states("T")
     assert rows is not None
     used = torch.zeros(M * K, dtype=torch.bool)
     used[rows] = True
-    grad = own.logits["trans"].grad
+    grad = large.logits["trans"].grad
     assert grad is not None
     assert (grad[~used] == 0).all() and (grad[:, ~used] == 0).all()
     assert (grad[used][:, used] != 0).any(1).all()
 
 
 def test_training_with_dropout_is_evaluated_with_all_states() -> None:
-    own = model(torch.float32)
-    before = log_likelihood(own, WORDS)[0]
-    found = learn(own, WORDS, method="adam", epochs=30, rate=0.1, state_dropout={"K": 0.5})
-    after = log_likelihood(own, WORDS)[0]
+    large = model(torch.float32)
+    before = log_likelihood(large, WORDS)[0]
+    learned = learn(large, WORDS, method="adam", epochs=30, rate=0.1, state_dropout={"K": 0.5})
+    after = log_likelihood(large, WORDS)[0]
     with torch.no_grad():
-        assert after == pytest.approx(float(own(w=WORDS).sum()), abs=1e-4)
+        assert after == pytest.approx(float(large(w=WORDS).sum()), abs=1e-4)
     assert after > before + 5
-    assert len({round(h.objective, 6) for h in found.history}) == 30
+    assert len({round(h.objective, 6) for h in learned.history}) == 30
 
 
 def test_a_run_goes_on_with_the_states_that_it_would_have_drawn() -> None:

@@ -50,9 +50,9 @@ def mlp(net: Normed, x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("factored", [False, True])
 def test_logits_are_those_of_the_equations(factored: bool) -> None:
-    own = model(f"states(dim={H}, factored={'yes' if factored else 'no'})")
-    tables = dict(own.shared.tables.items())
-    trans, emit, init = (own.nets[n] for n in ("trans", "emit", "init"))
+    parameterised = model(f"states(dim={H}, factored={'yes' if factored else 'no'})")
+    tables = dict(parameterised.shared.tables.items())
+    trans, emit, init = (parameterised.nets[n] for n in ("trans", "emit", "init"))
     width = H // 2 if factored else H
     assert set(tables) == {f"z_{width}_T", f"z_{H}_W"} | ({f"z_{width}_M"} if factored else set())
 
@@ -65,13 +65,15 @@ def test_logits_are_those_of_the_equations(factored: bool) -> None:
 
     for t in range(M * K):
         row = torch.stack([state(trans.left, t) @ state(trans.right, u) for u in range(M * K)])
-        torch.testing.assert_close(own.weight("trans")[t], (row / H**0.5).softmax(-1))
+        torch.testing.assert_close(parameterised.weight("trans")[t], (row / H**0.5).softmax(-1))
         words = [w for w in range(D) if w % M == t // K]
         row = torch.stack([state(emit.left, t) @ tables[f"z_{H}_W"][w] for w in words])
-        torch.testing.assert_close(own.weight("emit")[t % K, words], (row / H**0.5).softmax(-1))
-    start = own.state_dict()["nets.init.left.vector"][0]
+        torch.testing.assert_close(
+            parameterised.weight("emit")[t % K, words], (row / H**0.5).softmax(-1)
+        )
+    start = parameterised.state_dict()["nets.init.left.vector"][0]
     row = torch.stack([start @ state(init.right, u) for u in range(M * K)])
-    torch.testing.assert_close(own.weight("init"), (row / H**0.5).softmax(-1))
+    torch.testing.assert_close(parameterised.weight("init"), (row / H**0.5).softmax(-1))
 
 
 def test_products_within_blocks_are_those_of_each_word_with_its_block() -> None:
@@ -84,26 +86,26 @@ def test_products_within_blocks_are_those_of_each_word_with_its_block() -> None:
 
 
 def test_training_moves_embeddings_and_networks() -> None:
-    own = model("states(dim=8, factored=yes, dropout=0.1)").float()
-    before = {n: p.detach().clone() for n, p in own.named_parameters()}
+    parameterised = model("states(dim=8, factored=yes, dropout=0.1)").float()
+    before = {n: p.detach().clone() for n, p in parameterised.named_parameters()}
     words = [[0, 1, 2, 5], [6, 1, 3], [4, 4, 6, 2]]
-    found = learn(own, words, method="adam", epochs=40, rate=0.02)
-    assert found.history[-1].objective > found.history[0].objective + 2
-    moved = [n for n, p in own.named_parameters() if not torch.equal(p, before[n])]
+    learned = learn(parameterised, words, method="adam", epochs=40, rate=0.02)
+    assert learned.history[-1].objective > learned.history[0].objective + 2
+    moved = [n for n, p in parameterised.named_parameters() if not torch.equal(p, before[n])]
     assert set(moved) == set(before)
 
 
 def test_a_saved_model_has_the_same_weights(tmp_path: object) -> None:
-    own = model("states(dim=8, factored=yes)")
+    parameterised = model("states(dim=8, factored=yes)")
     path = f"{tmp_path}/large.safetensors"
-    own.save(path)
+    parameterised.save(path)
     again = fgg.load_model(path)
-    for name, weight in own.detached().items():
+    for name, weight in parameterised.detached().items():
         assert torch.equal(weight, again.detached()[name])
 
 
 def test_a_factor_with_two_nodes_on_a_side_is_refused() -> None:
-    text = fgg.print_grammar(fgg.load("cnf", sizes={"k": 2, "d": 3}))
+    text = str(fgg.load("cnf", sizes={"k": 2, "d": 3}))
     assert "binary(N -> N, N)" in text
     two = text.replace("binary(N -> N, N)", "binary(N -> N, N) with net = states(dim=4)")
     grammar = fgg.loads(two, name="two")
@@ -122,6 +124,6 @@ def test_wrong_networks_are_refused_with_their_code(net: str) -> None:
 
 
 def test_networks_are_of_their_kind() -> None:
-    own = model("states")
-    assert all(isinstance(net, StateNet) for net in own.nets.values())
-    assert own.kind("trans") == "network"
+    parameterised = model("states")
+    assert all(isinstance(net, StateNet) for net in parameterised.nets.values())
+    assert parameterised.kind("trans") == "network"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import fgg
-from fgg.data import Tokens, Windows
+from fgg.data import TokenStream, Windows
 from fgg.runtime.model.model import Model
 from fgg.runtime.model.state_dropout import StateDropout
 from fgg.runtime.model.stream_state import CarriedState, stream_log_likelihood, stream_perplexity
@@ -20,48 +20,48 @@ IDS = np.random.default_rng(0).integers(0, 8, 47).astype(np.int32)
 
 def models() -> tuple[Model, Model]:
     """A model that reads windows, and one that reads all at once, with the same weights."""
-    own = fgg.compile(fgg.load(FILE, sizes=SIZES)).model(seed=3, dtype=torch.float64)
+    windowed = fgg.compile(fgg.load(FILE, sizes=SIZES)).model(seed=3, dtype=torch.float64)
     whole = fgg.compile(fgg.load("hmm_blocks", sizes=SIZES)).model(dtype=torch.float64)
-    whole.load_state_dict(own.state_dict())
-    return own, whole
+    whole.load_state_dict(windowed.state_dict())
+    return windowed, whole
 
 
-def tokens(*starts: int) -> Tokens:
-    return Tokens(IDS, np.array(starts or (0,), np.int64))
+def tokens(*starts: int) -> TokenStream:
+    return TokenStream(IDS, np.array(starts or (0,), np.int64))
 
 
 @pytest.mark.parametrize("length", [1, 4, 7, 100])
 def test_windows_add_up_to_the_stream(length: int) -> None:
-    own, whole = models()
+    windowed, whole = models()
     windows = list(Windows(tokens=tokens(), rows=3, length=length))
-    found, count = stream_log_likelihood(own, windows)
+    log_z, count = stream_log_likelihood(windowed, windows)
     rows = [IDS[:16], IDS[16:32], IDS[32:]]
     wanted = whole(w=[row.tolist() for row in rows]).detach().sum()
-    assert found == pytest.approx(float(wanted), abs=1e-9)
+    assert log_z == pytest.approx(float(wanted), abs=1e-9)
     assert count == len(IDS)
-    assert stream_perplexity(own, windows) == pytest.approx(np.exp(-found / count))
+    assert stream_perplexity(windowed, windows) == pytest.approx(np.exp(-log_z / count))
 
 
 def test_a_document_begins_anew() -> None:
-    own, whole = models()
+    windowed, whole = models()
     windows = list(Windows(tokens=tokens(0, 10, 31), rows=2, length=5, documents=True))
-    found, _ = stream_log_likelihood(own, windows)
+    log_z, _ = stream_log_likelihood(windowed, windows)
     parts = [IDS[:10].tolist(), IDS[10:31].tolist(), IDS[31:].tolist()]
-    assert found == pytest.approx(float(whole(w=parts).detach().sum()), abs=1e-9)
+    assert log_z == pytest.approx(float(whole(w=parts).detach().sum()), abs=1e-9)
 
 
 def test_gradients_of_a_window_go_through_its_beginning() -> None:
-    own, whole = models()
+    windowed, whole = models()
     first, second = list(Windows(tokens=tokens(), rows=1, length=24))
     carried = CarriedState()
-    torch.autograd.backward(carried.log_z(own.program, own.weights(), first).sum())
+    torch.autograd.backward(carried.log_z(windowed.program, windowed.weights(), first).sum())
     carried.advance()
-    own.zero_grad()
-    torch.autograd.backward(carried.log_z(own.program, own.weights(), second).sum())
-    found = own.logits["init"].grad
-    assert found is not None and found.abs().max() < 1e-12  # not used where a row goes on
+    windowed.zero_grad()
+    torch.autograd.backward(carried.log_z(windowed.program, windowed.weights(), second).sum())
+    gradient = windowed.logits["init"].grad
+    assert gradient is not None and gradient.abs().max() < 1e-12  # not used where a row goes on
     # log p(all) - log p(first part), by differences in an entry of the transitions.
-    grad = own.logits["trans"].grad
+    grad = windowed.logits["trans"].grad
     assert grad is not None
     grad = grad.clone()
 
@@ -77,7 +77,7 @@ def test_gradients_of_a_window_go_through_its_beginning() -> None:
             return float(whole.program.log_z(weights, {"w": [IDS[24:].tolist()]}))
 
     again = CarriedState()
-    torch.autograd.backward(again.log_z(own.program, own.weights(), first).sum())
+    torch.autograd.backward(again.log_z(windowed.program, windowed.weights(), first).sum())
     again.advance()
     assert again.state is not None
     carried_state = again.state[0]
@@ -87,8 +87,8 @@ def test_gradients_of_a_window_go_through_its_beginning() -> None:
 
 
 def test_dropout_carries_what_is_left_of_a_state() -> None:
-    own, _ = models()
-    dropout = StateDropout(own, "K", 0.5)
+    windowed, _ = models()
+    dropout = StateDropout(windowed, "K", 0.5)
     generator = torch.Generator().manual_seed(0)
     carried = CarriedState()
     for window in Windows(tokens=tokens(), rows=3, length=4):

@@ -57,7 +57,7 @@ def test_refusals_are_counted_and_are_no_differences(monkeypatch: pytest.MonkeyP
     settings = settings_of(grammar, program.compiled.plan, free, (), np.random.default_rng(0))
     best = [best_of(program, s) for s in settings.short]
     assert all(np.isfinite(value) for values in best for value in values)
-    monkeypatch.setattr(Program, "log_z", refusing)
+    monkeypatch.setattr(type(program), "log_z", refusing)
     stress = Stress(program, lambda s: best_of(program, s), None)
     assert not list(stress.violations(settings)) and stress.refused == 2 * 9
 
