@@ -264,7 +264,7 @@ def test_modules_import_nothing_but_torch() -> None:
             "__future__",
             "collections",
             "math",
-            "sys",
             "torch",
+            "types",
             "typing",
         }
