@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from fgg.compiler.passes.close import close
+from fgg.compiler.passes.close_start import close
 from fgg.compiler.passes.cpd import cpd
 from fgg.compiler.passes.fold import fold
-from fgg.compiler.passes.heads import heads
 from fgg.compiler.passes.narrow import narrow
 from fgg.compiler.passes.pin import pin
+from fgg.compiler.passes.shared_heads import heads
 from fgg.compiler.passes.split import split
 from fgg.compiler.passes.tie import tie
 from fgg.compiler.plan.lower import plan

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from fgg.compiler.syntax import tree
-from fgg.compiler.syntax.automaton import Parts
 from fgg.compiler.syntax.build_values import ValueBuilder
+from fgg.compiler.syntax.lalr import Parts
 from fgg.compiler.syntax.tree import Name
 
 Clause = tree.RankClause | tree.WithClause

@@ -12,8 +12,8 @@ from sys import float_info
 from typing import cast
 
 from fgg.compiler.syntax import tree
-from fgg.compiler.syntax.automaton import Parts
 from fgg.compiler.syntax.flat_lists import value_places
+from fgg.compiler.syntax.lalr import Parts
 from fgg.compiler.syntax.lex import Tokens, find_surrogate, show_text
 from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import Report

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import overload
 
-from fgg.compiler.syntax.automaton import surface
 from fgg.compiler.syntax.flat_lists import row_end, values_end
+from fgg.compiler.syntax.lalr import surface
 from fgg.diagnostics import Report
 from fgg.grammar.spans import Span
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from fgg.compiler.syntax.automaton import HIDDEN, Automaton
 from fgg.compiler.syntax.build_statements import TreeBuilder
 from fgg.compiler.syntax.errors import Failure
+from fgg.compiler.syntax.lalr import HIDDEN, Automaton
 from fgg.compiler.syntax.lex import MAX_CHARACTERS as MAX_CHARACTERS
 from fgg.compiler.syntax.lex import MAX_SYNTAX_ERRORS, Tokens, is_sane, lex, with_line_ends
 from fgg.compiler.syntax.mistakes import describe, misspelt, statement_in_query, unclosed_query

@@ -171,7 +171,7 @@ class Compilation:
 
     def derivation_plan(self, *, known: bool = False) -> Plan | None:
         """The plan that derivations are read from, or None if they cannot be told apart."""
-        from fgg.compiler.passes.close import close
+        from fgg.compiler.passes.close_start import close
         from fgg.compiler.passes.pin import pin
         from fgg.compiler.passes.split import split
         from fgg.compiler.passes.tie import tie

@@ -18,8 +18,8 @@ from fgg.grammar.domains import lengths as length_names
 
 if TYPE_CHECKING:
     from fgg.plan import Plan
-    from fgg.runtime.identify.case import Case
     from fgg.runtime.identify.parameters import Parameters
+    from fgg.runtime.identify.prepared_case import Case
     from fgg.runtime.identify.result import Identification
 
 MAX_LENGTH = 1000
@@ -158,8 +158,8 @@ class IdentificationModel:
         null: bool = True,
     ) -> dict[str, Identification]:
         """The identifications from several observation functions, by name."""
-        from fgg.runtime.identify.case import Case
         from fgg.runtime.identify.observations import KeptTokens, MomentSet, parts_of
+        from fgg.runtime.identify.prepared_case import Case
         from fgg.runtime.identify.run import Wanted, identify, undefined
 
         check_moments(moments)

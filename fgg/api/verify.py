@@ -19,8 +19,8 @@ from fgg.rewrite.small_sizes import Small, small_sizes
 
 if TYPE_CHECKING:
     from fgg.runtime.program.program import Program
+    from fgg.runtime.verify.compared_sides import Side
     from fgg.runtime.verify.result import LeftOut, Verification
-    from fgg.runtime.verify.sides import Side
 
 TRIALS = 4
 LENGTH = 4
@@ -185,8 +185,8 @@ def sides(
     sizes: Mapping[str, int] | None = None,
 ) -> Sides:
     """The grammar after each pass, the plan and the program of each space, at some sizes."""
+    from fgg.runtime.verify.compared_sides import known_of
     from fgg.runtime.verify.result import LeftOut
-    from fgg.runtime.verify.sides import known_of
 
     seen: list[Grammar] = [source]
     known: list[Grammar] = []  # those with plans
@@ -248,7 +248,7 @@ def rewritten(source: Grammar, space: str) -> Iterator[tuple[str, Grammar]]:
 
 def ground_side(grammar: Grammar) -> Sized:
     """A grammar on the reference engine, at any sizes."""
-    from fgg.runtime.verify.sides import GroundSide
+    from fgg.runtime.verify.compared_sides import GroundSide
 
     return lambda sizes: GroundSide(with_sizes(grammar, sizes))
 
@@ -256,7 +256,7 @@ def ground_side(grammar: Grammar) -> Sized:
 def plan_side(grammar: Grammar, name: str, *, hoist: bool = False) -> Sized:
     """The plan of a grammar that all passes have seen. Raises GrammarError (F425)."""
     from fgg.compiler.plan.lower import plan
-    from fgg.runtime.verify.sides import PlanSide
+    from fgg.runtime.verify.compared_sides import PlanSide
 
     known: dict[tuple[tuple[str, int], ...], Side] = {}
 
@@ -273,7 +273,7 @@ def plan_side(grammar: Grammar, name: str, *, hoist: bool = False) -> Sized:
 def tied_side(source: Grammar, space: str) -> Sized:
     """The plan of a grammar for batches with missing tokens. Raises GrammarError (F425)."""
     from fgg.compiler.driver import Expected, plan_of
-    from fgg.runtime.verify.sides import PlanSide
+    from fgg.runtime.verify.compared_sides import PlanSide
 
     def made(sizes: Mapping[str, int]) -> Side:
         with compilable(source.name):

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgg.runtime.identify.case import Case
 from fgg.runtime.identify.fields import RealField
 from fgg.runtime.identify.observations import MomentSet
 from fgg.runtime.identify.parameters import ParameterPoint, Parameters
+from fgg.runtime.identify.prepared_case import Case
 
 Floats = NDArray[np.float64]
 

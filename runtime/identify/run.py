@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from fgg.grammar.domains import size_values
-from fgg.runtime.identify.case import MORE, PLAIN, Case
 from fgg.runtime.identify.fields import Echelon, PrimeField, echelon, one_thread
 from fgg.runtime.identify.float_check import Direction, SingularSpace, directions, second_opinion
 from fgg.runtime.identify.gauges import Gauge, gauges
 from fgg.runtime.identify.jets import Ring
 from fgg.runtime.identify.observations import KeptTokens, MomentSet, TokenSubsets
 from fgg.runtime.identify.parameters import ParameterPoint, Parameters
+from fgg.runtime.identify.prepared_case import MORE, PLAIN, Case
 from fgg.runtime.identify.result import Identification
 from fgg.runtime.interpret.semirings.modular import LOW, random_prime
 

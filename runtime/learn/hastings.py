@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import refuse
-from fgg.runtime.learn.collapsed import CollapsedMethod, CollapsedOptions, SparseCounts
 from fgg.runtime.learn.item_batches import CheckedItems, Items, check_items
+from fgg.runtime.learn.leave_one_out import CollapsedMethod, CollapsedOptions, SparseCounts
 from fgg.runtime.learn.method import ItemBatch, SweepReport, alone
 from fgg.runtime.learn.sampled_counts import EntrySampler
 from fgg.runtime.model.model import Model

@@ -8,11 +8,11 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from fgg.runtime.learn.collapsed import CollapsedMethod, CollapsedOptions, SparseCounts
 from fgg.runtime.learn.distributions import divergence, log_geometric, log_mean
 from fgg.runtime.learn.em import AccumulatingMethod
 from fgg.runtime.learn.expected_counts import ExpectedCounts
 from fgg.runtime.learn.item_batches import CheckedItems
+from fgg.runtime.learn.leave_one_out import CollapsedMethod, CollapsedOptions, SparseCounts
 from fgg.runtime.learn.method import (
     CountingOptions,
     ItemBatch,

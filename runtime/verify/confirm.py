@@ -22,9 +22,9 @@ from fgg.runtime.program.bind import Logs, bind_with_logs
 from fgg.runtime.reference.chart import ValueChart, Weights
 from fgg.runtime.reference.problem import Problem
 from fgg.runtime.reference.system import system_of
+from fgg.runtime.verify.compared_sides import GroundSide
 from fgg.runtime.verify.items import Item
 from fgg.runtime.verify.points import FreeWeights, WeightPoint
-from fgg.runtime.verify.sides import GroundSide
 
 MAX_ROUNDS = 3000
 """The most iterations of a recursion; one that does not settle stays undecided."""

@@ -27,10 +27,10 @@ from fgg.grammar.values import exact
 from fgg.runtime.interpret.semirings.base import NumpyArray
 from fgg.runtime.interpret.semirings.modular import Modular, random_prime
 from fgg.runtime.program.bind import bind
+from fgg.runtime.verify.compared_sides import GroundSide, Side, Value
 from fgg.runtime.verify.items import Item, is_answered, missing_item
 from fgg.runtime.verify.points import FreeWeights, WeightPoint
 from fgg.runtime.verify.result import ErrorBound
-from fgg.runtime.verify.sides import GroundSide, Side, Value
 
 FAILURES = (
     GrammarError,

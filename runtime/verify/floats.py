@@ -18,10 +18,10 @@ from fgg.runtime.program.bind import bind
 from fgg.runtime.program.program import Program
 from fgg.runtime.reference.posterior import posterior
 from fgg.runtime.reference.solve import solve
+from fgg.runtime.verify.compared_sides import GroundSide
 from fgg.runtime.verify.confirm import SecondEvaluation
 from fgg.runtime.verify.items import Item, batch_of_items
 from fgg.runtime.verify.points import FreeWeights, Key, WeightPoint
-from fgg.runtime.verify.sides import GroundSide
 
 TOLERANCE = 1e-9
 SINGLE = 1e-6

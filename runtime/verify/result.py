@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fgg.runtime.interpret.semirings.modular import LOW, PRIMES
-from fgg.runtime.verify.sides import Value
+from fgg.runtime.verify.compared_sides import Value
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.grammar.domains import size_values, with_sizes
 from fgg.runtime.program.program import Program
+from fgg.runtime.verify.compared_sides import GroundSide, Side
 from fgg.runtime.verify.confirm import SecondEvaluation
 from fgg.runtime.verify.exact import FAILURES, Difference, ExactCheck, Tick, said
 from fgg.runtime.verify.floats import QUANTITIES, TOLERANCE, Answer, FloatCheck, Gap, answer, gap
@@ -28,7 +29,6 @@ from fgg.runtime.verify.result import (
     Verification,
 )
 from fgg.runtime.verify.shrink import counterexample
-from fgg.runtime.verify.sides import GroundSide, Side
 from fgg.runtime.verify.stress import (
     TOLERANCES,
     Setting,

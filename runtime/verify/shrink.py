@@ -17,11 +17,11 @@ from fgg.runtime.interpret.semirings.base import NumpyArray
 from fgg.runtime.interpret.semirings.modular import Modular
 from fgg.runtime.program.bind import bind
 from fgg.runtime.reference.solve import solve
+from fgg.runtime.verify.compared_sides import GroundSide, Side, Value
 from fgg.runtime.verify.exact import FAILURES, Difference, said
 from fgg.runtime.verify.items import Item
 from fgg.runtime.verify.points import FreeWeights, Key, free_weights
 from fgg.runtime.verify.result import Counterexample
-from fgg.runtime.verify.sides import GroundSide, Side, Value
 
 MAX_TESTS = 600
 """The most comparisons that are made to find a smaller example."""

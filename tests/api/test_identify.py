@@ -132,9 +132,9 @@ def test_null_directions_move_no_moment() -> None:
     sizes = {"k": 2, "d": 3}
     found = fgg.identify(fgg.load("hmm"), length=3, moments="12", sizes=sizes)
     assert found.undetermined == ("init", "trans", "emit")
-    from fgg.runtime.identify.case import Case
     from fgg.runtime.identify.fields import RealField
     from fgg.runtime.identify.observations import KeptTokens
+    from fgg.runtime.identify.prepared_case import Case
 
     model = model_of(fgg.load("hmm"), None, sizes)
     case = Case("hmm", model.grammar, model.plan, model.parameters, {"n": 3})
@@ -321,8 +321,8 @@ def test_directions_are_finite_numbers() -> None:
 
 
 def test_the_check_of_reading_goes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fgg.runtime.identify import case
     from fgg.runtime.identify import float_check as second
+    from fgg.runtime.identify import prepared_case as case
 
     grammar = fgg.load("pcfg_ie", sizes={"k": 2, "d": 2})
     whole = fgg.identify(grammar, length=6)

@@ -11,7 +11,7 @@ import numpy as np
 from fgg.api.compile import selected
 from fgg.check.grammar import check_grammar
 from fgg.compiler import load, loads
-from fgg.compiler.passes.close import close
+from fgg.compiler.passes.close_start import close
 from fgg.compiler.passes.cpd import cpd
 from fgg.compiler.passes.narrow import narrow
 from fgg.compiler.passes.split import split

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fgg.api.compile import compile
 from fgg.check.grammar import check_grammar
 from fgg.compiler import loads
-from fgg.compiler.passes.close import close
+from fgg.compiler.passes.close_start import close
 from fgg.compiler.passes.cpd import cpd
 from fgg.compiler.passes.fold import fold
 from fgg.compiler.passes.narrow import narrow

@@ -11,11 +11,11 @@ import torch
 
 import fgg
 from fgg.api.identify import model_of
-from fgg.runtime.identify.case import PLAIN, Case
 from fgg.runtime.identify.fields import PrimeField
 from fgg.runtime.identify.jet_pass import JetPass
 from fgg.runtime.identify.jets import Ring
 from fgg.runtime.identify.observations import KeptTokens, TokenSubsets
+from fgg.runtime.identify.prepared_case import PLAIN, Case
 from fgg.runtime.interpret.semirings.modular import Modular
 
 P = 2**31 - 1

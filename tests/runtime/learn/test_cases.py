@@ -13,8 +13,8 @@ from torch import Tensor
 
 import fgg
 from fgg.runtime.learn import CVB, EM, VB, CheckedItems, ExpectedCounter, Hastings, Items
-from fgg.runtime.learn.collapsed import SparseCounts
 from fgg.runtime.learn.distributions import log_beta
+from fgg.runtime.learn.leave_one_out import SparseCounts
 from fgg.runtime.learn.sampled_counts import entries_of
 from tests.oracles.learning_cases import (
     FILE,

@@ -14,11 +14,11 @@ from fgg.compiler import load, loads
 from fgg.library import library_text
 from fgg.runtime.reference.posterior import posterior
 from fgg.runtime.verify import run as running
+from fgg.runtime.verify.compared_sides import GroundSide
 from fgg.runtime.verify.confirm import SecondEvaluation, log_value
 from fgg.runtime.verify.floats import answer
 from fgg.runtime.verify.items import Item
 from fgg.runtime.verify.points import free_weights
-from fgg.runtime.verify.sides import GroundSide
 from tests.helpers.peaked import small
 
 
