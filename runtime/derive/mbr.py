@@ -18,14 +18,11 @@ from fgg.runtime.derive.choices import Floats
 from fgg.runtime.derive.decode import items
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.derive.plan_choices import PlanChoices
-from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.charts import AnyCharts, Charts
-from fgg.runtime.interpret.interpret import inside, outside
-from fgg.runtime.interpret.prepare import checked_weights
-from fgg.runtime.interpret.semirings.base import Numbers, to_numpy
-from fgg.runtime.program.chart_reader import Modules, best_charts, used_cells
+from fgg.runtime.interpret.interpret import outside
+from fgg.runtime.interpret.semirings.base import to_numpy
+from fgg.runtime.program.chart_reader import DerivationCharts, best_charts
 from fgg.runtime.program.chart_views import Refinement, refinements
-from fgg.runtime.program.inputs import Lengths
 
 TIES = 1e-7
 """What the marginal of a state counts, where it only breaks ties."""
@@ -90,15 +87,11 @@ def _ends(charts: AnyCharts) -> dict[str, int]:
 
 
 def mbr(
-    plan: Plan,
-    weights: Mapping[str, object],
-    inputs: Mapping[str, object],
-    lengths: Lengths = None,
+    charts: DerivationCharts,
     *,
     families: Sequence[str] | None = None,
     states: bool = False,
     source: Source | None = None,
-    modules: Modules | None = None,
 ) -> list[Scored]:
     """The derivation of each item whose cells have the greatest sum of marginals.
 
@@ -108,14 +101,14 @@ def mbr(
     (Goodman 1996). Without `states`, the marginals of states break ties: they count a
     ten-millionth. Raises GrammarError if an item has no derivation.
     """
+    plan, modules, batch = charts.plan, charts.modules, charts.batch
     source = source or Source.of(plan.grammar)
     wanted = wanted_families(source, families)
-    batch = batch_of(plan, inputs, lengths)
-    real = checked_weights(plan, weights)
     with torch.no_grad():
-        charts, used = _used(plan, modules, real, batch)
-        scores = _scores(charts, used, source, wanted, states=states)
-        support = {name: np.asarray(to_numpy(w) > 0, dtype=float) for name, w in real.items()}
+        used = cell_marginals(charts.log) if charts.uses is None else charts.uses
+        scores = _scores(charts.log, used, source, wanted, states=states)
+        weights = charts.weights.items()
+        support = {name: np.asarray(to_numpy(w) > 0, dtype=float) for name, w in weights}
         flat = {
             name: torch.where(torch.isfinite(logs), 0.0, -float("inf"))
             for name, logs in batch.potentials.items()
@@ -125,23 +118,11 @@ def mbr(
             # Where the score does not speak of states, the more probable ones break ties.
             ties = {name: array + TIES * to_numpy(used[name]) for name, array in scores.items()}
         judged = best_charts(plan, modules, support, replace(batch, potentials=flat), ties)
+    judged_items = items(judged, source, rounded=modules is not None)
     return [
         _best(choices, true, source, scores)
-        for choices, true in zip(items(judged, source, modules), items(charts), strict=True)
+        for choices, true in zip(judged_items, items(charts.log), strict=True)
     ]
-
-
-def _used(
-    plan: Plan, modules: Modules | None, weights: Mapping[str, Numbers], batch: Batch
-) -> tuple[Charts[Tensor], dict[str, Tensor]]:
-    """The charts in `log`, and the marginals of their cells."""
-    start = None if modules is None else modules.plan.chart.get(modules.plan.start.name)
-    if modules is not None and start is not None and not start.states:
-        from_modules = used_cells(plan, modules, weights, batch)
-        if from_modules is not None:
-            return from_modules
-    charts = inside(plan, weights, batch, "log")
-    return charts, cell_marginals(charts)
 
 
 def _best(

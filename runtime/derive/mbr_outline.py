@@ -29,7 +29,7 @@ from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.charts import ends as ends_of
 from fgg.runtime.interpret.frame import Scope
 from fgg.runtime.interpret.semirings.base import to_numpy
-from fgg.runtime.program.chart_reader import Modules, best_charts
+from fgg.runtime.program.chart_reader import DerivationModules, best_charts
 from fgg.runtime.program.chart_views import Refinement
 from fgg.runtime.program.inputs import Lengths
 
@@ -41,7 +41,7 @@ class Outline:
     """The plan of a grammar without states, and its emitted programs."""
 
     plan: Plan
-    modules: Modules
+    modules: DerivationModules
 
 
 def mbr_on_outline(

@@ -1,8 +1,8 @@
-"""Charts of a plan by its emitted program: as logarithms, for what derivations are read from.
+"""The charts that derivations are read from, computed by emitted programs and kept as logarithms.
 
-The interpreter (`fgg.runtime.interpret.interpret`) finds the same numbers in any semiring; this is
-many times faster. It is asked where there is no emitted program, and where states of one cell
-differ by more than the range of numbers, which logarithms can tell apart and scaled numbers cannot.
+The interpreter (`fgg.runtime.interpret.interpret`) computes the same numbers in any semiring, many
+times slower. It takes over where there is no emitted program, and where states of one cell differ
+by more than the range of numbers: logarithms can tell these apart, scaled numbers cannot.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
 from types import ModuleType
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,138 +21,185 @@ from fgg.plan import Chart, Plan
 from fgg.plan.sizes import chart_bytes, environment
 from fgg.progress import levels
 from fgg.runtime.interpret.algebra import Algebra
-from fgg.runtime.interpret.batch import Batch
+from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.charts import AnyCharts, Charts
 from fgg.runtime.interpret.charts import ends as ends_of
 from fgg.runtime.interpret.frame import Scope
 from fgg.runtime.interpret.interpret import inside as interpreted
-from fgg.runtime.interpret.prepare import Prepared
+from fgg.runtime.interpret.prepare import Prepared, checked_weights
 from fgg.runtime.interpret.semirings import SEMIRINGS
-from fgg.runtime.interpret.semirings.base import to_numpy
+from fgg.runtime.interpret.semirings.base import Numbers, NumpyArray, to_numpy
 from fgg.runtime.memory import require
 from fgg.runtime.prelude.charts import least_power
+from fgg.runtime.program.emitted import Engine, ScaledCharts
+from fgg.runtime.program.inputs import Lengths
 
 
 @dataclass(frozen=True, eq=False)
-class Modules:
-    """The emitted programs of a plan, each loaded when it is first asked for.
+class DerivationModules:
+    """The emitted programs of a plan that derivations are read from, loaded when first used.
 
     The plan has the charts of the one that derivations are read from, and may have more.
     """
 
     plan: Plan
     load: Callable[[bool], ModuleType]
-    # What carries out the passes of the module with sums, if not the module itself.
-    engine_of: Callable[[ModuleType], Any] | None = None
+    # Makes the engine of the module with sums, if that is not the module itself.
+    engine_of: Callable[[ModuleType], Engine] | None = None
 
     @cached_property
-    def engine(self) -> Any:
-        """What has the functions of `sums`."""
+    def engine(self) -> Engine:
+        """The engine that carries out the passes of `sums`."""
         return self.sums if self.engine_of is None else self.engine_of(self.sums)
 
     @cached_property
     def sums(self) -> ModuleType:
-        """Inside values and their derivatives."""
+        """The module that computes inside values and their derivatives."""
         return self.load(False)
 
     @cached_property
     def best(self) -> ModuleType:
-        """Inside values with maxima in place of sums."""
+        """The module that computes inside values with maxima in place of sums."""
         return self.load(True)
+
+    @property
+    def has_scalar_start(self) -> bool:
+        """Whether the start symbol has a chart, and no external nodes."""
+        start = self.plan.chart.get(self.plan.start.name)
+        return start is not None and not start.states
 
 
 def covers(plan: Plan, trees: Plan) -> bool:
     """Whether a plan has all charts of another one, in the same storage."""
     return plan.parameters == trees.parameters and all(
-        own.family in plan.chart and replace(plan.chart[own.family], scale_of=own.scale_of) == own
-        for own in trees.charts
+        tree.family in plan.chart
+        and replace(plan.chart[tree.family], scale_of=tree.scale_of) == tree
+        for tree in trees.charts
     )
 
 
-@torch.inference_mode()
+@dataclass(frozen=True, eq=False)
+class DerivationCharts:
+    """The charts of a batch that derivations are read from. Each set of charts is computed once.
+
+    `weights` are checked. Without `modules`, the interpreter computes the charts.
+    """
+
+    plan: Plan
+    weights: Mapping[str, Numbers]
+    batch: Batch
+    modules: DerivationModules | None = None
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        weights: Mapping[str, object],
+        inputs: Mapping[str, object],
+        lengths: Lengths = None,
+        *,
+        modules: DerivationModules | None = None,
+    ) -> DerivationCharts:
+        """Check weights and inputs; nothing is computed yet. Raises GrammarError."""
+        batch = batch_of(plan, inputs, lengths)
+        return cls(plan, checked_weights(plan, weights), batch, modules)
+
+    @cached_property
+    def best(self) -> AnyCharts:
+        """The inside values in the semiring `max`: the best derivation below each cell."""
+        return best_charts(self.plan, self.modules, self.weights, self.batch)
+
+    @cached_property
+    def log(self) -> AnyCharts:
+        """The inside values in the semiring `log`, without derivatives."""
+        return _log_charts(self.plan, self._sums, self.weights, self.batch)
+
+    @cached_property
+    def uses(self) -> dict[str, Tensor] | None:
+        """How often a derivation is expected to use each cell, `[*axes, batch, *values]`.
+
+        An item without derivations has 0 everywhere. None if no emitted program can tell: there is
+        none, its start symbol has external nodes, or the range of numbers is too small.
+        """
+        modules = self.modules
+        if modules is None or not modules.has_scalar_start or self._sums is None:
+            return None
+        return self._sums.uses(self.plan, modules.engine)
+
+    @cached_property
+    def _sums(self) -> _SumPass | None:
+        return _sum_pass(self.modules, self.weights, self.batch)
+
+
 def log_charts(
-    plan: Plan, modules: Modules | None, weights: Mapping[str, Any], batch: Batch
+    plan: Plan,
+    modules: DerivationModules | None,
+    weights: Mapping[str, Numbers],
+    batch: Batch,
 ) -> AnyCharts:
     """The inside values in the semiring `log`, without derivatives."""
-    if modules is None:
+    return DerivationCharts(plan, weights, batch, modules).log
+
+
+@torch.inference_mode()
+def _log_charts(
+    plan: Plan, sums: _SumPass | None, weights: Mapping[str, Numbers], batch: Batch
+) -> AnyCharts:
+    if sums is None:
         return interpreted(plan, weights, batch, "log")
-    run = _Run(modules.plan, modules.sums, weights, batch)
-    charts = run.inside(modules.engine)
-    if charts is None:
-        return interpreted(plan, weights, batch, "log")
-    return run.charts(plan, "log", *charts)
+    return sums.prepared.charts(plan, "log", sums.values, sums.scales)
 
 
 @torch.inference_mode()
 def best_charts(
     plan: Plan,
-    modules: Modules | None,
-    weights: Mapping[str, Any],
+    modules: DerivationModules | None,
+    weights: Mapping[str, Numbers],
     batch: Batch,
-    marks: Mapping[str, Any] | None = None,
+    marks: Mapping[str, NumpyArray] | None = None,
 ) -> AnyCharts:
     """The inside values in the semiring `max`; `marks` are added to the cells of some families."""
     if modules is None:
         return interpreted(plan, weights, batch, "max", scores=marks)
-    run = _Run(modules.plan, modules.best, weights, batch)
-    own = {chart.family: run.marks(chart, marks or {}) for chart in modules.plan.charts}
-    charts = run.inside(modules.best, own)
+    prepared = _PreparedItems(modules.plan, modules.best, weights, batch)
+    all_marks = {chart.family: prepared.marks(chart, marks or {}) for chart in modules.plan.charts}
+    charts = prepared.inside(modules.best, all_marks)
     if charts is None:
         return interpreted(plan, weights, batch, "max", scores=marks)
-    return run.charts(plan, "max", *charts)
-
-
-@torch.inference_mode()
-def used_cells(
-    plan: Plan, modules: Modules, weights: Mapping[str, Any], batch: Batch
-) -> tuple[AnyCharts, dict[str, Tensor]] | None:
-    """The inside values in `log`, and how often each cell is used, `[*axes, batch, *values]`.
-
-    Requires that the start symbol of the modules' plan has no external nodes. An item without
-    derivations has 0 everywhere. None if the numbers' range is too small for these charts.
-    """
-    engine = modules.engine
-    run = _Run(modules.plan, modules.sums, weights, batch)
-    charts = run.inside(engine)
-    if charts is None:
-        return None
-    values, scales = charts
-    ones = torch.ones(batch.size, dtype=torch.float64)
-    _, slopes = engine.outside(run.leaves, run.scales, values, scales, run.batch, ones)
-    uses = {name: run.batch.marginal(slopes[name], values.get(name)) for name in plan.chart}
-    if any(not bool(torch.isfinite(use.sum())) for use in uses.values()):
-        return None
-    return run.charts(plan, "log", values, scales), uses
+    return prepared.charts(plan, "max", *charts)
 
 
 def slopes(
-    modules: Modules, weights: Mapping[str, Tensor], batch: Batch
+    modules: DerivationModules, weights: Mapping[str, Tensor], batch: Batch
 ) -> tuple[Tensor, dict[str, Tensor]] | None:
-    """log Z of one item, and its derivative in weights and log-potentials.
+    """log Z of one item, `[1]`, and its derivatives in weights and log-potentials.
 
     Requires that the start symbol of the modules' plan has no external nodes. None if the numbers'
     range is too small for the item's charts.
     """
     engine = modules.engine
     with torch.enable_grad():
-        own = {name: w.detach().requires_grad_() for name, w in weights.items()}
+        leaves = {name: w.detach().requires_grad_() for name, w in weights.items()}
         logs = {name: x.detach().requires_grad_() for name, x in batch.potentials.items()}
-        run = _Run(modules.plan, modules.sums, own, replace(batch, potentials=logs))
+        with_logs = replace(batch, potentials=logs)
+        prepared = _PreparedItems(modules.plan, modules.sums, leaves, with_logs)
     with torch.inference_mode():
-        charts = run.inside(engine)
+        charts = prepared.inside(engine)
         if charts is None:
             return None
-        z = engine.result(charts[1], run.batch)
+        z = engine.result(charts[1], prepared.batch)
         one = torch.ones(1, dtype=torch.float64)
-        found, _ = engine.outside(run.leaves, run.scales, *charts, run.batch, one)
-        if any(not bool(torch.isfinite(slope.sum())) for slope in found.values()):
+        leaf_slopes, _ = engine.outside(
+            prepared.leaves, prepared.scales, *charts, prepared.batch, one
+        )
+        if any(not bool(torch.isfinite(slope.sum())) for slope in leaf_slopes.values()):
             return None
-    names = [name for name in found if run.leaves[name].requires_grad]
-    sources = {**own, **logs}
+    names = [name for name in leaf_slopes if prepared.leaves[name].requires_grad]
+    sources = {**leaves, **logs}
     grads = torch.autograd.grad(
-        [run.leaves[name] for name in names],
+        [prepared.leaves[name] for name in names],
         list(sources.values()),
-        [found[name].clone() for name in names],
+        [leaf_slopes[name].clone() for name in names],
         allow_unused=True,
     )
     return z.clone(), {
@@ -162,37 +208,40 @@ def slopes(
     }
 
 
-class _Run:
-    """A batch as an emitted program takes it, in double precision."""
+class _PreparedItems:
+    """A batch as an emitted program takes it, in double precision on the CPU."""
 
     def __init__(
-        self, plan: Plan, module: ModuleType, weights: Mapping[str, Any], batch: Batch
+        self, plan: Plan, module: ModuleType, weights: Mapping[str, Numbers], items: Batch
     ) -> None:
         self.plan = plan
         self.module = module
         self.weights = weights
-        self.own = batch
-        lengths = {name: values.tolist() for name, values in batch.lengths.items()}
-        tables = {name: torch.from_numpy(table) for name, table in batch.tables.items()}
-        place = torch.device("cpu")
-        ends = environment(lengths)
+        self.items = items
+        lengths = {name: values.tolist() for name, values in items.lengths.items()}
+        tables = {name: torch.from_numpy(table) for name, table in items.tables.items()}
+        cpu = torch.device("cpu")
         # Values and scales, and both together as logarithms.
-        require(2 * chart_bytes(plan, ends, batch.size, 8), place, "this batch")
-        self.size = (batch.size, lengths, tables, torch.float64, place)
-        self.batch = module.Batch(*self.size)
+        needed = 2 * chart_bytes(plan, environment(lengths), items.size, 8)
+        require(needed, cpu, "this batch")
+        self.batch = module.Batch(items.size, lengths, tables, torch.float64, cpu)
         self.batch.levels = levels
-        tokens = {name: torch.from_numpy(own) for name, own in batch.tokens.items()}
-        self.missing = any(bool((own == MISSING).any()) for own in batch.tokens.values())
-        self.tensors = {name: _tensor(w) for name, w in weights.items()}
-        self.inputs = {**tokens, **tables, **batch.potentials}
+        tokens = {name: torch.from_numpy(array) for name, array in items.tokens.items()}
+        missing = any(bool((array == MISSING).any()) for array in items.tokens.values())
         self.leaves, self.scales = module.prepare(
-            self.tensors, self.inputs, self.batch, self.missing
+            {name: _double(w) for name, w in weights.items()},
+            {**tokens, **tables, **items.potentials},
+            self.batch,
+            missing,
         )
 
     def inside(
-        self, engine: Any, marks: Mapping[str, Tensor] | None = None
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
-        """The inside pass of an engine, or None if a product may have been too small for it."""
+        self, engine: Engine, marks: Mapping[str, Tensor] | None = None
+    ) -> ScaledCharts | None:
+        """The inside pass of an engine, or None if a product may have been too small for it.
+
+        Only modules of best derivations take `marks`.
+        """
         module, batch = self.module, self.batch
         leaves = {name: leaf.detach() for name, leaf in self.leaves.items()}
         batch.begin()
@@ -200,7 +249,7 @@ class _Run:
         if marks is None:
             values, scales = engine.inside(leaves, self.scales, batch)
         else:
-            values, scales = engine.inside(leaves, self.scales, batch, marks)
+            values, scales = module.inside(leaves, self.scales, batch, marks)
             least = [least_power(m, None) for n, m in marks.items() if n in values and m.numel()]
             if least:
                 # A mark is one more factor of every product.
@@ -210,23 +259,23 @@ class _Run:
         safe = module.lossless(module.PRODUCTS, powers, batch)
         return (values, scales) if bool(safe.all()) else None
 
-    def marks(self, chart: Chart, marks: Mapping[str, Any]) -> Tensor:
+    def marks(self, chart: Chart, marks: Mapping[str, NumpyArray]) -> Tensor:
         """A chart's marks: to be multiplied with values, to be added to scales of scalars."""
         if chart.family in marks:
-            found = torch.tensor(to_numpy(marks[chart.family]), dtype=torch.float64)
-            return found if chart.is_scalar else found.exp()
-        low, high = ends_of(chart, Scope(self.plan, self.own))
+            logs = torch.tensor(marks[chart.family], dtype=torch.float64)
+            return logs if chart.is_scalar else logs.exp()
+        low, high = ends_of(chart, Scope(self.plan, self.items))
         extents = [max(b - a + 1, 0) for a, b in zip(low, high, strict=True)]
         one = torch.tensor(0.0 if chart.is_scalar else 1.0, dtype=torch.float64)
-        return one.expand((*extents, self.own.size, *chart.states))
+        return one.expand((*extents, self.items.size, *chart.states))
 
     def charts(
         self, plan: Plan, semiring: str, values: Mapping[str, Tensor], scales: Mapping[str, Tensor]
     ) -> AnyCharts:
         """Values and scales as logarithms, in the charts of a plan that has some of them."""
-        scope = Scope(plan, self.own)
+        scope = Scope(plan, self.items)
         algebra = Algebra(SEMIRINGS[semiring]())
-        arrays: dict[str, Any] = {}
+        arrays: dict[str, Numbers] = {}
         low: dict[str, tuple[int, ...]] = {}
         for chart in plan.charts:
             scale = scales[chart.family]
@@ -239,12 +288,45 @@ class _Run:
         return Charts(plan, scope, algebra, prepared, arrays, low)
 
 
+@dataclass(frozen=True, eq=False)
+class _SumPass:
+    """The inside pass of an emitted program with sums, of which nothing was lost."""
+
+    prepared: _PreparedItems
+    values: Mapping[str, Tensor]
+    scales: Mapping[str, Tensor]
+
+    @torch.inference_mode()
+    def uses(self, plan: Plan, engine: Engine) -> dict[str, Tensor] | None:
+        """The expected uses of each cell, `[*axes, batch, *values]`; None if one is no number."""
+        prepared, batch = self.prepared, self.prepared.batch
+        ones = torch.ones(batch.size, dtype=torch.float64)
+        _, adjoints = engine.outside(
+            prepared.leaves, prepared.scales, self.values, self.scales, batch, ones
+        )
+        uses = {name: batch.marginal(adjoints[name], self.values.get(name)) for name in plan.chart}
+        finite = all(bool(torch.isfinite(use.sum())) for use in uses.values())
+        return uses if finite else None
+
+
+@torch.inference_mode()
+def _sum_pass(
+    modules: DerivationModules | None, weights: Mapping[str, Numbers], batch: Batch
+) -> _SumPass | None:
+    """The inside pass with sums; None without modules, or if their range is too small."""
+    if modules is None:
+        return None
+    prepared = _PreparedItems(modules.plan, modules.sums, weights, batch)
+    charts = prepared.inside(modules.engine)
+    return None if charts is None else _SumPass(prepared, *charts)
+
+
 def _wide(scales: Tensor, like: Tensor) -> Tensor:
     """Scales with an axis for each state axis of values."""
     return scales.reshape((*scales.shape, *(1,) * (like.dim() - scales.dim())))
 
 
-def _tensor(weights: Any) -> Tensor:
+def _double(weights: Numbers) -> Tensor:
     """Weights in double precision; tensors stay in the graph of derivatives."""
     if isinstance(weights, Tensor):
         return weights.to(torch.float64)

@@ -14,7 +14,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from fgg.runtime.prelude.charts import Batch
 
-Charts = tuple[dict[str, Tensor], dict[str, Tensor]]
+ScaledCharts = tuple[dict[str, Tensor], dict[str, Tensor]]
 """The values of each family's chart, `[*indices, batch, *states]`, and the scales of its cells."""
 
 
@@ -23,7 +23,7 @@ class Engine(Protocol):
 
     def inside(
         self, leaves: Mapping[str, Tensor], scales: Mapping[str, Tensor], batch: Batch
-    ) -> Charts:
+    ) -> ScaledCharts:
         """Fill the charts from prepared parameters and evidence."""
         ...
 
@@ -39,7 +39,7 @@ class Engine(Protocol):
         chart_scales: Mapping[str, Tensor],
         batch: Batch,
         gradient: Tensor,
-    ) -> Charts:
+    ) -> ScaledCharts:
         """Return the gradients of the leaves and of the charts' cells."""
         ...
 

@@ -15,7 +15,7 @@ from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.interpret import inside
 from fgg.runtime.interpret.prepare import checked_weights
 from fgg.runtime.interpret.semirings.base import to_numpy
-from fgg.runtime.program.chart_reader import Modules, log_charts, slopes
+from fgg.runtime.program.chart_reader import DerivationModules, log_charts, slopes
 from fgg.runtime.program.inputs import Lengths
 
 
@@ -25,7 +25,7 @@ def entropy(
     inputs: Mapping[str, Any],
     lengths: Lengths = None,
     *,
-    modules: Modules | None = None,
+    modules: DerivationModules | None = None,
 ) -> Tensor:
     """The entropy of the derivations of each item, in nats: log Z - E[log weight]."""
     batch = batch_of(plan, inputs, lengths)
@@ -43,7 +43,7 @@ def kl(
     lengths: Lengths = None,
     *,
     q_inputs: Mapping[str, Any] | None = None,
-    modules: Modules | None = None,
+    modules: DerivationModules | None = None,
 ) -> Tensor:
     """The divergence KL(p || q) of the derivations of each item, in nats.
 
@@ -122,7 +122,7 @@ def _gap(p: Tensor, q: Tensor) -> Tensor:
 
 def _directed(
     plan: Plan,
-    modules: Modules | None,
+    modules: DerivationModules | None,
     weights: Mapping[str, Tensor],
     batch: Batch,
     logs: Mapping[str, Tensor],
@@ -166,7 +166,7 @@ def _wanted(weights: Mapping[str, Tensor], batch: Batch) -> bool:
     return torch.is_grad_enabled() and any(x.requires_grad for x in leaves)
 
 
-def _few(plan: Plan, modules: Modules, batch: Batch) -> bool:
+def _few(plan: Plan, modules: DerivationModules, batch: Batch) -> bool:
     """Whether it is cheaper to take items one by one than all at once on the interpreter.
 
     A level costs about as much as 30 levels of the emitted program, and a call as 20.
@@ -179,7 +179,7 @@ def _few(plan: Plan, modules: Modules, batch: Batch) -> bool:
 
 
 def _one_by_one(
-    modules: Modules,
+    modules: DerivationModules,
     weights: Mapping[str, Tensor],
     batch: Batch,
     logs: Mapping[str, Tensor],

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fgg.plan import Plan
     from fgg.runtime.derive.derivation import Derivation
     from fgg.runtime.interpret.charts import AnyCharts
-    from fgg.runtime.program.chart_reader import Modules
+    from fgg.runtime.program.chart_reader import DerivationCharts, DerivationModules
     from fgg.runtime.program.moments import Keep
     from fgg.runtime.program.program import CompiledProgram, Program, Weights
     from fgg.runtime.program.rule_marginals import RuleMarginals
@@ -272,7 +272,7 @@ class CompiledPosterior(Posterior):
         return suited_to(self.program, self.collated) if self.program.plan.known else self.program
 
     @cached_property
-    def _trees(self) -> tuple[Plan, Modules]:
+    def _trees(self) -> tuple[Plan, DerivationModules]:
         """The plan that derivations are read from, and its emitted programs."""
         known = self.program.known_trees if self._suited is self.program else None
         return known or (self._suited.trees, self._suited.tree_modules)
@@ -309,20 +309,21 @@ class CompiledPosterior(Posterior):
                 '`space="state"` or `"dense"` has Viterbi',
             )
 
+    @cached_property
+    def _tree_charts(self) -> DerivationCharts:
+        """The charts that all questions about derivations share."""
+        from fgg.runtime.program.chart_reader import DerivationCharts
+
+        plan, modules = self._trees
+        inputs = self.inputs or {}
+        return DerivationCharts.of(plan, self._numbers, inputs, self.lengths, modules=modules)
+
     def best(self) -> list[Derivation]:
         """The derivation of greatest weight of each item (Viterbi); the first one under ties."""
         from fgg.runtime.derive.decode import viterbi
 
         self._need_best()
-        plan, modules = self._trees
-        return viterbi(
-            plan,
-            self._numbers,
-            self.inputs or {},
-            self.lengths,
-            source=self.program.origin,
-            modules=modules,
-        )
+        return viterbi(self._tree_charts, source=self.program.origin)
 
     def k_best(self, number: int) -> list[list[Derivation]]:
         """The derivations of greatest weight of each item, at most `number`, best first."""
@@ -330,16 +331,7 @@ class CompiledPosterior(Posterior):
 
         check_number(number)
         self._need_best()
-        plan, modules = self._trees
-        return k_best(
-            plan,
-            self._numbers,
-            self.inputs or {},
-            self.lengths,
-            number=number,
-            source=self.program.origin,
-            modules=modules,
-        )
+        return k_best(self._tree_charts, number=number, source=self.program.origin)
 
     def sample(
         self, number: int = 1, *, seed: int | torch.Generator | None = None
@@ -348,17 +340,7 @@ class CompiledPosterior(Posterior):
         from fgg.runtime.derive.decode import sample
 
         check_number(number)
-        plan, modules = self._trees
-        return sample(
-            plan,
-            self._numbers,
-            self.inputs or {},
-            self.lengths,
-            number=number,
-            seed=seed,
-            source=self.program.origin,
-            modules=modules,
-        )
+        return sample(self._tree_charts, number=number, seed=seed, source=self.program.origin)
 
     def mbr(
         self, *, families: Sequence[str] | None = None, states: bool | None = None
@@ -378,17 +360,8 @@ class CompiledPosterior(Posterior):
         large = _too_large(self.program)
         if large is not None and self.program.outline is not None:
             return self._mbr_on_outline(large, families, states)
-        plan, modules = self._trees
-        scored = mbr(
-            plan,
-            self._numbers,
-            self.inputs or {},
-            self.lengths,
-            families=families,
-            states=states,
-            source=self.program.origin,
-            modules=modules,
-        )
+        origin = self.program.origin
+        scored = mbr(self._tree_charts, families=families, states=states, source=origin)
         return [one.derivation for one in scored]
 
     def _mbr_on_outline(

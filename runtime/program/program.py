@@ -24,7 +24,7 @@ from fgg.plan import Plan
 from fgg.plan.cpp_source import Native
 from fgg.runtime.derive.assemble import Source
 from fgg.runtime.program.certified import RangeReport
-from fgg.runtime.program.chart_reader import Modules, covers
+from fgg.runtime.program.chart_reader import DerivationModules, covers
 from fgg.runtime.program.chart_views import Refinement, refinements
 from fgg.runtime.program.compiler import Compiler
 from fgg.runtime.program.emitted import Engine, load_module
@@ -214,19 +214,19 @@ class CompiledProgram(Program):
         return self.tree_plan
 
     @cached_property
-    def tree_modules(self) -> Modules:
+    def tree_modules(self) -> DerivationModules:
         """The emitted programs of the plan that derivations are read from."""
         return self.modules_of(self.trees)
 
     @cached_property
-    def known_trees(self) -> tuple[Plan, Modules] | None:
+    def known_trees(self) -> tuple[Plan, DerivationModules] | None:
         """The same for batches without missing tokens, if the input fixes values of nodes there."""
         plan = self.compiler.derivation_plan(known=True) if self.plan.known else None
         if plan is None or not pins_of(plan.grammar):
             return None
         return plan, self.modules_of(plan)
 
-    def modules_of(self, trees: Plan) -> Modules:
+    def modules_of(self, trees: Plan) -> DerivationModules:
         """The emitted programs of a plan that derivations are read from."""
         # Messages serve maxima as they serve sums; sums over ranks do not.
         whole = self.decomposed is None or self.space == "dense"
@@ -237,7 +237,7 @@ class CompiledProgram(Program):
                 return self.module
             return load_module(self.compiler.emit(plan, best=best))
 
-        return Modules(plan, load, partial(self._engine, plan))
+        return DerivationModules(plan, load, partial(self._engine, plan))
 
     @cached_property
     def outline(self) -> Outline | None:
@@ -247,7 +247,9 @@ class CompiledProgram(Program):
         if self.decomposed is None or self.space == "dense":
             return None
         plan, emit = self.compiler.outline(), self.compiler.emit
-        return Outline(plan, Modules(plan, lambda best: load_module(emit(plan, best=best))))
+        return Outline(
+            plan, DerivationModules(plan, lambda best: load_module(emit(plan, best=best)))
+        )
 
     # computing
 

@@ -18,6 +18,7 @@ from fgg.runtime.derive.decode import k_best, sample, viterbi
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.derive.mbr import marginals, mbr
 from fgg.runtime.interpret.interpret import interpret, outside
+from fgg.runtime.program.chart_reader import DerivationCharts
 from fgg.runtime.program.expectation import entropy, expected_counts, kl
 from fgg.runtime.program.moments import moments
 from fgg.runtime.program.rule_marginals import rule_marginals
@@ -56,12 +57,16 @@ def called(given: Case, sizes: list[int], *, seed: int = 1) -> tuple[Any, Any, A
     return given.plan, given.weights(seed=seed), inputs, lengths
 
 
+def charts_of(given: Case, sizes: list[int], *, seed: int = 1) -> DerivationCharts:
+    return DerivationCharts.of(*called(given, sizes, seed=seed))
+
+
 @cache
 def everything(name: str, query: str | None, seed: int = 1) -> list[list[Derivation]]:
     """All derivations of short inputs."""
     given = case(name, query)
     sizes = derivable(given, (2, 3))
-    found = k_best(*called(given, sizes, seed=seed), number=MANY, source=given.source)
+    found = k_best(charts_of(given, sizes, seed=seed), number=MANY, source=given.source)
     assert all(0 < len(item) < MANY for item in found)
     return found
 
@@ -79,8 +84,8 @@ def test_derivations_are_those_of_the_reference_engine(name: str, query: str | N
     sizes = derivable(given, (1, 2, 3))
     if not sizes:
         return
-    best = viterbi(*called(given, sizes), source=given.source)
-    lists = k_best(*called(given, sizes), number=6, source=given.source)
+    best = viterbi(charts_of(given, sizes), source=given.source)
+    lists = k_best(charts_of(given, sizes), number=6, source=given.source)
     for n, found, several in zip(sizes, best, lists, strict=True):
         grammar = given.ground(n)
         weights = needed(given.weights(), grammar)
@@ -165,14 +170,14 @@ def test_mbr_finds_the_greatest_sum_of_marginals(
     name: str, query: str | None, states: bool
 ) -> None:
     given = case(name, query)
-    arguments = called(given, derivable(given, (2, 3)))
+    charts = charts_of(given, derivable(given, (2, 3)))
     indexed = {n.name for n in given.grammar.nonterminals if n.indices}
 
     def cells(derivation: Derivation) -> list[object]:
         spans = [s for s in derivation.spans() if s[0] in indexed]
         return [s if states else s[:2] for s in spans]
 
-    decoded = mbr(*arguments, states=states, source=given.source)
+    decoded = mbr(charts, states=states, source=given.source)
     for found, best in zip(everything(name, query), decoded, strict=True):
         p, _ = chances(found)
         uses: Counter[object] = Counter()
@@ -189,13 +194,13 @@ def test_mbr_finds_the_greatest_sum_of_marginals(
 
 def test_mbr_counts_the_families_that_are_named() -> None:
     given = case("dmv", "string")
-    arguments = called(given, [3])
+    charts = charts_of(given, [3])
     name = next(n.name for n in given.grammar.nonterminals if n.indices)
-    (some,) = mbr(*arguments, families=[name], source=given.source)
-    (every,) = mbr(*arguments, source=given.source)
+    (some,) = mbr(charts, families=[name], source=given.source)
+    (every,) = mbr(charts, source=given.source)
     assert some.score <= every.score
     with pytest.raises(GrammarError):
-        mbr(*arguments, families=["nothing"], source=given.source)
+        mbr(charts, families=["nothing"], source=given.source)
 
 
 @pytest.mark.parametrize(("name", "query"), TINY)
@@ -264,10 +269,10 @@ def test_best_derivations_through_cells_are_max_marginals() -> None:
 @pytest.mark.parametrize(("name", "query"), [("hmm", "string"), ("pcfg_dense", "string")])
 def test_draws_have_the_frequencies_of_the_posterior(name: str, query: str) -> None:
     given = case(name, query)
-    arguments = called(given, derivable(given, (2, 3)))
+    charts = charts_of(given, derivable(given, (2, 3)))
     number = 4000
-    drawn = sample(*arguments, number=number, seed=7, source=given.source)
-    again = sample(*arguments, number=20, seed=7, source=given.source)
+    drawn = sample(charts, number=number, seed=7, source=given.source)
+    again = sample(charts, number=20, seed=7, source=given.source)
     assert [d.key for d in again[0]] == [d.key for d in drawn[0][:20]]
     for found, own in zip(everything(name, query), drawn, strict=True):
         p, _ = chances(found)
@@ -282,20 +287,21 @@ def test_draws_have_the_frequencies_of_the_posterior(name: str, query: str) -> N
 def test_draws_take_a_generator() -> None:
     given = case("hmm", "string")
     generator = torch.Generator().manual_seed(3)
-    first = sample(*called(given, [3]), number=5, seed=generator, source=given.source)
-    second = sample(*called(given, [3]), number=5, seed=generator, source=given.source)
-    third = sample(*called(given, [3]), number=10, seed=3, source=given.source)
+    first = sample(charts_of(given, [3]), number=5, seed=generator, source=given.source)
+    second = sample(charts_of(given, [3]), number=5, seed=generator, source=given.source)
+    third = sample(charts_of(given, [3]), number=10, seed=3, source=given.source)
     assert [d.key for d in first[0] + second[0]] == [d.key for d in third[0]]
 
 
 def test_an_item_without_derivations_is_reported() -> None:
     given = case("pcfg_dense", "string")
     arguments = called(given, [2, 1])
+    charts = DerivationCharts.of(*arguments)
     for ask in (
-        lambda: viterbi(*arguments),
-        lambda: k_best(*arguments, number=2),
-        lambda: sample(*arguments),
-        lambda: mbr(*arguments),
+        lambda: viterbi(charts),
+        lambda: k_best(charts, number=2),
+        lambda: sample(charts),
+        lambda: mbr(charts),
         lambda: entropy(*arguments),
     ):
         with pytest.raises(GrammarError) as failure:
@@ -306,14 +312,16 @@ def test_an_item_without_derivations_is_reported() -> None:
 
 def test_a_plan_without_a_source_is_its_own() -> None:
     given = case("hmm", "string")
-    (own,) = viterbi(*called(given, [3]))
-    (same,) = viterbi(*called(given, [3]), source=given.source)
+    (own,) = viterbi(charts_of(given, [3]))
+    (same,) = viterbi(charts_of(given, [3]), source=given.source)
     assert own.key == same.key
 
 
 def test_missing_words_are_filled_in() -> None:
     given = case("hmm", "string")
-    (best,) = viterbi(given.plan, given.weights(), {}, {"n": [3]}, source=given.source)
+    (best,) = viterbi(
+        DerivationCharts.of(given.plan, given.weights(), {}, {"n": [3]}), source=given.source
+    )
     grammar = ground(given.grammar, inputs={"w": [-1, -1, -1]})
     wanted = reference.viterbi(grammar, weights=needed(given.weights(), grammar), seed=1)
     assert best.key == wanted.key

@@ -23,12 +23,12 @@ from fgg.runtime.interpret.interpret import inside, interpret
 from fgg.runtime.interpret.prepare import checked_weights
 from fgg.runtime.interpret.semirings.base import to_numpy
 from fgg.runtime.program.chart_reader import (
-    Modules,
+    DerivationCharts,
+    DerivationModules,
     best_charts,
     covers,
     log_charts,
     slopes,
-    used_cells,
 )
 from fgg.runtime.program.emitted import load_module
 from fgg.runtime.program.expectation import entropy, kl
@@ -37,12 +37,12 @@ from tests.helpers.compiled import compiled, programs
 from tests.helpers.plans import CASES, Case, case
 
 
-def modules_of(given: Plan) -> Modules:
-    return Modules(given, lambda best: load_module(emit(given, best=best)))
+def modules_of(given: Plan) -> DerivationModules:
+    return DerivationModules(given, lambda best: load_module(emit(given, best=best)))
 
 
 @cache
-def plans(name: str, query: str | None) -> tuple[Case, Plan, tuple[Modules, ...]]:
+def plans(name: str, query: str | None) -> tuple[Case, Plan, tuple[DerivationModules, ...]]:
     """A case, the plan of its trees, and programs: its own, and one with messages."""
     given = case(name, query)
     trees = plan_of_trees(given.plan.grammar)
@@ -86,36 +86,36 @@ def test_charts_are_those_of_the_interpreter(name: str, query: str | None) -> No
         same(best_charts(trees, modules, real, batch).arrays, best.arrays)
         same(best_charts(trees, modules, real, batch, marks).arrays, marked.arrays)
         if not modules.plan.chart[modules.plan.start.name].states:
-            used = used_cells(trees, modules, real, batch)
-            assert used is not None
-            same(used[1], cell_marginals(sums))
+            uses = DerivationCharts(trees, real, batch, modules).uses
+            assert uses is not None
+            same(uses, cell_marginals(sums))
 
 
 @pytest.mark.parametrize(("name", "query"), CASES)
 def test_derivations_are_those_of_the_interpreter(name: str, query: str | None) -> None:
     given, trees, several = plans(name, query)
     weights, inputs, lengths = arguments(given, trees)
-    call = (trees, weights, inputs, lengths)
     source = given.source
-    best = viterbi(given.plan, weights, inputs, lengths, source=source)
-    lists = k_best(given.plan, weights, inputs, lengths, number=4, source=source)
-    risks = mbr(given.plan, weights, inputs, lengths, source=source)
-    drawn = sample(*call, number=3, seed=1, source=source)
+    charts = DerivationCharts.of(given.plan, weights, inputs, lengths)
+    best = viterbi(charts, source=source)
+    lists = k_best(charts, number=4, source=source)
+    risks = mbr(charts, source=source)
+    of_trees = DerivationCharts.of(trees, weights, inputs, lengths)
+    drawn = sample(of_trees, number=3, seed=1, source=source)
     for modules in several:
-        found = viterbi(*call, source=source, modules=modules)
+        emitted = DerivationCharts.of(trees, weights, inputs, lengths, modules=modules)
+        found = viterbi(emitted, source=source)
         for one, two, order in zip(found, best, lists, strict=True):
             assert one.log_weight == pytest.approx(two.log_weight, abs=1e-9)
             if len(order) < 2 or order[0].log_weight - order[1].log_weight > 1e-9:
                 assert one.key == two.key and one.spans() == two.spans()
-        for some, other in zip(
-            k_best(*call, number=4, source=source, modules=modules), lists, strict=True
-        ):
+        for some, other in zip(k_best(emitted, number=4, source=source), lists, strict=True):
             assert [d.log_weight for d in some] == pytest.approx(
                 [d.log_weight for d in other], abs=1e-9
             )
-        for risk, old in zip(mbr(*call, source=source, modules=modules), risks, strict=True):
+        for risk, old in zip(mbr(emitted, source=source), risks, strict=True):
             assert risk.score == pytest.approx(old.score, abs=1e-6)
-        again = sample(*call, number=3, seed=1, source=source, modules=modules)
+        again = sample(emitted, number=3, seed=1, source=source)
         assert [[d.key for d in ds] for ds in again] == [[d.key for d in ds] for ds in drawn]
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
 import fgg
+from fgg.runtime.program import chart_reader
 from fgg.runtime.program.certified import Group
 from fgg.runtime.program.program import Program
 
@@ -45,6 +48,39 @@ def test_questions_share_one_inside_and_one_outside_pass(pcfg: Program, passes: 
     assert set(post.counts) == set(pcfg.parameter_names)
     assert post.marginals is post.marginals and post.log_z is post.log_z
     assert passes == ["inside", "outside"]
+
+
+@pytest.mark.parametrize("space", ["dense", "state"])
+def test_questions_about_derivations_share_their_charts(
+    space: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[str] = []
+
+    def counted(name: str, function: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object) -> object:
+            computed.append(name)
+            return function(*arguments)
+
+        return call
+
+    for name in ("best_charts", "_sum_pass", "_log_charts"):
+        monkeypatch.setattr(chart_reader, name, counted(name, getattr(chart_reader, name)))
+    sizes = {"nt": 2, "pt": 2, "words": 3, "r": 2}
+    program = fgg.compile(fgg.load("pcfg", sizes=sizes), space=space)
+    weights = program.weights(seed=0, dtype=torch.float64)
+    post = program.posterior(weights, {"w": WORDS})
+    ranked = post.k_best(3)
+    assert [best.key for best in post.best()] == [item[0].key for item in ranked]
+    assert post.k_best(2)[1][1].key == ranked[1][1].key
+    assert computed == ["best_charts"]
+    drawn = post.sample(5, seed=0)
+    assert [d.key for d in post.sample(2, seed=0)[0]] == [d.key for d in drawn[0][:2]]
+    assert computed == ["best_charts", "_sum_pass", "_log_charts"]
+    # Minimum Bayes risk reads marginals off the same sums; its maxima are of other weights.
+    risk = post.mbr()
+    assert computed == ["best_charts", "_sum_pass", "_log_charts"]
+    asked_alone = program.posterior(weights, {"w": WORDS}).mbr()
+    assert [d.key for d in risk] == [d.key for d in asked_alone]
 
 
 def test_counts_are_the_gradient_in_log_weights(pcfg: Program) -> None:
