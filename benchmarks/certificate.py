@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarks import dependency, hmm, pcfg, rank_pcfg
 from benchmarks.measure import JIT, OURS, Call, Goal, Point, Suite, as_machine_code
-from fgg.runtime.program import certified
+from fgg.runtime.program import range_certificate
 
 WITHOUT, JIT_WITHOUT = "without it", "jit without it"
 
@@ -29,15 +29,15 @@ def ours(point: Point, *, jit: bool = False) -> Call:
 @contextmanager
 def switched_off() -> Iterator[None]:
     """Passes without the checks that make up the certificate."""
-    kept = certified.certificate, certified.all_finite
-    certified.certificate = lambda run, leaves, charts, log_z: torch.ones(
+    kept = range_certificate.certificate, range_certificate.all_finite
+    range_certificate.certificate = lambda run, leaves, charts, log_z: torch.ones(
         run.batch.size, dtype=torch.bool
     )
-    certified.all_finite = lambda tensors: True
+    range_certificate.all_finite = lambda tensors: True
     try:
         yield
     finally:
-        certified.certificate, certified.all_finite = kept
+        range_certificate.certificate, range_certificate.all_finite = kept
 
 
 def without(point: Point, *, jit: bool = False) -> Call:

@@ -10,27 +10,10 @@ from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import GrammarError, Label, did_you_mean
 from fgg.factors.maps import PATTERNS
-from fgg.grammar import Attribute, Factor, Grammar, Reference, Sized
+from fgg.grammar import Attribute, Factor, Grammar, Reference, Sized, values
 from fgg.grammar.domains import value_index
 from fgg.grammar.index import Expr
 from fgg.grammar.options import check_attribute, check_definitions, with_attributes
-from fgg.grammar.values import (
-    ZERO,
-    AttributeValue,
-    Call,
-    Constant,
-    Exp,
-    Eye,
-    Load,
-    Map,
-    Nested,
-    Number,
-    Sparse,
-    Table,
-    Uniform,
-    Value,
-    Word,
-)
 
 
 def resolve_factor(statement: tree.FactorDecl, scope: Scope) -> Factor | None:
@@ -100,17 +83,17 @@ INFINITE = ("nan", "inf", "infinity")
 _NAMED = (tree.WordLiteral, tree.CallLiteral)
 
 
-def _value(node: tree.ValueSyntax, domains: Sequence[str], scope: Scope) -> Value | None:
+def _value(node: tree.ValueSyntax, domains: Sequence[str], scope: Scope) -> values.Value | None:
     if isinstance(node, tree.NumberLiteral):
         number = _number(node, scope)
-        return None if number is None else Constant(number)
+        return None if number is None else values.Constant(number)
     if isinstance(node, tree.ListSyntax):
         entries = _nested(node, scope)
-        return None if entries is None else Table(entries)
+        return None if entries is None else values.Table(entries)
     if isinstance(node, tree.MapLiteral):
         return _sparse(node, domains, scope)
     if isinstance(node, tree.WordLiteral):
-        simple: Mapping[str, Value] = {"uniform": Uniform(), "eye": Eye()}
+        simple: Mapping[str, values.Value] = {"uniform": values.Uniform(), "eye": values.Eye()}
         if node.name.text in simple:
             return simple[node.name.text]
         if _is_infinite(node, scope):
@@ -118,11 +101,11 @@ def _value(node: tree.ValueSyntax, domains: Sequence[str], scope: Scope) -> Valu
     if isinstance(node, tree.CallLiteral) and node.name.text == "load":
         path = node.arguments[0] if len(node.arguments) == 1 and not node.keywords else None
         if isinstance(path, tree.StringLiteral):
-            return Load(path.text, scope.folder)
+            return values.Load(path.text, scope.folder)
     if isinstance(node, tree.CallLiteral) and node.name.text == "exp":
         if len(node.arguments) == 1 and not node.keywords:
             logs = _nested(node.arguments[0], scope, logs=True)
-            return None if logs is None else Exp(logs)
+            return None if logs is None else values.Exp(logs)
     if isinstance(node, tree.CallLiteral) and node.name.text == "map" and not node.keywords:
         function = _map(node.arguments, scope)
         if function is not None:
@@ -138,29 +121,29 @@ def _value(node: tree.ValueSyntax, domains: Sequence[str], scope: Scope) -> Valu
     return None
 
 
-def _map(arguments: Sequence[tree.ValueSyntax], scope: Scope) -> Map | None:
+def _map(arguments: Sequence[tree.ValueSyntax], scope: Scope) -> values.Map | None:
     """Return the function of `map(…)`: its values, a pattern or a file; None if it is wrong."""
     first = arguments[0] if len(arguments) == 1 else None
     if isinstance(first, tree.StringLiteral):
-        return Map(path=first.text, folder=scope.folder)
+        return values.Map(path=first.text, folder=scope.folder)
     if isinstance(first, tree.WordLiteral) and first.name.text in PATTERNS:
-        return Map(pattern=first.name.text)
-    values: list[int | str] = []
+        return values.Map(pattern=first.name.text)
+    entries: list[int | str] = []
     for node in arguments:
         if isinstance(node, tree.NumberLiteral):
             if node.negative or node.denominator is not None or not node.digits.isdecimal():
                 return None
-            values.append(int(node.digits))
+            entries.append(int(node.digits))
         elif isinstance(node, tree.WordLiteral):
-            values.append(node.name.text)
+            entries.append(node.name.text)
         elif isinstance(node, tree.StringLiteral):
-            values.append(node.text)
+            entries.append(node.text)
         else:
             return None
-    return Map(tuple(values)) if values else None
+    return values.Map(tuple(entries)) if entries else None
 
 
-def _number(node: tree.NumberLiteral, scope: Scope) -> Number | None:
+def _number(node: tree.NumberLiteral, scope: Scope) -> values.Number | None:
     sign = -1 if node.negative else 1
     if node.denominator is not None:
         if int(node.denominator) == 0:
@@ -178,7 +161,7 @@ def _number(node: tree.NumberLiteral, scope: Scope) -> Number | None:
     return number + 0.0  # no negative zeros
 
 
-def _nested(node: tree.ValueSyntax, scope: Scope, *, logs: bool = False) -> Nested | None:
+def _nested(node: tree.ValueSyntax, scope: Scope, *, logs: bool = False) -> values.Nested | None:
     """Return the entries of a table; in a table of logarithms, `zero` is -inf."""
     if isinstance(node, tree.NumberLiteral):
         return _number(node, scope)
@@ -187,7 +170,7 @@ def _nested(node: tree.ValueSyntax, scope: Scope, *, logs: bool = False) -> Nest
     if isinstance(node, tree.ListLiteral):
         items = [_nested(item, scope, logs=logs) for item in node.items]
         return None if None in items else tuple(item for item in items if item is not None)
-    if logs and isinstance(node, tree.WordLiteral) and node.name.text == ZERO:
+    if logs and isinstance(node, tree.WordLiteral) and node.name.text == values.ZERO:
         return float("-inf")
     if not _is_infinite(node, scope):
         scope.report.add("F132", "a list of weights holds numbers and lists", node.span)
@@ -202,13 +185,13 @@ def _is_infinite(node: tree.ValueSyntax, scope: Scope) -> bool:
     return True
 
 
-def _sparse(node: tree.MapLiteral, domains: Sequence[str], scope: Scope) -> Value | None:
+def _sparse(node: tree.MapLiteral, domains: Sequence[str], scope: Scope) -> values.Value | None:
     grammar = Grammar(
         start=Reference(label=""),
         sizes=tuple(scope.sizes.values()),
         domains=tuple(scope.domains.values()),
     )
-    entries: dict[tuple[int, ...], Number] = {}
+    entries: dict[tuple[int, ...], values.Number] = {}
     good = True
 
     def walk(item: tree.ValueSyntax, prefix: tuple[int, ...]) -> None:
@@ -265,7 +248,7 @@ def _sparse(node: tree.MapLiteral, domains: Sequence[str], scope: Scope) -> Valu
     except GrammarError:  # too many values to name
         scope.report.add("F131", "a domain of this factor is too large for a map", node.span)
         return None
-    return Sparse(tuple(sorted(entries.items()))) if good else None
+    return values.Sparse(tuple(sorted(entries.items()))) if good else None
 
 
 def resolve_attribute(node: tree.AttributeDecl, scope: Scope) -> Attribute | None:
@@ -282,17 +265,17 @@ def resolve_attribute(node: tree.AttributeDecl, scope: Scope) -> Attribute | Non
     return attribute
 
 
-def _attribute_value(node: tree.ValueSyntax, scope: Scope) -> AttributeValue | None:
+def _attribute_value(node: tree.ValueSyntax, scope: Scope) -> values.AttributeValue | None:
     if isinstance(node, tree.NumberLiteral):
         return _number(node, scope)
     if isinstance(node, tree.StringLiteral):
         return node.text
     if isinstance(node, tree.WordLiteral):
-        return Word(node.name.text)
+        return values.Word(node.name.text)
     if isinstance(node, tree.CallLiteral):
         arguments = [_attribute_value(a, scope) for a in node.arguments]
         keywords = [(k.text, _attribute_value(v, scope)) for k, v in node.keywords]
-        return Call(
+        return values.Call(
             node.name.text,
             tuple(a for a in arguments if a is not None),
             tuple((k, v) for k, v in keywords if v is not None),

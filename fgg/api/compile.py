@@ -131,7 +131,7 @@ class Compilation:
         from warnings import warn
 
         from fgg.compiler.passes.cpd import cpd
-        from fgg.runtime.program.reference import ReferenceProgram
+        from fgg.runtime.program.reference_program import ReferenceProgram
 
         note = Diagnostic(code="F434", message=f"{reason}; it runs on the reference engine")
         warn(render_all([note], None), stacklevel=4)

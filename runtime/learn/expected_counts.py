@@ -2,7 +2,7 @@
 
 Weights are given as logarithms, because those of variational methods may be too small for a float:
 exp(ψ(1e-5)) is 0 in float64. The emitted program computes with floats, and repeats items that need
-it with more range (`fgg.runtime.program.certified`).
+it with more range (`fgg.runtime.program.range_certificate`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from fgg.runtime.interpret.interpret import inside
 from fgg.runtime.interpret.semirings.log import LogWeights
 from fgg.runtime.learn.item_batches import CheckedItems
 from fgg.runtime.prelude.charts import NEGATIVE
-from fgg.runtime.program.certified import Certified, Weights
 from fgg.runtime.program.prepared_batch import Run, log_product, prepared, suited_to
 from fgg.runtime.program.program import Program
-from fgg.runtime.program.reference import ReferenceProgram
+from fgg.runtime.program.range_certificate import Certified, Weights
+from fgg.runtime.program.reference_program import ReferenceProgram
 
 LEAST = {torch.float64: -690.0, torch.float32: -85.0}
 """The least logarithm of a normal number of each type."""

@@ -24,7 +24,7 @@ from fgg.runtime.learn.item_batches import CheckedItems
 from fgg.runtime.program.chart_reader import log_charts
 from fgg.runtime.program.prepared_batch import suited_to
 from fgg.runtime.program.program import Program
-from fgg.runtime.program.reference import ReferenceProgram
+from fgg.runtime.program.reference_program import ReferenceProgram
 
 Entry = tuple[str, tuple[int, ...]]
 """A factor and the index of one of its entries."""

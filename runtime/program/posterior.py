@@ -21,11 +21,11 @@ from fgg.diagnostics import refuse
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
 from fgg.runtime.derive.assemble import Source
-from fgg.runtime.program.certified import Certified, refused
 from fgg.runtime.program.inputs import Collated, Inputs, Lengths
 from fgg.runtime.program.log_z import LogZ
 from fgg.runtime.program.parameters import as_weight
 from fgg.runtime.program.prepared_batch import Run, out_of_range, start, suited_to
+from fgg.runtime.program.range_certificate import Certified, refused
 
 if TYPE_CHECKING:
     from fgg.plan import Plan

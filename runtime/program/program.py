@@ -23,13 +23,13 @@ from fgg.grammar.provenance import pins_of
 from fgg.plan import Plan
 from fgg.plan.cpp_source import Native
 from fgg.runtime.derive.assemble import Source
-from fgg.runtime.program.certified import RangeReport
 from fgg.runtime.program.chart_reader import DerivationModules, covers
 from fgg.runtime.program.chart_views import Refinement, refinements
 from fgg.runtime.program.compiler import Compiler
 from fgg.runtime.program.emitted import Engine, load_module
 from fgg.runtime.program.inputs import Collated, Inputs, Lengths, check_potentials, collate
 from fgg.runtime.program.parameters import Parameterised
+from fgg.runtime.program.range_certificate import RangeReport
 
 if TYPE_CHECKING:
     from torch import nn

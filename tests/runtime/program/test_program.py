@@ -13,7 +13,7 @@ from torch import Tensor
 
 import fgg
 from fgg.runtime.program.program import Program
-from fgg.runtime.program.reference import ReferenceProgram
+from fgg.runtime.program.reference_program import ReferenceProgram
 
 SENTENCES = [[1, 2, 3], [0, 3, 1, 2, 2]]
 

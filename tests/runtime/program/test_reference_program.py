@@ -17,7 +17,7 @@ from fgg.compiler.passes.cpd import cpd
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.runtime.program.program import Program
-from fgg.runtime.program.reference import ReferenceProgram
+from fgg.runtime.program.reference_program import ReferenceProgram
 from tests.compiler.test_compiled import COMPILED, source
 from tests.generators.indexed import write_grammar
 from tests.oracles.comparing import (

@@ -14,10 +14,10 @@ from torch import Tensor
 
 import fgg
 from fgg.diagnostics import GrammarError
-from fgg.runtime.program.certified import Certified
 from fgg.runtime.program.posterior import Posterior
 from fgg.runtime.program.prepared_batch import start
 from fgg.runtime.program.program import Program
+from fgg.runtime.program.range_certificate import Certified
 from tests.helpers.compiled import compiled, programs
 from tests.helpers.native import needs_compiler
 from tests.runtime.program.test_chart_reader import items_of

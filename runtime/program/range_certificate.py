@@ -30,7 +30,7 @@ from fgg.grammar.provenance import pins_of
 from fgg.plan import Contract, Cut, Gather
 from fgg.plan.sizes import environment
 from fgg.runtime.prelude.charts import NEGATIVE, ROOM, Lift, is_lower_bound, least_power, spread
-from fgg.runtime.program.pins import unpinned
+from fgg.runtime.program.chart_views import unpinned
 from fgg.runtime.program.prepared_batch import Run, prepared
 
 Weights = Mapping[str, Tensor]
