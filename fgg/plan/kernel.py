@@ -227,6 +227,8 @@ class Block:
     operands: tuple[Operand, ...] = ()
     path: tuple[tuple[int, int], ...] = ()
     overlaps: bool = False
+    # The loops that are not empty if all guards hold.
+    sure: tuple[str, ...] = ()
 
     @property
     def loops(self) -> tuple[Loop, ...]:
