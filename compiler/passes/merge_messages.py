@@ -268,7 +268,7 @@ def _names(family: Nonterminal, other: Nonterminal) -> dict[str, int | Expr]:
 
 
 def _common(one: str, two: str) -> str:
-    """A name from what two names have in common: `X_N_left` and `X_P_left` make `X_left`."""
+    """The parts that two names share: `X_N_left` and `X_P_left` make `X_left`."""
     words, others = one.split("_"), two.split("_")
     if len(words) != len(others):
         return one

@@ -406,7 +406,7 @@ def _at(decided: Mapping[str, Variant], attachment: Attachment) -> Variant:
 def _spread(
     attachment: Attachment, variant: Variant, nodes: Mapping[tuple[str, Path], Node]
 ) -> list[tuple[Attachment, Path]]:
-    """The attachments that stand for one, with the paths from what it touches to their nodes."""
+    """The attachments that replace one, each with the path from its node to theirs."""
     return [
         (
             replace(attachment, node=nodes[attachment.node, attachment.path + path].name, path=()),

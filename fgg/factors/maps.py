@@ -50,7 +50,7 @@ def map_values(grammar: Grammar, name: str) -> tuple[int, ...]:
         source, target = factor.domains
         offset = next(iter(places(grammar, source, target)), None)
         if offset is None:
-            message = f"`{source}` is no part of `{target}`"
+            message = f"`{source}` is not a part of `{target}`"
             _refuse(factor, "F492", message, "`map(part)` leads from a part to its union")
         return tuple(range(offset, offset + count))
     if value.pattern:
@@ -98,7 +98,9 @@ def _checked(
         if number is None and isinstance(block, str) and block.isdecimal():
             number = int(block)  # its place, where the values have names
         if number is None or not 0 <= number < blocks:
-            message = f"value {place} of `{source}` goes to `{block}`, which `{target}` has not"
+            message = (
+                f"value {place} of `{source}` goes to `{block}`, which is not a value of `{target}`"
+            )
             help = did_you_mean(str(block), list(names)) if names and blocks < 10_000 else ""
             _refuse(factor, "F492", message, help or f"its blocks are 0 to {blocks - 1}")
         numbers.append(number)

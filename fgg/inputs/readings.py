@@ -264,14 +264,14 @@ class _Tying:
         return kept
 
     def end(self, clamp: Clamp) -> str:
-        """The domain of what a clamp reads."""
+        """The domain of the value that a clamp reads."""
         grammar = self.ties.grammar
         return path_end(grammar, grammar.input[clamp.input].domain, clamp.path)
 
     def follow(
         self, clamps: Sequence[Clamp], columns: Sequence[tuple[int, ...]], first: int
     ) -> None:
-        """Let what the others read follow from what one of the clamps reads."""
+        """Derive the values of the other clamps from the value that one of them reads."""
         source = clamps[first]
         for clamp, column in zip(clamps, columns, strict=True):
             if clamp is not source:
@@ -280,7 +280,7 @@ class _Tying:
                 self.clamps.remove(clamp)
 
     def join(self, clamps: Sequence[Clamp], columns: Sequence[tuple[int, ...]]) -> None:
-        """Let what all the clamps read follow from a new node."""
+        """Derive the values of all clamps from a new node."""
         name = f"{clamps[0].input}_read"
         domain = self.ties.domain(len(columns[0]), name)
         node = Node(name=fresh(name, {n.name for n in self.nodes}), domain=domain)
@@ -289,7 +289,7 @@ class _Tying:
             self.edge(Attachment(node=node.name), domain, clamp, column)
 
     def edge(self, source: Attachment, domain: str, clamp: Clamp, values: tuple[int, ...]) -> None:
-        """Add the map from a node to what a clamp reads."""
+        """Add the map from a node to the value that a clamp reads."""
         name = "_".join((clamp.input, "gives", *clamp.path))
         label = self.ties.map(domain, self.end(clamp), values, name)
         ends = replace(source, span=None), replace(clamp.attachment, span=None)

@@ -46,11 +46,11 @@ MAX_TIES = 512
 """Up to how many choices of equal weight are put in order."""
 
 TieKey = Callable[[Choice], tuple[object, ...]]
-"""What choices of equal weight are ordered by."""
+"""The key that orders choices of equal weight."""
 
 
 class BatchSteps:
-    """What the items of a batch share: arrays as logarithms, and the index arithmetic of steps.
+    """The data that the items of a batch share: arrays as logarithms, index arithmetic of steps.
 
     `tie_key` orders choices of equal weight; without one the first is the best. Log-weights that
     differ by no more than `rounding`, relative to the greatest, count as equal.
@@ -186,7 +186,7 @@ class PlanChoices:
             return function_of(expr)(values)
         except LooksUp:
             value = expr.evaluate(values, self._look_up)
-            assert value is not None, "a choice has indices that mean something"
+            assert value is not None, "the indices of a choice have values"
             return value
 
     def _look_up(self, table: str, position: tuple[int, ...]) -> int | None:

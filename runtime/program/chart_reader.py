@@ -290,7 +290,7 @@ class _PreparedItems:
 
 @dataclass(frozen=True, eq=False)
 class _SumPass:
-    """The inside pass of an emitted program with sums, of which nothing was lost."""
+    """The certified inside pass of an emitted program with sums."""
 
     prepared: _PreparedItems
     values: Mapping[str, Tensor]

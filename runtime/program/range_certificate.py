@@ -63,7 +63,7 @@ class RangeReport:
         return dict(vars(self))
 
     def line(self) -> str:
-        """What to tell a user, if anything."""
+        """A sentence for the user, or an empty text if no item needed more range."""
         if not self.wider:
             return ""
         parts = [f"{self.float64:,} in float64"] if self.float64 else []
@@ -162,7 +162,7 @@ class Group:
         return passed
 
     def gradients(self, gradient: Tensor) -> dict[str, Tensor] | None:
-        """Those of weights and log-potentials, or None if they are no numbers."""
+        """The derivatives in weights and log-potentials, or None if some are not numbers."""
         return self._through_leaves(self.outside(gradient)[0])
 
     def _through_leaves(self, leaf_slopes: Weights) -> dict[str, Tensor] | None:
@@ -182,7 +182,7 @@ class Group:
         return run.through_leaves(slopes)
 
     def counts(self) -> dict[str, Tensor] | None:
-        """The derivatives in logarithms: what is 0 is never used. None if they are no numbers."""
+        """The derivatives in logarithms, 0 for unused weights; None if some are not numbers."""
         slopes = self._through_leaves(self.of_log_z()[0])
         if slopes is None:
             return None
@@ -193,7 +193,7 @@ class Group:
         return slopes
 
     def marginals(self) -> dict[str, Tensor] | None:
-        """How often each cell and state is used, or None if that is no number."""
+        """The expected uses of each cell and state, or None if some are not numbers."""
         _, adjoints, values = self.of_log_z()
         with torch.inference_mode():
             flows = {
@@ -245,7 +245,7 @@ class LogGroup:
         with torch.enable_grad():
             log_z: Tensor = self.charts.z
         if bool(torch.isnan(log_z).any() | torch.isposinf(log_z).any()):
-            raise refused("log Z is no number, even in logarithms")
+            raise refused("log Z is not a number, even in logarithms")
         return log_z
 
     def counts(self) -> dict[str, Tensor]:
@@ -286,7 +286,9 @@ class LogGroup:
                 for name in names & logs.keys() & _hoisted(run):
                     large = bool((logs[name] > shift + 700.0).any())
                     if large or not bool(torch.isfinite(run.leaves[name]).all()):
-                        raise refused("a derivative in a product of weights is no number")
+                        raise refused(
+                            "a derivative with respect to a product of weights is not a number"
+                        )
                 for name in names & logs.keys():
                     slope = logs[name].to(slopes[name])
                     if name in run.scales:
@@ -330,12 +332,12 @@ def certificate(
 
 def _hoisted(run: Run) -> set[str]:
     """The leaves that are products of weights, or parts of such."""
-    found: set[str] = set()
+    names: set[str] = set()
     for step in run.program.plan.preparations:
-        part = isinstance(step, Cut | Gather) and step.source in found
+        part = isinstance(step, Cut | Gather) and step.source in names
         if part or isinstance(step, Contract):
-            found.add(step.name)
-    return found
+            names.add(step.name)
+    return names
 
 
 def all_finite(tensors: list[Tensor]) -> bool:
@@ -346,14 +348,14 @@ def all_finite(tensors: list[Tensor]) -> bool:
 
 
 def held(slopes: Tensor) -> Tensor:
-    """Derivatives with the greatest number in place of what is too large to be one."""
+    """Derivatives, with infinities replaced by the greatest number of the type."""
     return slopes.nan_to_num(posinf=torch.finfo(slopes.dtype).max)
 
 
 def refused(what: str) -> GrammarError:
-    """The error for what no type of numbers can hold."""
+    """The error (F427) for numbers that no type can hold."""
     message = f"{what}: the weights are too extreme"
-    help = "use float64 or less extreme weights; derivatives in logarithms of weights are smaller"
+    help = "use float64 or less extreme weights; derivatives in log-weights are smaller"
     return GrammarError([Diagnostic(code="F427", message=message, help=help)])
 
 
@@ -575,8 +577,8 @@ class Certified:
             for part in program.refinements:
                 chart, pins = flows[part.family], pinned.get(part.family)
                 if pins is not None:
-                    own = group.run.collated
-                    chart = unpinned(chart, part.family, pins, program.plan, own, ends)
+                    collated = group.run.collated
+                    chart = unpinned(chart, part.family, pins, program.plan, collated, ends)
                 part.add_to(families, chart, program.plan, ends)
             tables.append((group, families))
         first, families = tables[0]
