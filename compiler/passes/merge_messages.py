@@ -132,7 +132,7 @@ def _twins(
 def _applies(grammar: Grammar, rule: Rule) -> bool:
     """Whether a rule has a value other than zero anywhere that matters, as far as ranges tell.
 
-    What its family's other rules are like says nothing about it.
+    The other rules of its family do not matter.
     """
     ranges = regions(grammar)
     rows = supported_rows(grammar, rule, ranges, support(grammar)) if rule.lhs in ranges else None

@@ -28,8 +28,8 @@ def write_pieces(grammar: Grammar, weights: Mapping[str, Array], names: Collecti
     """The grammar with pieces of these factors that have tables as values, around rank nodes.
 
     Requires factors of declared rank, and arrays of their pieces by name. Guarantees the value Z of
-    the grammar with these weights; the factors themselves are gone. Raises CpdImpossible where
-    the pieces are too many or have signs, or where a whole factor is needed besides.
+    the grammar with these weights; the factors themselves are gone. Raises CpdImpossible if the
+    pieces are too many or have signs, or if a whole factor is needed too.
     """
     labels = given_pieces(grammar)
     arrays = {label: weights[label] for name in names for label in labels[name]}

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 def components(graph: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
     """The strongly connected components of a graph, each after those that it points to.
 
-    Tarjan's algorithm, with a stack of its own. Members come in the order in which `graph` lists
-    them; what is pointed to must be listed too. The result depends on these orders alone.
+    Tarjan's algorithm, without recursion. Members come in the order in which `graph` lists them;
+    all targets must be listed too. The result depends on these orders alone.
     """
     position = {name: i for i, name in enumerate(graph)}
     number: dict[str, int] = {}

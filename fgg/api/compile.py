@@ -33,10 +33,10 @@ def compile(
 ) -> Program:
     """The program of a grammar joined with a query (the only one, if none is named).
 
-    `space` says what becomes of factors of declared rank: `dense` takes them as they are, `state`
-    as the pieces that they are products of, `rank` sums the states beforehand (and raises
-    GrammarError if that cannot be); `auto` takes what has the least to do, and asks other spaces
-    where the best one has no answer.
+    `space` decides how the program computes with factors of declared rank: `dense` multiplies them
+    out, `state` uses their pieces, `rank` also sums the states out beforehand (and raises
+    GrammarError if that is impossible). `auto` takes the cheapest space, and answers questions that
+    this space cannot answer in another one.
 
     `length` and `batch` are what the cost model expects; any lengths and batches can be given to
     the program. A grammar that has no schedule gets a program that runs on the reference engine,

@@ -75,9 +75,9 @@ def sweep(
     """The identifications of grammars at every point of ranges of sizes and lengths.
 
     A range named `L`, or like the grammar's own name for the length, gives the lengths. A grammar
-    ignores ranges of sizes that it does not have. `results` is a file with an entry a line: entries
-    in it are not computed again, and new ones are appended as they come. With several `jobs`,
-    processes compute side by side. Raises GrammarError for a wrong question, before work begins.
+    ignores ranges of sizes that it does not have. `results` is a file with one entry on each line:
+    entries in it are not computed again, and each new one is appended as soon as it is known. With
+    several `jobs`, processes compute in parallel. Raises GrammarError before work begins.
     """
     check_moments(moments)
     grammars = _distinct(grammars)
@@ -399,7 +399,7 @@ def _computed(
             for future in as_completed(waiting):
                 yield waiting[future], future.result()
         except BaseException:
-            # Nobody waits for entries that nobody will see.
+            # Do not wait for entries that will not be shown.
             pool.shutdown(wait=False, cancel_futures=True)
             for process in set(active_children()) - others:
                 process.terminate()

@@ -130,7 +130,7 @@ def check_ties(grammar: Grammar) -> list[Diagnostic]:
         elif factor.value is not None:
             report.add(
                 "F134",
-                f"`{factor.name}` is tied to `{other.name}`, but has a value besides",
+                f"`{factor.name}` is tied to `{other.name}`, but also has a value",
                 tied.span,
                 help="drop one of them",
             )

@@ -1,8 +1,8 @@
 """Whether a derivation can read one position of an input in several rule applications.
 
-Each of them sums a missing token by itself, so Z is then not the sum over the token. What the
-derivations of a family can read is found as its range is: bounds on the differences between the
-position and the family's indices, lengths and zero, as the least fixed point of the rules.
+Each of them sums a missing token separately, so Z is then not the sum over the token. The positions
+that the derivations of a family read are inferred like its range: bounds on the differences between
+the position and the family's indices, lengths and zero, as the least fixed point of the rules.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_ROUNDS = 60
 def check_readings(grammar: Grammar) -> list[Diagnostic]:
     """A warning (F209) for each query whose derivations may read a position twice.
 
-    A grammar without queries is asked itself; what was said of an input is not said again.
+    A grammar without queries is checked itself. There is one warning for each input.
     """
     report = Report()
     named: set[str] = set()

@@ -110,8 +110,8 @@ def read(
     """The corpus in some files. Without `format`, the suffix of their names decides (`SUFFIXES`).
 
     `columns` names the columns of the format `columns`. `skip` leaves out bad lines. `blank` keeps
-    empty lines as examples without words, in formats of one item a line. Raises GrammarError
-    (F486).
+    empty lines as examples without words, in formats with one item on each line. Raises
+    GrammarError (F486).
     """
     files = tuple(map(Path, paths))
     name = format or _guess(files)

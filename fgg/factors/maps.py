@@ -121,7 +121,7 @@ def _array(factor: Factor, value: Map, count: int) -> list[int]:
 
 
 def _lines(grammar: Grammar, factor: Factor, value: Map) -> Sequence[str]:
-    """The blocks in a text file: `word block` a line, in any order, or a block a line."""
+    """The blocks in a text file: lines `word block` in any order, or one block on each line."""
     try:
         text = read_limited(Path(value.folder) / value.path).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -153,7 +153,7 @@ def _pairs(factor: Factor, value: Map, lines: Sequence[str]) -> Iterator[tuple[i
         cells = line.split("\t") if "\t" in line else line.strip().rsplit(None, 1)
         if len(cells) != 2:
             message = f"line {number} of `{value.path}` is not a value and its block"
-            _refuse(factor, "F490", message, "write `word block`, one a line")
+            _refuse(factor, "F490", message, "write lines of the form `word block`")
         yield number, cells[0].strip(), cells[1].strip()
 
 

@@ -1,8 +1,8 @@
 """Annotations of a sequence by a derivation: spans, tags, heads, segments, pairs.
 
-They follow from the cells and the rules of a derivation, for any grammar. Which word of a rule is
-the head of which is no general fact; the user gives it as *links*, each the name of a rule and two
-index expressions in its variables, `left_some=j-1:k`.
+They follow from the cells and the rules of a derivation, for any grammar. The grammar does not say
+which word of a rule is the head of which; the user says it by *links*, each the name of a rule and
+two index expressions in its variables, `left_some=j-1:k`.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Enumerated:
 
 @dataclass(frozen=True)
 class FromFile:
-    """Values read from a file, a line each, `file("vocab.txt")`."""
+    """Values read from a file, one on each line, `file("vocab.txt")`."""
 
     path: str
     values: tuple[str, ...]

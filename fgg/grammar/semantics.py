@@ -2,8 +2,8 @@
 
     Z = sum over derivations, sum over assignments, product over edges of F(e)(values at e's nodes)
 
-Slow and obviously right: the last oracle. Nothing is shared between derivations, and what paths
-and domain values mean is said here once more rather than taken from `fgg.grammar.domains`.
+Slow and obviously right: the last oracle. Nothing is shared between derivations, and the meaning of
+paths and domain values is defined here again rather than taken from `fgg.grammar.domains`.
 """
 
 from __future__ import annotations

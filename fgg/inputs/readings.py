@@ -1,8 +1,8 @@
-"""Readings of a token: what several clamps of one rule read of one position of an input.
+"""Readings of a token: several clamps of one rule that read one position of an input.
 
-A token that is known fixes each of them by itself. A missing token (-1) does not, and yet it is one
-variable: an assignment of the rule's nodes counts, once, if some token has all the values that are
-read. Clamps through the components of a product read different variables.
+If the token is known, it fixes each clamp separately. A missing token (-1) is one variable: an
+assignment of the rule's nodes counts once if some token has all the values that the clamps read.
+Clamps through different components of a product read different variables.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def read_together(grammar: Grammar, one: Clamp, two: Clamp) -> bool:
 def meet(grammar: Grammar, one: Clamp, two: Clamp, rows: Sequence[Row]) -> bool | None:
     """Whether two clamps of an input read the same position, wherever inequalities hold.
 
-    None if they do at some indices, or if that cannot be told.
+    None if they do at some indices, or if that is unknown.
     """
     gaps = [a - b for a, b in zip(one.indices, two.indices, strict=True)]
     open_gaps = [gap for gap in gaps if gap.constant is None]

@@ -23,7 +23,7 @@ from fgg.runtime.derive.plan_choices import PlanChoices
 from fgg.runtime.derive.search import Path
 
 LARGE = 2**14
-"""The number of assignments of inner nodes from which on a fragment is cut."""
+"""Fragments whose inner nodes have more assignments than this are divided."""
 
 
 def linked_steps(applied: Iterable[tuple[Rule, Mapping[str, int], int]]) -> tuple[Step, ...]:

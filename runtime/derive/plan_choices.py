@@ -40,10 +40,10 @@ from fgg.runtime.interpret.prepare import tokens
 from fgg.runtime.interpret.semirings.base import to_numpy
 
 CACHED_BYTES = 2**28
-"""How much of the choices of cells is remembered for each item."""
+"""The size of the cache of choices of each item."""
 
 MAX_TIES = 512
-"""Up to how many choices of equal weight are put in order."""
+"""At most this many choices of equal weight are put in order."""
 
 TieKey = Callable[[Choice], tuple[object, ...]]
 """The key that orders choices of equal weight."""
@@ -126,7 +126,7 @@ class PlanChoices:
         return float(array[(*index, self.item, *cell.values)])
 
     def at(self, cell: Cell) -> CellChoices:
-        """All ways to rewrite a cell; those of cells seen of late are remembered."""
+        """All ways to rewrite a cell; those of recent cells are cached."""
         if cell in self._choices:
             self._choices.move_to_end(cell)
             return self._choices[cell]

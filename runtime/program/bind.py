@@ -64,7 +64,7 @@ def bind(
 
     `supplied` weights come first, then values in the grammar; with a `seed` the factors that are
     left get random parameters, normalised where an arrow says so. Raises GrammarError for what
-    is missing or does not fit, and for logarithms whose exponentials are no floats.
+    is missing or does not fit, and for logarithms whose exponentials floats cannot hold.
     """
     binder = _Binder(grammar, dict(supplied or {}), seed, exactly)
     weights = binder.run()
@@ -158,7 +158,7 @@ class _Binder:
             raise GrammarError(self.problems)
 
     def real(self, name: str, weights: Array | Logs) -> Array:
-        """Weights that are not logarithms; reports those that are no floats."""
+        """Weights that are not logarithms; reports those too large for floats."""
         if not isinstance(weights, Logs):
             return weights
         logs = weights.array
@@ -325,7 +325,7 @@ class _Binder:
         return self.checked(factor.name, weights, shape)
 
     def checked_logs(self, name: str, weights: Logs, shape: tuple[int, ...]) -> Logs:
-        """Supplied logarithms as an array of this shape; reports what does not fit."""
+        """Supplied logarithms as an array of this shape; reports misfits."""
         logs = weights.array
         array = np.asarray(logs.detach().cpu() if hasattr(logs, "detach") else logs, dtype=float)
         if array.shape != shape:
@@ -335,7 +335,7 @@ class _Binder:
         return Logs(array)
 
     def checked(self, name: str, weights: Any, shape: tuple[int, ...]) -> Array:
-        """Supplied weights as an array of this shape; reports what does not fit."""
+        """Supplied weights as an array of this shape; reports misfits."""
         if hasattr(weights, "detach"):
             weights = weights.detach().cpu().numpy()
         try:

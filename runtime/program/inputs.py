@@ -26,7 +26,7 @@ from fgg.plan.sizes import environment, extents
 from fgg.runtime.memory import require
 
 Lengths = Mapping[str, Sequence[int] | Tensor | int] | Sequence[int] | Tensor | int | None
-"""Lengths by name, or those of the only length: one number, or one an item."""
+"""Lengths by name, or those of the only length: one number, or one for each item."""
 Inputs = Mapping[str, object] | None
 """Inputs by name: words or numbers as nested lists, arrays or tensors; log-potentials too."""
 MAX_LENGTH = 2**31 - 1
@@ -57,7 +57,7 @@ def collate(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
 ) -> Collated:
-    """The inputs checked and padded, the lengths found. Raises GrammarError."""
+    """Check and pad the inputs, and infer the lengths. Raises GrammarError."""
     if not isinstance(inputs, Mapping):
         message = "inputs are given by name: `{'w': [[0, 1]]}`"
         refuse("F411", message)

@@ -37,7 +37,7 @@ class Parameterised(ABC):
 
     @property
     def names_if_missing(self) -> set[str]:
-        """The factors that a computation may read besides where tokens are missing."""
+        """The further factors that a computation may read where tokens are missing."""
         return set()
 
     @property
@@ -181,7 +181,7 @@ def as_weight(name: str, value: object) -> Tensor:
 def check_numbers(weights: Mapping[str, Tensor]) -> dict[str, Ends]:
     """The least and the greatest weight of each factor.
 
-    Raises GrammarError for weights that are negative, infinite or no numbers, or of two types.
+    Raises GrammarError for weights that are negative, infinite or NaN, or of two types.
     """
     problems = []
     names = [name for name, w in weights.items() if w.numel()]

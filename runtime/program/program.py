@@ -147,7 +147,7 @@ class CompiledProgram(Program):
 
     @property
     def names_if_missing(self) -> set[str]:
-        """The factors that the plan for missing tokens may read besides."""
+        """The further factors that the plan for missing tokens may read."""
         return self.used_names if self.plan.known else set()
 
     @cached_property
@@ -241,7 +241,7 @@ class CompiledProgram(Program):
 
     @cached_property
     def outline(self) -> Outline | None:
-        """The shapes of derivations, if factors are not there as a whole to tell more."""
+        """The plan of the shapes of derivations, if factors are not multiplied out."""
         from fgg.runtime.derive.mbr_outline import Outline
 
         if self.decomposed is None or self.space == "dense":

@@ -323,7 +323,7 @@ class LogGroup:
 def certificate(
     run: Run, leaves: Weights, charts: tuple[Weights, Weights], log_z: Tensor
 ) -> Tensor:
-    """Of which items it is known that no number of the inside pass was lost, `[batch]`."""
+    """The items for which the inside pass provably lost no number, as a mask `[batch]`."""
     module = run.program.module
     powers = module.Powers(module.STORED, leaves, *charts, run.batch)
     safe: Tensor = module.lossless(module.PRODUCTS, powers, run.batch) & (log_z < inf)
@@ -428,7 +428,7 @@ class Certified:
         return torch.arange(self.run.batch.size, device=self.run.batch.device)
 
     def _passes(self, run: Run, items: Tensor | None) -> Iterator[Group | LogGroup]:
-        """The groups of a run, with as much range as each item needs."""
+        """The groups of a run, each with as much range as its items need."""
         plain = Group.of(run, items, keep=self.keep)
         if self.run.loses_pieces(run.batch.dtype):
             yield from self._wider(run.batch.dtype, self._places(plain).clone())

@@ -49,7 +49,7 @@ class ExactMoments:
     known: dict[tuple[int, tuple[int, ...]], Floats] = field(default_factory=dict)
 
     def joint(self, length: int, positions: Sequence[int]) -> Floats:
-        """The joint distribution of the words at these positions, an axis each.
+        """The joint distribution of the words at these positions, an axis for each position.
 
         Where all sentences are few it is read off the table of them, which takes one call.
         """

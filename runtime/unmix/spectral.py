@@ -161,7 +161,7 @@ def refuse_collision(message: str, help: str = "use EM instead") -> NoReturn:
 
 
 def directions(words: int, number: int, seed: int) -> Floats:
-    """Random directions τ, one a row, of unit length."""
+    """Random directions τ of unit length, `[directions, words]`."""
     drawn = np.random.default_rng(seed).normal(size=(number, words))
     return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
 
