@@ -23,6 +23,7 @@ from fgg.runtime.model.materialise import multiplied
 from fgg.runtime.model.nets import FactorNet, Maker, Shared
 from fgg.runtime.model.segment_softmax import group_tensor, softmax_in_groups
 from fgg.runtime.model.state_nets import StateNet
+from fgg.runtime.stationary_distribution import stationary_tensor
 
 if TYPE_CHECKING:
     import os
@@ -177,7 +178,7 @@ class Model(nn.Module):
             return buffer
         source = tied_to(grammar.factor[name])
         if source is not None:
-            return stationary(self.weight(source, kept))
+            return stationary_tensor(self.weight(source, kept))
         if _key(name) in self.logits or _key(name) in self.nets:
             logits = self.factor_logits(name, kept)
             blocks = groups(grammar, grammar.factor[name])
@@ -238,17 +239,6 @@ def _normalised(logits: Tensor, given: int | None) -> Tensor:
     if logits.dim() == given + 1:
         return logits.softmax(-1)
     return logits.flatten(given).softmax(-1).reshape(logits.shape)
-
-
-def stationary(transition: Tensor) -> Tensor:
-    """The distribution pi with pi = pi A, by a linear solve; differentiable."""
-    size = transition.shape[0]
-    wide = transition.to(torch.float64)
-    eye = torch.eye(size, dtype=wide.dtype, device=wide.device)
-    # The last equation is replaced by: the entries sum to one.
-    system = torch.cat([(wide.T - eye)[:-1], torch.ones_like(wide[:1])])
-    distribution: Tensor = torch.linalg.solve(system, eye[-1])
-    return distribution.to(transition.dtype)
 
 
 def tied_to(factor: Factor) -> str | None:

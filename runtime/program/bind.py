@@ -39,7 +39,8 @@ from fgg.grammar.values import (
     exact,
 )
 from fgg.runtime.interpret.semirings.base import exponentials
-from fgg.runtime.reference.exact_linear import Singular, solve_fractions
+from fgg.runtime.reference.exact_linear import Singular
+from fgg.runtime.stationary_distribution import stationary
 
 Array = NDArray[Any]
 
@@ -487,23 +488,6 @@ def table_array(grammar: Grammar, name: str) -> Array:
     value = grammar.factor[name].value
     assert isinstance(value, Table)
     return np.array(value.entries, dtype=float)
-
-
-def stationary(transition: Array) -> Array:
-    """The distribution pi with pi = pi A, by an exact or a float64 linear solve."""
-    size = len(transition)
-    if transition.dtype == object:
-        system = np.array(
-            [[transition[j, i] - (i == j) for j in range(size)] for i in range(size)], dtype=object
-        )
-        system[-1, :] = Fraction(1)
-        right = np.array([Fraction(0)] * (size - 1) + [Fraction(1)], dtype=object)
-        return solve_fractions(system, right)
-    system = transition.T - np.eye(size)
-    system[-1, :] = 1.0
-    right = np.zeros(size)
-    right[-1] = 1.0
-    return np.asarray(np.linalg.solve(system, right))
 
 
 def _exact(number: float) -> Fraction:

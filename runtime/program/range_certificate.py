@@ -286,9 +286,7 @@ class LogGroup:
                 for name in names & logs.keys() & _hoisted(run):
                     large = bool((logs[name] > shift + 700.0).any())
                     if large or not bool(torch.isfinite(run.leaves[name]).all()):
-                        raise refused(
-                            "a derivative with respect to a product of weights is not a number"
-                        )
+                        raise refused("a derivative in a product of weights is not a number")
                 for name in names & logs.keys():
                     slope = logs[name].to(slopes[name])
                     if name in run.scales:

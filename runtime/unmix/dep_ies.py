@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fgg.diagnostics import refuse
 from fgg.runtime.unmix.mixing import Floats, Mixing, Observed, compound
-from fgg.runtime.unmix.spectral import COLLISION, refuse_collision
+from fgg.runtime.unmix.pcfg_ie import COLLISION, refuse_collision
 from fgg.runtime.unmix.structure import Arcs
 
 Complex = NDArray[np.complex128]
