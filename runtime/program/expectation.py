@@ -131,9 +131,9 @@ def _directed(
     """log Z, and the expected sum over a derivation of numbers given for log-weights.
 
     It is the derivative of log Z in the direction of the numbers. Items share their weights, so
-    that it takes two passes back: the first is linear in what it begins with, one number an item,
-    and the second asks how much each of these moves the result. Where no derivative of it is
-    wanted and the items are few, the emitted program has each item's own derivative at once.
+    this takes two backward passes: the first is linear in its seeds, one number for each item, and
+    the second differentiates the result by these seeds. If no gradients are needed and there are
+    few items, the emitted program computes the derivative of each item directly.
     Raises GrammarError if an item has no derivation.
     """
     wanted = _wanted(weights, batch)

@@ -37,8 +37,8 @@ def moments(
 ) -> Any:
     """The weight of each assignment of the kept positions, `[batch, *values]`.
 
-    `keep` names positions of inputs, `{"w": [0, 2]}`: an axis each, in order. Other positions are
-    as the inputs have them: clamped, or summed out where a token is missing. In `real` and `log`
+    `keep` names positions of inputs, `{"w": [0, 2]}`: one axis for each, in order. Other positions
+    keep the values of the inputs; missing tokens are summed out. In `real` and `log`
     it is differentiable.
     """
     batch = batch_of(plan, inputs, lengths)

@@ -69,7 +69,8 @@ class Posterior(ABC):
     def counts(self) -> Mapping[str, Tensor]:
         """How often each entry of each factor is expected to be used, over the whole batch.
 
-        Of input factors item by item, `[batch, …]`. It is the gradient of log Z in log-weights.
+        Counts of input factors are for each item, `[batch, …]`. It is the gradient of log Z in
+        log-weights.
         """
 
     def best(self) -> list[Derivation]:
@@ -238,7 +239,8 @@ class CompiledPosterior(Posterior):
     def counts(self) -> dict[str, Tensor]:
         """How often each entry of each factor is expected to be used, over the whole batch.
 
-        Of input factors item by item, `[batch, …]`. It is the gradient of log Z in log-weights.
+        Counts of input factors are for each item, `[batch, …]`. It is the gradient of log Z in
+        log-weights.
         """
         if self._wide is not None:
             return {name: count.float() for name, count in self._wide.counts.items()}

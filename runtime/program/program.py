@@ -127,7 +127,7 @@ class Program(Parameterised, ABC):
 class CompiledProgram(Program):
     """A program with the plan of its inference, and the plan as Python.
 
-    `plan` speaks of a rewritten grammar, whose rules and families carry where they come from. In
+    The grammar of `plan` is a rewritten one, whose rules and families carry their sources. In
     rank `space` charts have no states.
     """
 

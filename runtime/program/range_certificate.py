@@ -1,17 +1,16 @@
 """Inside and outside passes with a range certificate: a number is right, or it is refused.
 
-A pass of an emitted program keeps what tells, for each item, whether any product of positive
-numbers fell below the smallest normal number (`fgg.runtime.prelude.charts.lossless`).
-Items of which that is not known are computed again, and only they, with what follows next:
+A pass of an emitted program records, for each item, whether any product of positive numbers may
+have fallen below the smallest normal number (`fgg.runtime.prelude.charts.lossless`). Only items
+that may have lost a product are computed again, in these ways, one after the other:
 
-1. the same numbers *lifted*: whatever is positive and too small is raised, so that nothing can be
-   lost. The first pass is a lower bound of Z and this one an upper bound; where both agree, what
-   was lost does not matter, however peaked the model is;
+1. the same type, *lifted*: every positive number that is too small is raised, so nothing can be
+   lost. The first pass is a lower bound of Z and this one an upper bound. If both agree, the loss
+   did not matter, however peaked the model is;
 2. float64, as it is and lifted;
 3. logarithms throughout, which have no range to leave.
 
-What is asked afterwards (gradients, marginals, expected counts) is answered for each item from the
-pass that its log Z comes from.
+Gradients, marginals and expected counts of an item come from the same pass as its log Z.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A program's interface on the reference engine: for grammars that have no schedule.
 
-Each item is grounded and solved on its own. Slow, but every finite grammar can be asked.
+Each item is grounded and solved separately. This is slow, but works for every finite grammar.
 """
 
 from __future__ import annotations
@@ -174,7 +174,8 @@ class ReferencePosterior(Posterior):
     def counts(self) -> dict[str, Tensor]:
         """How often each entry of each factor is expected to be used, over the whole batch.
 
-        Of input factors item by item, `[batch, …]`. It is the gradient of log Z in log-weights.
+        Counts of input factors are for each item, `[batch, …]`. It is the gradient of log Z in
+        log-weights.
         """
         names = self.program.grammar.input_factor
         with torch.inference_mode(False), torch.enable_grad():

@@ -68,8 +68,9 @@ def rule_marginals(
 ) -> RuleMarginals:
     """The expected uses of one of the user's rules, by index point and values of its nodes.
 
-    `nodes` are those to tell apart; all that are not clamped, if none are named. In an HMM, the
-    rule that goes from state to state has the pairwise marginals of neighbours.
+    `nodes` are the nodes whose values the result distinguishes; by default, all that are not
+    clamped. In an HMM, the rule that goes from state to state has the pairwise marginals of
+    neighbours.
     """
     source = source or Source.of(plan.grammar)
     if rule not in source.rule:
