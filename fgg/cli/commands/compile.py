@@ -94,7 +94,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
     if arguments.emit == "aoti" and arguments.output in (None, "-"):
         raise Usage("`--emit aoti` writes a file", "say where: `-o model.pt2`")
     if arguments.output == "-" and arguments.json:
-        raise Usage("`-o -` and `--json` both want standard output")
+        raise Usage("`-o -` and `--json` both use standard output")
 
 
 def _export(grammar: Grammar, query: str | None, arguments: argparse.Namespace) -> None:

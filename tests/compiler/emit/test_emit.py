@@ -100,7 +100,7 @@ def test_a_plan_adds_only_rules_of_the_same_head() -> None:
             rule = line.split()[1].rstrip(":")
         elif line.strip().startswith("puts "):
             heads[rule] = line.split()[1].split("[")[0].rstrip(",")
-            if "added to what" in line:
+            if "added to the result of" in line:
                 assert heads[line.split("`")[1]] == heads[rule], line
     assert len(set(heads.values())) > 3
 
