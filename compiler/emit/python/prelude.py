@@ -69,14 +69,6 @@ def _definitions(module: str, text: str) -> dict[str, Definition]:
             continue
         piece = "\n".join(lines[first - 1 : end])
         names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-        # Names in quotes are types that are defined later.
-        names |= {
-            word
-            for n in ast.walk(node)
-            if isinstance(n, ast.Constant) and isinstance(n.value, str)
-            for word in n.value.split()
-            if word.isidentifier() and len(n.value) < 30
-        }
         found[name] = Definition(module, piece, frozenset(names - {name}))
     return found
 
