@@ -7,7 +7,7 @@ import keyword
 import re
 from collections.abc import Iterable
 
-SHORT = 14
+SHORT = 20
 """How long the name of a prepared tensor may be before it is replaced by a letter."""
 LETTERS = "HJKLMNPQRTUVWXYZ"
 """The letters of prepared matrices, from the H of the rank-space paper on."""
