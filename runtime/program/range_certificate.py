@@ -111,16 +111,14 @@ class Group:
                 batch.lift = _lift(run, leaves)
                 module.centre(batch, leaves, module.DEPTH, {})
             charts = cls._inside(run, leaves)
-            log_z = run.program.engine.result(charts[1], batch)
+            log_z = run.engine.result(charts[1], batch)
             safe = certificate(run, leaves, charts, log_z)
         return cls(items, run, leaves, charts, log_z, safe, lifted, keep)
 
     @staticmethod
     def _inside(run: Run, leaves: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
         run.batch.begin()
-        charts: tuple[dict[str, Tensor], Any] = run.program.engine.inside(
-            leaves, run.scales, run.batch
-        )
+        charts: tuple[dict[str, Tensor], Any] = run.engine.inside(leaves, run.scales, run.batch)
         return charts
 
     def forget(self, places: Tensor) -> None:
@@ -144,7 +142,7 @@ class Group:
         run = self.run
         with torch.inference_mode():
             charts = charts or self._inside(run, self.leaves)
-            slopes, adjoints = run.program.engine.outside(
+            slopes, adjoints = run.engine.outside(
                 self.leaves, run.scales, *charts, run.batch, gradient
             )
         return slopes, adjoints, charts[0]
