@@ -198,7 +198,8 @@ def _backend(
     choice, batches = choose(situation), batches_until(situation)
     line = f"{title}{choice}"
     if batches is not None and batches > 1:
-        line += f"; {CPP} from about {batches:,} such batches on"
+        rounded = round(batches, 2 - len(str(batches)))
+        line += f"; {CPP} from about {rounded:,} such batches on"
     chosen = {"backend": choice.backend, "reason": choice.reason, "batches": batches}
     return line, {**about, **chosen}
 
