@@ -3,9 +3,9 @@
 Machine code does the work of tensor operations without the calls between them. What it saves grows
 with the number of calls (a product of two tensors on one level is a handful of them) and with the
 numbers in charts, which every call reads and writes; matrix products take as long either way.
-Building takes longer the more products there are. `auto` chooses machine code as soon as it saves what building it costs.
-Where nobody knows how much work is to come, that takes at most twice as long as the choice that
-would have been best in hindsight.
+Building takes longer the more products there are. `auto` chooses machine code as soon as it saves
+what building it costs. Where nobody knows how much work is to come, that takes at most twice as
+long as the choice that would have been best in hindsight.
 
 A new backend is a name in `BACKENDS` and a case of `choose`.
 """

@@ -101,7 +101,7 @@ def test_the_cost_tells_the_backend_and_the_reason(
     last = run(capsys, *cost)[1].splitlines()[-1]
     assert last.endswith(
         "torch: machine code is there, but would save only about 5.3 ms; "
-        "cpp from about 19 such batches on"
+        "cpp from about 20 such batches on"
     )
     asked = run(capsys, *cost, "--backend", "cpp")[1].splitlines()[-1]
     assert asked == "backend        cpp: it was asked for"

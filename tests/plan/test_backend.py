@@ -71,7 +71,7 @@ def test_the_number_of_batches_until_machine_code_pays() -> None:
     assert batches_until(replace(at, cached=True)) == 10
     assert batches_until(replace(at, saving=7.0)) == 1
     for never in ({"saving": 0.0}, {"device": "cuda"}, {"no_compiler": "none"}):
-        assert batches_until(replace(at, **never)) is None  # type: ignore[arg-type]
+        assert batches_until(replace(at, **never)) is None
 
 
 def test_what_machine_code_saves_grows_with_lengths_and_batches() -> None:

@@ -28,8 +28,8 @@ def dear(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule, "SAVED_A_PRODUCT", 0.09)
 
 
-def hmm(**options: str) -> CompiledProgram:
-    return compile(fgg.load("hmm", sizes={"k": 3, "d": 3}), **options).compiled
+def hmm(backend: str = "auto") -> CompiledProgram:
+    return compile(fgg.load("hmm", sizes={"k": 3, "d": 3}), backend=backend).compiled
 
 
 def log_z(program: CompiledProgram, dtype: torch.dtype = torch.float64) -> Tensor:

@@ -20,8 +20,8 @@ from tests.helpers.native import needs_compiler
 DATA = [[0, 1, 2, 1], [2, 2, 0], [1], [0, 0, 1]]
 
 
-def hmm(**options: str) -> CompiledProgram:
-    return compile(fgg.load("hmm", sizes={"k": 3, "d": 3}), **options).compiled
+def hmm(backend: str = "auto") -> CompiledProgram:
+    return compile(fgg.load("hmm", sizes={"k": 3, "d": 3}), backend=backend).compiled
 
 
 def batches(program: CompiledProgram, number: int) -> Iterator[tuple[Program, Collated]]:
@@ -70,8 +70,8 @@ def test_learning_decides_by_its_data_and_not_by_the_cache(
 ) -> None:
     seen = []
 
-    def learned(epochs: int, **options: str) -> dict[str, torch.Tensor]:
-        program = hmm(**options)
+    def learned(epochs: int, backend: str = "auto") -> dict[str, torch.Tensor]:
+        program = hmm(backend)
         result = fgg.learn(program, DATA, method="em", epochs=epochs, seed=3)
         seen.append(program.backend.backend)
         return result.model.detached()
