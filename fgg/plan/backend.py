@@ -4,8 +4,8 @@ Machine code does the work of tensor operations without the calls between them. 
 with the number of calls (a product of two tensors on one level is a handful of them) and with the
 numbers in charts, which every call reads and writes; matrix products take as long either way.
 Building takes longer the more products there are. `auto` chooses machine code as soon as it saves
-what building it costs. Where nobody knows how much work is to come, that takes at most twice as
-long as the choice that would have been best in hindsight.
+what building it costs. Where nobody knows how much work is to come, this loses at most twice the
+time that the best choice in hindsight loses.
 
 A new backend is a name in `BACKENDS` and a case of `choose`.
 """
