@@ -186,6 +186,7 @@ def start(
     if begins:
         choice = _chosen(backend, trainer)
         settings = replace(settings, backend=choice.backend, backend_reason=choice.reason)
+    processes.wait()  # until all have seen whether the folder holds a run
     if begins and processes.first:
         make_folder(folder)
         save_feed(folder, feed)

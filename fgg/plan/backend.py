@@ -26,8 +26,8 @@ BACKENDS = (TORCH, CPP)
 """Tensor operations, and machine code made by a C++ compiler."""
 ASKED = (AUTO, *BACKENDS)
 """What may be asked for."""
-DTYPES = ("float32", "float64")
-"""The types of numbers that machine code computes in."""
+WIDTHS = {"float32": 4, "float64": 8}
+"""The types of numbers that machine code computes in, and how many bytes a number has."""
 
 SAVED_A_PRODUCT = 80e-6
 """Seconds that machine code saves on one product of a level, in an inside and an outside pass."""
@@ -73,7 +73,7 @@ def choose(at: Situation) -> BackendChoice:
     """The backend that `auto` stands for in a situation."""
     if at.device != "cpu":
         return BackendChoice(TORCH, f"machine code runs on a CPU, not on `{at.device}`")
-    if at.dtype not in DTYPES:
+    if at.dtype not in WIDTHS:
         return BackendChoice(TORCH, f"machine code has no numbers of type {at.dtype}")
     if at.no_compiler:
         return BackendChoice(TORCH, at.no_compiler)

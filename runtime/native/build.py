@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from fgg.diagnostics import Diagnostic
-from fgg.plan.backend import DTYPES
 from fgg.progress import note, stage
 
 FLAGS = (
@@ -40,8 +39,8 @@ FLAGS = (
 )
 GNU_FLAGS = ("-fvect-cost-model=dynamic",)
 """With `-O2` other compilers vectorise as much by themselves."""
-TYPES = dict(zip(DTYPES, ("float", "double"), strict=True))
-PRODUCTS = dict(zip(DTYPES, ("sgemm_", "dgemm_"), strict=True))
+TYPES = {"float32": "float", "float64": "double"}
+PRODUCTS = {"float32": "sgemm_", "float64": "dgemm_"}
 SECONDS = 600
 
 

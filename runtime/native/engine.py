@@ -15,10 +15,15 @@ from torch import Tensor
 
 from fgg.diagnostics import render_all
 from fgg.plan import Plan
-from fgg.plan.backend import DTYPES
 from fgg.plan.cpp_source import Argument, Native, told_charts
 from fgg.plan.sizes import environment, extents
-from fgg.runtime.native.build import CannotBuild, library, matrix_product, python_functions
+from fgg.runtime.native.build import (
+    TYPES,
+    CannotBuild,
+    library,
+    matrix_product,
+    python_functions,
+)
 
 Doubles = NDArray[np.float64]
 KEPT = 1024
@@ -61,7 +66,7 @@ class NativeEngine:
     def fits(self, batch: Any, leaves: Mapping[str, Tensor]) -> bool:
         """Whether machine code can do a batch."""
         dtype = dtype_name(batch.dtype)
-        if self.failed is not None or batch.device.type != "cpu" or dtype not in DTYPES:
+        if self.failed is not None or batch.device.type != "cpu" or dtype not in TYPES:
             return False
         if any(type(leaf) not in (Tensor, torch.nn.Parameter) for leaf in leaves.values()):
             return False

@@ -14,6 +14,7 @@ from fgg.plan.backend import (
     INSIDE,
     LOOKING,
     TORCH,
+    WIDTHS,
     Backend,
     BackendChoice,
     Situation,
@@ -29,8 +30,6 @@ from fgg.runtime.native.engine import KEPT, NativeEngine, dtype_name
 if TYPE_CHECKING:
     from fgg.runtime.prelude.charts import Batch
     from fgg.runtime.program.emitted import Engine
-
-WIDTHS = {"float32": 4, "float64": 8}
 
 
 class Engines:
@@ -64,10 +63,9 @@ class Engines:
         dtype = dtype_name(batch.dtype)
         if self.backend.asked == AUTO:
             # What is counted does not depend on who computes: equal calls lead to equal choices.
-            saved = self.saved_on(batch.lengths, batch.size, dtype)
-            self._saved[dtype] = self._saved.get(dtype, 0.0) + saved * (
-                1.0 if derivatives else INSIDE
-            )
+            passes = 1.0 if derivatives else INSIDE
+            saved = passes * self.saved_on(batch.lengths, batch.size, dtype)
+            self._saved[dtype] = self._saved.get(dtype, 0.0) + saved
         self.choice = self.backend.choice or self._chosen(batch.device.type, dtype)
         return self.native if self.choice.backend == CPP else self.module
 

@@ -18,6 +18,7 @@ from fgg.plan import Plan
 from fgg.plan.backend import (
     AUTO,
     CPP,
+    WIDTHS,
     BackendChoice,
     Situation,
     batches_until,
@@ -27,7 +28,6 @@ from fgg.plan.backend import (
 )
 
 FORMS = ("python", "grammar", "schedule", "plan", "cost", "cpp", "aoti")
-WIDTHS = {"float32": 4, "float64": 8}
 MAX_LENGTH = 1_000_000
 
 
