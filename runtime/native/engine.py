@@ -31,20 +31,28 @@ SETTINGS = 8
 """How many numbers come first in the room for the range: as in the prelude of programs in C++."""
 
 
+def dtype_name(dtype: torch.dtype) -> str:
+    """The name of a type of numbers: `float32`."""
+    return str(dtype).removeprefix("torch.")
+
+
 class NativeEngine:
     """The inside and outside passes of a plan, on the processor.
 
     What it cannot do (another device, tensors that are no numbers, no compiler) the emitted
     module does: `module` has the same functions. `most` is the greatest number of bytes that any
-    call took for intermediate results.
+    call took for intermediate results. With `quiet` there is no warning if it cannot be built.
     """
 
     most = 0
 
-    def __init__(self, plan: Plan, native: Native, module: ModuleType) -> None:
+    def __init__(
+        self, plan: Plan, native: Native, module: ModuleType, *, quiet: bool = False
+    ) -> None:
         self.plan = plan
         self.native = native
         self.module = module
+        self.quiet = quiet
         self.depths = max(map(plan.depth, plan.steps), default=0) + 1
         self.told = told_charts(plan)
         self.failed: str | None = None
@@ -57,15 +65,17 @@ class NativeEngine:
 
     def fits(self, batch: Any, leaves: Mapping[str, Tensor]) -> bool:
         """Whether machine code can do a batch."""
-        if self.failed is not None or batch.device.type != "cpu" or batch.dtype not in TYPES:
+        dtype = dtype_name(batch.dtype)
+        if self.failed is not None or batch.device.type != "cpu" or dtype not in TYPES:
             return False
         if any(type(leaf) not in (Tensor, torch.nn.Parameter) for leaf in leaves.values()):
             return False
         try:
-            library(self.native.source, batch.dtype)
+            library(self.native.source, dtype)
         except CannotBuild as error:
             self.failed = str(error)
-            warn(render_all([error.note()], None), stacklevel=4)
+            if not self.quiet:
+                warn(render_all([error.note()], None), stacklevel=4)
             return False
         return True
 
@@ -194,12 +204,13 @@ class NativeEngine:
             pointers.append(found.data_ptr())
             numbers += found.stride()[: tensor.rank]
             numbers += found.shape[: tensor.rank]
-        function = getattr(library(self.native.source, batch.dtype), name)
+        dtype = dtype_name(batch.dtype)
+        function = getattr(library(self.native.source, dtype), name)
         function.restype = ctypes.c_int64
         taken = function(
             (ctypes.c_int64 * len(numbers))(*numbers),
             (ctypes.c_void_p * len(pointers))(*pointers),
-            matrix_product(batch.dtype),
+            matrix_product(dtype),
             python_functions(),
         )
         if taken == -1:

@@ -1,8 +1,8 @@
 """Inside and outside passes with a range certificate: a number is right, or it is refused.
 
 A pass of an emitted program records, for each item, whether any product of positive numbers may
-have fallen below the smallest normal number (`fgg.runtime.prelude.charts.lossless`). Only items
-that may have lost a product are computed again, in these ways, one after the other:
+have fallen below the smallest normal number (`fgg.runtime.prelude.certificate.lossless`). Only
+items that may have lost a product are computed again, in these ways, one after the other:
 
 1. the same type, *lifted*: every positive number that is too small is raised, so nothing can be
    lost. The first pass is a lower bound of Z and this one an upper bound. If both agree, the loss
@@ -119,16 +119,14 @@ class Group:
                 batch.lift = _lift(run, leaves)
                 centre(batch, leaves, depth, {})
             charts = cls._inside(run, leaves)
-            log_z = run.program.engine.result(charts[1], batch)
+            log_z = run.engine.result(charts[1], batch)
             safe = certificate(run, leaves, charts, log_z)
         return cls(items, run, leaves, charts, log_z, safe, lifted, keep)
 
     @staticmethod
     def _inside(run: Run, leaves: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
         run.batch.begin()
-        charts: tuple[dict[str, Tensor], Any] = run.program.engine.inside(
-            leaves, run.scales, run.batch
-        )
+        charts: tuple[dict[str, Tensor], Any] = run.engine.inside(leaves, run.scales, run.batch)
         return charts
 
     def forget(self, places: Tensor) -> None:
@@ -152,7 +150,7 @@ class Group:
         run = self.run
         with torch.inference_mode():
             charts = charts or self._inside(run, self.leaves)
-            slopes, adjoints = run.program.engine.outside(
+            slopes, adjoints = run.engine.outside(
                 self.leaves, run.scales, *charts, run.batch, gradient
             )
         return slopes, adjoints, charts[0]

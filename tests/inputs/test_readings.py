@@ -175,7 +175,7 @@ def test_known_tokens_need_no_other_program() -> None:
 
 def test_machine_code_sums_a_missing_token_once() -> None:
     grammar, inputs, wanted = case("indices that may be the same")
-    program = fgg.compile(grammar, jit=True)
+    program = fgg.compile(grammar, backend="cpp")
     batch = {key: [value, value] for key, value in inputs.items()}
     weights = program.weights(dtype=torch.float64)
     for tensor in weights.values():
@@ -279,15 +279,15 @@ rule word: X[i, i+1](a) -> emit(a, w[i]) mark(a, m) m = w[i].block
 
 
 @pytest.mark.parametrize(
-    ("space", "jit"),
+    ("space", "backend"),
     [
-        *((space, False) for space in ("auto", "rank", "state", "dense")),
-        ("rank", True),
-        *(pytest.param(n, True, marks=pytest.mark.slow) for n in ("auto", "state", "dense")),
+        *((space, "torch") for space in ("auto", "rank", "state", "dense")),
+        ("rank", "cpp"),
+        *(pytest.param(n, "cpp", marks=pytest.mark.slow) for n in ("auto", "state", "dense")),
     ],
 )
-def test_spaces_agree_on_trees_that_read_words_and_their_blocks(space: str, jit: bool) -> None:
-    program = fgg.compile(loads(RANKED), space=space, jit=jit)
+def test_spaces_agree_on_trees_that_read_words_and_their_blocks(space: str, backend: str) -> None:
+    program = fgg.compile(loads(RANKED), space=space, backend=backend)
     weights = program.weights(seed=2, dtype=torch.float64)
     for leaf in weights.values():
         leaf.requires_grad_()
