@@ -194,13 +194,14 @@ def _python(plan: Plan, at: Mapping[str, int], arguments: argparse.Namespace) ->
 
 
 def _without_output(words: Sequence[str]) -> list[str]:
-    """Return the words of a command without those that say where to write."""
+    """Return the words of a command without those that say where and how to write."""
     kept: list[str] = []
     follows = False
     for word in words:
-        if not follows and word not in ("-o", "--output") and not word.startswith("--output="):
+        names_file = word in ("-o", "--output")
+        if not (follows or names_file or word == "--json" or word.startswith("--output=")):
             kept.append(word)
-        follows = word in ("-o", "--output")
+        follows = names_file
     return kept
 
 
