@@ -107,6 +107,7 @@ def map_exprs(block: Block, change: Callable[[Expr], Expr]) -> Block:
         guards=tuple(map(change, block.guards)),
         body=tuple(map(operation, block.body)),
         operands=tuple(map(cells, block.operands)),
+        variables={name: change(expr) for name, expr in block.variables.items()},
     )
 
 

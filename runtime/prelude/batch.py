@@ -13,6 +13,7 @@ from fgg.runtime.prelude.indices import Affine, Condition, Entry, Own
 
 if TYPE_CHECKING:
     from fgg.runtime.prelude.certificate import Lift
+    from fgg.runtime.prelude.charts import Chart, Table
 
 OUTSIDE = -(2**40)
 
@@ -46,6 +47,9 @@ class Batch:
         self.dtype = dtype
         self.device = device
         self.made: dict[tuple[object, ...], Any] = {}
+        # The charts and tables of an inside pass: the outside pass takes them over.
+        self.charts_kept: dict[str, Chart] = {}
+        self.tables_kept: dict[str, Table] = {}
         self.spare = False
         self.spares: dict[str, Tensor] = {}
         # How great the greatest value of a cell is, and how much greater gradients are than they
@@ -195,10 +199,6 @@ class Batch:
 
         return self.kept((rank, conditions), make)
 
-    def absent(self, rank: int, *conditions: Condition | bool) -> Tensor | None:
-        """The same for conditions that hold everywhere unless lengths differ."""
-        return self.fails(rank, *conditions) if self.mixed else None
-
     def tokens(self, tokens: Tensor, *extents: Affine | int, outside: int = -2) -> Tensor:
         """Tokens or entries `[*indices, batch]`, impossible beyond an item's own extents."""
         moved = tokens.movedim(0, -1)
@@ -217,4 +217,5 @@ class Batch:
             if len(self.made) >= KEPT:
                 self.made.clear()
             self.made[key] = make()
-        return self.made[key]
+        made: Made = self.made[key]
+        return made

@@ -81,7 +81,7 @@ class BestChart(Chart):
         self, index: Index, new: Tensor, scale: Tensor | None = None, depth: int = 0
     ) -> None:
         """Write the greater of cells, times their marks, and of what they have."""
-        values, scales = self.values[index], self.scale[index]
+        values, scales = self[index], self.scale[index]
         terms = [(values, scales), ((new * self.marks[index]).expand_as(values), scale)]
         new, scale = self.total(terms, scales.dim())
         super().put(index, new, scale, depth)
@@ -122,7 +122,7 @@ def best_charts(
     # Adjoints need no room: there is no outside pass.
     batch.spare = False
     for chart in new_charts(batch, layouts):
-        values = chart.values.all if chart.layout.states else None
+        values = chart.all if chart.layout.states else None
         best = BestChart(chart.name, chart.layout, batch, values, chart.scale.all)
         best.marks = Cells(marks[chart.name], chart.layout.low, batch)
         charts.append(best)

@@ -39,13 +39,14 @@ def hidden(mask: Tensor) -> Tensor | None:
     return found if found.device.type != "cpu" or bool(found.any()) else None
 
 
-def hide(values: Tensor, found: Tensor | None, zero: float, states: int = 0) -> Tensor:
-    """Values with zero in hidden cells; a mask may lack axes that come first."""
-    if found is None:
+def hide(values: Tensor, where: Tensor | bool | None, zero: float, states: int = 0) -> Tensor:
+    """Values with zero where a mask holds; it may lack axes that come first, or be nowhere."""
+    if where is None or where is False:
         return values
+    assert isinstance(where, Tensor)
     for _ in range(states):
-        found = found.unsqueeze(-1)
-    return values.masked_fill(found, zero)
+        where = where.unsqueeze(-1)
+    return values.masked_fill(where, zero)
 
 
 def cells_at(chart: Tensor, index: tuple[Tensor | int, ...]) -> Place:
@@ -133,6 +134,14 @@ Index = tuple[Affine | int, ...] | Affine | int
 """The indices of cells; a single one needs no tuple."""
 
 
+View = tuple[tuple[int, ...], tuple[int, ...], int]
+"""The sizes and strides of a view, and where it begins."""
+GEOMETRY: dict[tuple[object, ...], dict[object, View]] = {}
+"""The views that were taken of tensors with a layout, by index."""
+KEPT_LAYOUTS = 256
+KEPT_VIEWS = 4096
+
+
 class Cells:
     """A tensor `[*indices, batch, *states]` that is read and written by its indices.
 
@@ -140,15 +149,14 @@ class Cells:
     """
 
     def __init__(self, tensor: Tensor, low: tuple[int, ...], batch: Batch) -> None:
-        rank = len(low)
-        stride = tensor.stride()
         self.all = tensor
         self.low = low
         self.batch = batch
-        self.strides = tuple(zip(low, stride[:rank], strict=True))
-        self.inner = tuple(tensor.shape[rank:])
-        self.inner_strides = stride[rank:]
-        self.first = tensor.storage_offset()
+        # Views of tensors that lie in memory alike lie alike.
+        if len(GEOMETRY) >= KEPT_LAYOUTS:
+            GEOMETRY.clear()
+        key = (low, tensor.shape, tensor.stride(), tensor.storage_offset())
+        self.geometry = GEOMETRY.setdefault(key, {})
 
     @cached_property
     def rows(self) -> tuple[Tensor, ...]:
@@ -157,42 +165,50 @@ class Cells:
 
     def __getitem__(self, index: Index) -> Tensor:
         """A view of cells: an axis for each loop variable, then the batch, then the states."""
-        if isinstance(index, int):
+        if index.__class__ is int:
             return self.rows[index - self.low[0]]
-        if not isinstance(index, tuple):
-            index = (index,)
-        offset = self.first
+        where = self.geometry.get(index)
+        if where is None:
+            where = self.locate(index)
+        return self.all.as_strided(*where)
+
+    def locate(self, index: Index) -> View:
+        """The sizes, strides and offset of a view."""
+        rank = len(self.low)
+        stride = self.all.stride()
+        forms = index if index.__class__ is tuple else (index,)
+        offset = self.all.storage_offset()
         counts: dict[int, int] = {}
         steps: dict[int, int] = {}
-        for form, (low, stride) in zip(index, self.strides, strict=True):
+        for form, low, step in zip(forms, self.low, stride, strict=False):
             if isinstance(form, int):
-                offset += (form - low) * stride
+                offset += (form - low) * step
                 continue
-            offset += (form.constant - low) * stride
+            offset += (form.constant - low) * step
             for axis, count, coefficient in form.terms:
                 counts[axis] = count
-                steps[axis] = steps.get(axis, 0) + coefficient * stride
+                steps[axis] = steps.get(axis, 0) + coefficient * step
         axes = sorted(counts)
-        return self.all.as_strided(
-            (*(counts[axis] for axis in axes), *self.inner),
-            (*(steps[axis] for axis in axes), *self.inner_strides),
-            offset,
-        )
+        sizes = (*(counts[axis] for axis in axes), *self.all.shape[rank:])
+        where = (sizes, (*(steps[axis] for axis in axes), *stride[rank:]), int(offset))
+        if len(self.geometry) >= KEPT_VIEWS:
+            self.geometry.clear()
+        self.geometry[index] = where
+        return where
 
     def place(self, index: Index) -> Place:
         """Where cells lie that differ from item to item; the same place is worked out once."""
-        if not isinstance(index, tuple):
-            index = (index,)
+        forms: tuple[Affine | int, ...] = index if index.__class__ is tuple else (index,)  # type: ignore[assignment]
 
         def make() -> Place:
-            axes = {axis: place for place, axis in enumerate(axes_of(index))}
-            forms = tuple(
+            axes = {axis: place for place, axis in enumerate(axes_of(forms))}
+            numbers = tuple(
                 self.batch.number(form - low, axes)
-                for form, low in zip(index, self.low, strict=True)
+                for form, low in zip(forms, self.low, strict=True)
             )
-            return cells_at(self.all, forms)
+            return cells_at(self.all, numbers)
 
-        return self.batch.kept((index, self.low, self.all.shape[: len(self.low)]), make)
+        return self.batch.kept((forms, self.low, self.all.shape[: len(self.low)]), make)
 
     def gather(self, *index: Affine | int, zero: float = 0.0) -> Tensor:
         """Cells that differ from item to item; `zero` where there are none."""

@@ -50,7 +50,7 @@ CellTerm = tuple[Tensor, "Tensor | None", int]
 """What a rule gives to cells: values, scales, and the number of charts in a product."""
 
 
-class Chart:
+class Chart(Cells):
     """The cells of a family: `chart[i, j]` are values, `chart.scale[i, j]` their scales.
 
     A chart without states is its scales alone.
@@ -59,30 +59,25 @@ class Chart:
     def __init__(
         self, name: str, layout: Layout, batch: Batch, values: Tensor | None, scales: Tensor
     ) -> None:
+        super().__init__(scales if values is None else values, layout.low, batch)
         self.name = name
         self.layout = layout
-        self.batch = batch
         self.scale = Cells(scales, layout.low, batch)
-        if values is not None:
-            self.values = Cells(values, layout.low, batch)
-            self.gather = self.values.gather
-
-    def __getitem__(self, index: Index) -> Tensor:
-        """A view of the values of cells."""
-        return self.values[index]
 
     # the inside pass
 
     def put(self, index: Index, new: Tensor, scale: Tensor | None = None, depth: int = 0) -> None:
         """Write cells; `depth` is the number of charts that the values are products of."""
-        values = self.values[index]
-        put(self.batch, depth, values, self.scale[index], new.expand_as(values), scale)
+        values = self[index]
+        if new.shape != values.shape:
+            new = new.expand_as(values)
+        put(self.batch, depth, values, self.scale[index], new, scale)
 
     def put_more(
         self, index: Index, new: Tensor, scale: Tensor | None = None, depth: int = 0
     ) -> None:
         """Add to cells that other rules may have filled."""
-        values = self.values[index]
+        values = self[index]
         put_more(self.batch, depth, values, self.scale[index], new.expand_as(values), scale)
 
     def put_mixed(
@@ -94,7 +89,7 @@ class Chart:
 
     def put_terms(self, index: Index, terms: list[CellTerm], mode: str = "put") -> None:
         """Write the sum of what several rules give to cells; `mode` is the method to write with."""
-        like = self.values[index]
+        like = self[index]
         depth = max(depth for *_, depth in terms)
         rank = like.dim() - len(self.layout.states)
         new, scale = self.total([(new.expand_as(like), e) for new, e, _ in terms], rank)
@@ -106,7 +101,7 @@ class Chart:
 
     def keep(self, index: Index, new: Tensor, scale: Tensor | None = None) -> None:
         """Write cells with the scales of what they were mapped from, or shared ones (None)."""
-        self.values[index].copy_(new)
+        self[index].copy_(new)
         if scale is not None:
             self.scale[index].copy_(scale)
 
@@ -151,9 +146,9 @@ class Chart:
         if not self.layout.states:
             zeros = torch.zeros_like(self.scale.all, dtype=batch.dtype)
         elif self.layout.half:
-            zeros = batch.adjoint(self.values.all, self.name)
+            zeros = batch.adjoint(self.all, self.name)
         else:
-            zeros = torch.zeros_like(self.values.all)
+            zeros = torch.zeros_like(self.all)
         return Cells(zeros, self.layout.low, batch)
 
     @cached_property
@@ -161,9 +156,9 @@ class Chart:
         """The scales to divide by: a cell of zeros passes nothing on."""
         return Cells(inverse(self.scale.all), self.layout.low, self.batch)
 
-    def erase(self, index: Index, absent: Tensor | None) -> None:
+    def erase(self, index: Index, absent: Tensor | bool | None) -> None:
         """Set adjoints to zero in cells that only other items have."""
-        if absent is not None:
+        if isinstance(absent, Tensor):
             place = self.adjoint[index]
             place.masked_fill_(spread(absent, place), 0.0)
 
@@ -173,23 +168,24 @@ class Table(Cells):
 
     scale: Cells
 
-    def __init__(
-        self,
-        name: str,
-        leaves: Mapping[str, Tensor],
-        scales: Mapping[str, Tensor],
-        batch: Batch,
-        rank: int,
-    ) -> None:
-        low = (0,) * rank
-        super().__init__(leaves[name], low, batch)
-        if name in scales:
-            self.scale = Cells(scales[name], low, batch)
-
     @cached_property
     def adjoint(self) -> Cells:
         """The derivative of each entry; zero at first."""
         return Cells(torch.zeros_like(self.all), self.low, self.batch)
+
+
+def table(
+    batch: Batch, leaves: Mapping[str, Tensor], scales: Mapping[str, Tensor], name: str, rank: int
+) -> Table:
+    """A prepared table with so many indices: that of the inside pass again in the outside pass."""
+    kept = batch.tables_kept.pop(name, None)
+    if kept is not None and kept.all is leaves[name]:
+        return kept
+    low = (0,) * rank
+    made = batch.tables_kept[name] = Table(leaves[name], low, batch)
+    if name in scales:
+        made.scale = Cells(scales[name], low, batch)
+    return made
 
 
 def new_charts(batch: Batch, layouts: Layouts) -> tuple[Chart, ...]:
@@ -206,22 +202,28 @@ def new_charts(batch: Batch, layouts: Layouts) -> tuple[Chart, ...]:
             half = name if layout.half else None
             values = batch.values(layout.extents, layout.states, half)
         charts.append(Chart(name, layout, batch, values, scales[layout.scale_of or name]))
+    batch.charts_kept = {chart.name: chart for chart in charts}
     return tuple(charts)
 
 
 def old_charts(
     batch: Batch, layouts: Layouts, values: Mapping[str, Tensor], scales: Mapping[str, Tensor]
 ) -> tuple[Chart, ...]:
-    """The charts that an inside pass filled."""
-    return tuple(
-        Chart(name, layout, batch, values.get(name), scales[name])
-        for name, layout in layouts.items()
-    )
+    """The charts that an inside pass filled; it may have been that of another engine."""
+    kept, batch.charts_kept = batch.charts_kept, {}
+    charts = []
+    for name, layout in layouts.items():
+        chart = kept.get(name)
+        given = values.get(name, scales[name])
+        if chart is None or chart.all is not given or chart.scale.all is not scales[name]:
+            chart = Chart(name, layout, batch, values.get(name), scales[name])
+        charts.append(chart)
+    return tuple(charts)
 
 
 def filled(*charts: Chart) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The values and the scales of charts by name."""
-    values = {chart.name: chart.values.all for chart in charts if chart.layout.states}
+    values = {chart.name: chart.all for chart in charts if chart.layout.states}
     return values, {chart.name: chart.scale.all for chart in charts}
 
 

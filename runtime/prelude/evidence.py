@@ -145,9 +145,9 @@ def potentials(
     """
     logs = logs.movedim(0, rank)
     indices = loops(*(range(extent) for extent in logs.shape[:rank]))
-    for conditions, test in ((where, batch.fails), (mixed, batch.absent)):
+    for conditions in (where, mixed if batch.mixed else None):
         if conditions is not None:
-            fails = test(rank, *conditions(*indices))
+            fails = batch.fails(rank, *conditions(*indices))
             logs = hide(logs, fails, NEGATIVE, logs.dim() - rank - 1)
     # A copy of its own: views of it are taken from the beginning of its storage.
     scale = (

@@ -11,71 +11,83 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-class Affine:
+class Affine(tuple):  # type: ignore[type-arg]
     """An affine form: a constant, loop variables and other atoms, each with a coefficient.
 
     A loop variable is an axis of its block, the number of values it takes and a coefficient; its
-    first value is part of the constant. Other atoms are numbers for every item.
+    first value is part of the constant. Other atoms are numbers for every item. It is a tuple, so
+    that forms are quickly made, compared and looked up.
     """
 
-    __slots__ = ("constant", "others", "terms")
+    __slots__ = ()
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         constant: int,
         terms: tuple[tuple[int, int, int], ...] = (),
         others: tuple[tuple[Own | Entry, int], ...] = (),
-    ) -> None:
-        self.constant = constant
-        self.terms = terms
-        self.others = others
+    ) -> Affine:
+        """Make a form."""
+        return tuple.__new__(cls, (constant, terms, others))
 
     @property
-    def key(self) -> tuple[object, ...]:
-        """What equal forms have in common."""
-        return self.constant, self.terms, self.others
+    def constant(self) -> int:
+        """The value where all variables have their first value."""
+        return self[0]  # type: ignore[no-any-return]
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Affine) and self.key == other.key
+    @property
+    def terms(self) -> tuple[tuple[int, int, int], ...]:
+        """The loop variables: axis, number of values, coefficient."""
+        return self[1]  # type: ignore[no-any-return]
 
-    def __hash__(self) -> int:
-        return hash(self.key)
+    @property
+    def others(self) -> tuple[tuple[Own | Entry, int], ...]:
+        """Atoms that are numbers for every item, and their coefficients."""
+        return self[2]  # type: ignore[no-any-return]
 
-    def __add__(self, other: Affine | int) -> Affine:
-        if isinstance(other, int):
-            return Affine(self.constant + other, self.terms, self.others)
-        constant = self.constant + other.constant
-        return Affine(constant, self.terms + other.terms, self.others + other.others)
+    def __add__(self, other: Affine | int) -> Affine:  # type: ignore[override]
+        constant, terms, others = self
+        if other.__class__ is int:
+            return _new(Affine, (constant + other, terms, others))
+        more, new_terms, new_others = other  # type: ignore[misc]
+        return _new(Affine, (constant + more, terms + new_terms, others + new_others))
 
     __radd__ = __add__
 
-    def __mul__(self, factor: int) -> Affine:
+    def __mul__(self, factor: int) -> Affine:  # type: ignore[override]
         terms = tuple((axis, count, factor * c) for axis, count, c in self.terms)
         others = tuple((atom, factor * c) for atom, c in self.others)
         return Affine(factor * self.constant, terms, others)
 
-    __rmul__ = __mul__
+    __rmul__ = __mul__  # type: ignore[assignment]
 
     def __neg__(self) -> Affine:
-        return self * -1
+        return self.__rsub__(0)
 
     def __sub__(self, other: Affine | int) -> Affine:
         return self + -other
 
     def __rsub__(self, other: int) -> Affine:
-        return -self + other
+        constant, terms, others = self
+        terms = tuple([(axis, count, -c) for axis, count, c in terms])
+        if others:
+            others = tuple((atom, -c) for atom, c in others)
+        return _new(Affine, (other - constant, terms, others))
 
-    def __ge__(self, other: Affine | int) -> Condition:
+    def __ge__(self, other: Affine | int) -> Condition:  # type: ignore[override]
         return Condition(self - other)
 
-    def __gt__(self, other: Affine | int) -> Condition:
+    def __gt__(self, other: Affine | int) -> Condition:  # type: ignore[override]
         return Condition(self - other - 1)
 
-    def __le__(self, other: Affine | int) -> Condition:
+    def __le__(self, other: Affine | int) -> Condition:  # type: ignore[override]
         return Condition(-self + other)
 
-    def __lt__(self, other: Affine | int) -> Condition:
+    def __lt__(self, other: Affine | int) -> Condition:  # type: ignore[override]
         return Condition(-self + other - 1)
+
+
+_new = tuple.__new__
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,9 @@ class Passes:
         for name in self.complete if missing else ():
             known(name, inputs.get(name))
         leaves, scales = self.prepare(weights, inputs, batch, missing)
-        result: Tensor = Inside.apply(self, tuple(leaves), scales, batch, *leaves.values())
+        result: Tensor = Inside.apply(  # type: ignore[no-untyped-call]
+            self, tuple(leaves), scales, batch, *leaves.values()
+        )
         if bool(batch.safe.all()):
             return result
         if batch.dtype == torch.float64:

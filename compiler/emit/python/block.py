@@ -17,6 +17,7 @@ from fgg.compiler.emit.python.products import (
     best_product,
     product,
 )
+from fgg.grammar.index import Expr
 from fgg.plan import Loop, Mask, Operand, Plan
 from fgg.plan.kernel import (
     BATCH,
@@ -76,18 +77,34 @@ class BlockPrinter:
         self.inline = inline
         # Whether what is put is kept, to be added to what other blocks put.
         self.terms = terms
+        self.forms = self.rule_variables()
         self.variables = {loop.name: self.variable(loop.name) for loop in block.loops}
-        self.scope = program.scope.extended(self.variables)
+        names = {f"={name}": program.names.get("loop", name) for name in self.forms}
+        self.scope = program.scope.extended({**self.variables, **names}, self.forms)
         self.values: dict[str, Value] = {}
         self.products: dict[str, Product] = {}
         self.lines: list[str] = []
         self.guarded = False
         self.numbers: dict[str, int] = {}
 
+    def rule_variables(self) -> dict[str, Expr]:
+        """The rule's variables that are sums: `j` is `i + width`, `k` is `i + dk`."""
+        loops = {loop.name for loop in self.block.loops}
+        return {
+            name: expr
+            for name, expr in self.block.variables.items()
+            if len([m for m, _ in expr.terms if m]) > 1
+            and all(len(m) < 2 and isinstance(m[0], str) for m, _ in expr.terms if m)
+            and any(m and m[0] in loops for m, _ in expr.terms)
+            and name not in loops
+        }
+
     def variable(self, name: str) -> str:
-        """The identifier of a loop variable; a rule's variable may be called like an index."""
+        """The identifier of a loop variable, which may be the distance of a rule's variable."""
         stem = name.rstrip("'")
-        if stem != name and any(loop.name == stem for loop in self.block.loops):
+        if stem in self.forms:
+            stem = f"d{stem}"
+        elif stem != name and any(loop.name == stem for loop in self.block.loops):
             stem += "_2"
         return self.program.names.get("loop", stem)
 
@@ -113,7 +130,13 @@ class BlockPrinter:
             return []
         names = ", ".join(self.variables[loop.name] for loop in loops)
         ranges = ", ".join(map(self.scope.range, loops))
-        return [f"{names} = {'loop' if len(loops) == 1 else 'loops'}({ranges})"]
+        lines = [f"{names} = {'loop' if len(loops) == 1 else 'loops'}({ranges})"]
+        used = [name for name in self.forms if name in self.scope.renamed]
+        if used:
+            plain = self.program.scope.extended(self.variables)
+            forms = ", ".join(plain.affine(self.forms[name]) for name in used)
+            lines.append(f"{', '.join(self.scope.names[f'={n}'] for n in used)} = {forms}")
+        return lines
 
     def body(self) -> list[str]:
         """The statements of the block."""
@@ -243,7 +266,7 @@ class BlockPrinter:
         if op.adjoint:
             code = self.at(cells, f"{store}.adjoint")
         elif cells.kind == "chart" and (self.is_all or not cells.index):
-            code = f"{store}.values.all"
+            code = f"{store}.all"
         else:
             code = self.at(cells, store)
         value = self.diagonal(code, (*self.index_dims(cells), *cells.axes))
@@ -310,8 +333,8 @@ class BlockPrinter:
     def mask(self, masks: Sequence[Mask], *, mixed: bool) -> str:
         """Where masks do not hold."""
         tests = ", ".join(self.scope.condition(mask.expr) for mask in masks)
-        method = "absent" if mixed else "fails"
-        return f"batch.{method}({len(self.block.loops)}, {tests})"
+        first = "batch.mixed and " if mixed else ""
+        return f"{first}batch.fails({len(self.block.loops)}, {tests})"
 
     def weigh(self, op: Weigh) -> None:
         """What each point's scale is worth beside the greatest, and that one."""

@@ -11,16 +11,30 @@ from fgg.plan import Bound, Loop
 class Scope:
     """What the names in index expressions are called; look-ups become entries of tables."""
 
-    def __init__(self, names: Mapping[str, str]) -> None:
+    def __init__(self, names: Mapping[str, str], forms: Mapping[str, Expr] | None = None) -> None:
         self.names = dict(names)
-        # The names in the order in which terms are written: loop variables come first.
+        # Sums that have a name of their own, which stands in their place; and which did.
+        self.forms = forms or {}
+        self.renamed: set[str] = set()
         self.used: set[str] = set()
 
-    def extended(self, names: Mapping[str, str]) -> Scope:
+    def extended(self, names: Mapping[str, str], forms: Mapping[str, Expr] | None = None) -> Scope:
         """A scope with more names; what is used counts for both."""
-        inner = Scope({**self.names, **names})
+        inner = Scope({**self.names, **names}, forms)
         inner.used = self.used
         return inner
+
+    def short(self, expr: Expr) -> Expr:
+        """An expression with names in place of sums."""
+        for name, form in self.forms.items():
+            terms = {m: c for m, c in form.terms if m}
+            own = dict(expr.terms)
+            ratios = {own.get(m, 0) * c for m, c in terms.items()}  # the coefficients are 1 or -1
+            if len(ratios) == 1 and ratios <= {1, -1} and set(terms.values()) <= {1, -1}:
+                (ratio,) = ratios
+                self.renamed.add(name)
+                expr = expr - form * ratio + Expr.of(f"={name}") * ratio
+        return expr
 
     def atom(self, atom: Atom) -> str:
         """The code of a variable, a length or a look-up."""
@@ -35,7 +49,7 @@ class Scope:
         plus: list[tuple[int, str]] = []
         minus: list[tuple[int, str]] = []
         constant = 0
-        for monomial, coefficient in expr.terms:
+        for monomial, coefficient in self.short(expr).terms:
             if not monomial:
                 constant = coefficient
                 continue

@@ -52,8 +52,8 @@ def fit(line: str) -> Iterator[str]:
     if pair is None:
         yield line
         return
-    start, end = pair
-    head, body, tail = line[: start + 1], line[start + 1 : end], line[end:]
+    first, last = pair
+    head, body, tail = line[: first + 1], line[first + 1 : last], line[last:]
     inner = pad + INDENT
     yield head
     if len(inner + body) <= WIDTH and not body.rstrip().endswith(","):
@@ -82,7 +82,8 @@ def _last_brackets(line: str) -> tuple[int, int] | None:
             if depth == 0 and place > start + 1:
                 pairs.append((start, place))
     calls = [(a, b) for a, b in pairs if line[a] == "(" and b - a > 12]
-    return (calls or pairs or [None])[-1]
+    candidates = calls or pairs
+    return candidates[-1] if candidates else None
 
 
 def _parts(body: str, sign: str) -> list[str]:

@@ -291,7 +291,7 @@ class _Module:
                 yield f'{ident} = leaves["{name}"]'
             else:
                 rank = len(self.plan.table[name].axes)
-                yield f'{ident} = Table("{name}", leaves, scales, batch, {rank})'
+                yield f'{ident} = table(batch, leaves, scales, "{name}", {rank})'
 
     def chart_names(self) -> str:
         """The charts, as a target or as arguments."""
@@ -400,15 +400,15 @@ class _Module:
 
     def groups(self, stage: Stage, depth: int) -> Iterator[str]:
         """The statements of all groups; neighbours with the same condition share it."""
-        pieces: list[tuple[str, list[str]]] = []
+        pieces: list[tuple[str, Sequence[_Statements]]] = []
         for group in stage.groups:
             if len(group) == 1:
-                condition, lines = self.block(group[0], depth)
-                pieces.append((condition, [*self.comment(group[0], depth), *lines]))
-                continue
-            pieces.append(("", list(self.several(group, depth))))
+                piece = self.block(group[0], depth)
+                pieces.append((piece.condition, [piece]))
+            else:
+                pieces.append(("", [_Statements("", (), list(self.several(group, depth)))]))
         for condition, members in groupby(pieces, key=lambda piece: piece[0]):
-            body = [line for _, lines in members for line in lines]
+            body = list(_in_turn(piece for _, parts in members for piece in parts))
             if condition:
                 yield f"if {condition}:"
                 yield from indented(body)
@@ -419,28 +419,30 @@ class _Module:
         """The statements of blocks that fill the same cells: the sum is put."""
         yield "terms = []"
         for block in group:
-            condition, lines = self.block(block, depth, terms=True)
-            yield from self.comment(block, depth)
-            if condition:
-                yield f"if {condition}:"
-                yield from indented(lines)
+            piece = self.block(block, depth, terms=True)
+            yield from piece.comment
+            body = [*piece.box, *piece.body]
+            if piece.condition:
+                yield f"if {piece.condition}:"
+                yield from indented(body)
             else:
-                yield from lines
+                yield from body
         put = next(op for op in group[-1].body if isinstance(op, Put))
         printer = BlockPrinter(self.program, group[-1], inline=2, terms=True)
         yield "if terms:"
         yield from indented(printer.put_terms(put))
 
-    def block(self, block: Block, depth: int, *, terms: bool = False) -> tuple[str, list[str]]:
-        """The condition of a block and its statements: in few lines if they are not too long."""
+    def block(self, block: Block, depth: int, *, terms: bool = False) -> _Statements:
+        """The statements of a block: few of them if these are not too long."""
         for inline in (2, 1, 0):
             printer = BlockPrinter(self.program, block, inline=inline, terms=terms)
             condition = printer.condition()
-            lines = [*printer.box(), *printer.body()]
+            body = printer.body()
+            box = tuple(printer.box())
             indent = 4 * (depth + bool(condition))
-            if all(len(line) + indent <= WIDTH for line in lines):
+            if all(len(line) + indent <= WIDTH for line in (*box, *body)):
                 break
-        return condition, lines
+        return _Statements(condition, box, body, tuple(self.comment(block, depth)))
 
     def comment(self, block: Block, depth: int) -> Iterator[str]:
         """The rule of a block."""
@@ -485,6 +487,28 @@ class _Module:
         yield "    a list for each length; without it, all items are as long as the inputs."
         yield '    """'
         yield "    return PASSES.log_z(weights, inputs, lengths)"
+
+
+@dataclass(frozen=True)
+class _Statements:
+    """What is written for a block: when, the statements that make its variables, the others."""
+
+    condition: str
+    box: tuple[str, ...]
+    body: Sequence[str]
+    comment: tuple[str, ...] = ()
+
+
+def _in_turn(pieces: Iterable[_Statements]) -> Iterator[str]:
+    """The statements of blocks one after the other; variables that are there are not made again."""
+    made: tuple[str, ...] = ()
+    for piece in pieces:
+        yield from piece.comment
+        if piece.box != made:
+            same = bool(made and piece.box) and piece.box[0] == made[0]
+            yield from piece.box[1:] if same else piece.box
+        made = piece.box
+        yield from piece.body
 
 
 def _tuple(names: Iterable[str]) -> str:

@@ -16,7 +16,6 @@ from fgg.inputs.clamps import path_steps
 from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Potential, Preparation, TokenAxis
 from fgg.plan.kernel import BATCH
 
-
 LONG = 80
 """How long a chain of views may be before it is written in steps."""
 
