@@ -13,18 +13,19 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Weights = Inputs = Mapping[str, Any]
 
 TINY = np.finfo(float).tiny
+FLOOR = -1e300
+"""Below every scale but that of zero, and finite: it can be subtracted."""
 LARGEST = 706.0
-"""The greatest exponent of what one term is worth beside its cell."""
+"""The greatest logarithm of what one term is worth beside its cell."""
 NORMAL = -1020.0
 """The least power of two that products may have: all numbers above are normal."""
 FALL = -1000.0
 """How many powers of two a cell may be below what it is computed from."""
 
 
-class Named:
+class Named(np.lib.mixins.NDArrayOperatorsMixin):
     """An array with a name for each axis; it is constant along every axis that it lacks."""
 
     def __init__(self, array: Any, axes: Sequence[str] = ()) -> None:
@@ -34,48 +35,18 @@ class Named:
     def over(self, axes: Sequence[str]) -> Array:
         """The array with these axes in order, of extent 1 along those that it lacks."""
         order = [self.axes.index(axis) for axis in axes if axis in self.axes]
-        return self.array.transpose(order)[
-            tuple(slice(None) if axis in self.axes else None for axis in axes)
-        ]
+        missing = [number for number, axis in enumerate(axes) if axis not in self.axes]
+        return np.expand_dims(self.array.transpose(order), missing)
 
-    def joined(self, other: Any, function: Callable[..., Array]) -> Named:
-        """A function of two arrays, entry by entry."""
-        other = other if isinstance(other, Named) else Named(other)
-        axes = tuple(dict.fromkeys(self.axes + other.axes))
-        return Named(function(self.over(axes), other.over(axes)), axes)
+    def __array_ufunc__(self, function: Any, method: str, *inputs: Any) -> Named:
+        return joined(function, *inputs)
 
-    def __add__(self, other: Any) -> Named:
-        return self.joined(other, np.add)
 
-    def __sub__(self, other: Any) -> Named:
-        return self.joined(other, np.subtract)
-
-    def __mul__(self, other: Any) -> Named:
-        return self.joined(other, np.multiply)
-
-    def __gt__(self, other: Any) -> Named:
-        return self.joined(other, np.greater)
-
-    def __lt__(self, other: Any) -> Named:
-        return self.joined(other, np.less)
-
-    def __ge__(self, other: Any) -> Named:
-        return self.joined(other, np.greater_equal)
-
-    def __le__(self, other: Any) -> Named:
-        return self.joined(other, np.less_equal)
-
-    def __neg__(self) -> Named:
-        return Named(-self.array, self.axes)
-
-    def __radd__(self, other: Any) -> Named:
-        return self.joined(other, np.add)
-
-    def __rsub__(self, other: Any) -> Named:
-        return (-self).joined(other, np.add)
-
-    def __rmul__(self, other: Any) -> Named:
-        return self.joined(other, np.multiply)
+def joined(function: Callable[..., Array], *inputs: Any) -> Named:
+    """A function of arrays, entry by entry."""
+    items = [item if isinstance(item, Named) else Named(item) for item in inputs]
+    axes = tuple(dict.fromkeys(axis for item in items for axis in item.axes))
+    return Named(function(*(item.over(axes) for item in items)), axes)
 
 
 def span(axis: str, low: int, high: int) -> Named:
@@ -107,19 +78,9 @@ def greatest(axes: str, scale: Named) -> Named:
 
 def log_sum(axes: str, scale: Named) -> Named:
     """The logarithm of a sum of exponentials over the axes that are not named."""
-    top = greatest(axes, scale)
-    weights = exp(scale - finite(top))
-    return Named(np.log(product(" ".join(top.axes), weights).array), top.axes) + finite(top)
-
-
-def exp(scale: Named) -> Named:
-    """Exponentials."""
-    return Named(np.exp(scale.array), scale.axes)
-
-
-def finite(scale: Named) -> Named:
-    """Scales that can be subtracted: that of zero is 0."""
-    return Named(np.where(np.isneginf(scale.array), 0.0, scale.array), scale.axes)
+    top = joined(np.maximum, greatest(axes, scale), FLOOR)
+    total = product(" ".join(top.axes), joined(np.exp, scale - top))
+    return joined(np.add, joined(np.log, total), top)
 
 
 def relative(scale: Named | None, head: Named) -> Named:
@@ -127,24 +88,16 @@ def relative(scale: Named | None, head: Named) -> Named:
 
     It is great only where the term's own factors are nearly zero: a number it must be.
     """
-    head = Named(np.where(np.isneginf(head.array), np.inf, head.array), head.axes)
-    gap = -head if scale is None else scale - head
-    return exp(Named(np.minimum(gap.array, LARGEST), gap.axes))
+    above = where(head, np.inf, head > -np.inf)
+    gap = joined(np.subtract, 0.0 if scale is None else scale, above)
+    return joined(np.exp, joined(np.minimum, gap, LARGEST))
 
 
-def hide(value: Named, *masks: Named | bool) -> Named:
-    """Values that are zero where a mask does not hold."""
+def where(value: Any, other: float, *masks: Any) -> Named:
+    """Values, and another one where a mask does not hold."""
     for mask in masks:
-        value = value.joined(mask, lambda x, holds: np.where(holds, x, 0.0))
-    return value
-
-
-def where(scale: Named | float, *masks: Named | bool) -> Named:
-    """Scales that are -inf where a mask does not hold."""
-    scale = scale if isinstance(scale, Named) else Named(scale)
-    for mask in masks:
-        scale = scale.joined(mask, lambda x, holds: np.where(holds, x, -np.inf))
-    return scale
+        value = joined(lambda x, holds: np.where(holds, x, other), value, mask)
+    return value if isinstance(value, Named) else Named(value)
 
 
 def diagonal(array: Array, axes: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
@@ -240,7 +193,7 @@ class Place:
         place[...] = value.over(axes)
         return whole
 
-    def put(self, batch: Batch, states: str, value: Named | None, scale: Named | None) -> None:
+    def put(self, states: str, batch: Batch, value: Named | None, scale: Named | None) -> None:
         """Write a value times the exponential of a scale, which takes up the greatest value."""
         whole = self.filled(states, value or Named(1.0))
         tops = whole.max(tuple(range(len(self.axes), whole.ndim)))
@@ -250,16 +203,19 @@ class Place:
             shape = tops.shape + (1,) * (whole.ndim - tops.ndim)
             self.cells.values[self.index] = whole / np.maximum(tops, TINY).reshape(shape)
 
-    def add(self, batch: Batch, states: str, value: Named | None, scale: Named | None) -> None:
+    def add(self, states: str, batch: Batch, value: Named | None, scale: Named | None) -> None:
         """Add a value times the exponential of a scale to what the cells have."""
         value, old, new = value or Named(1.0), self.scale, scale or Named(0.0)
         if not states:
-            logs = (new + Named(np.log(value.array), value.axes)).over(self.axes)
-            self.cells.scales[self.index] = np.logaddexp(old.over(self.axes), logs)
+            total = joined(np.logaddexp, old, new + joined(np.log, value))
+            self.cells.scales[self.index] = total.over(self.axes)
             return
-        top = old.joined(new, np.maximum)
-        total = value * batch.weigh(new, top) + self(states) * batch.weigh(old, top)
-        self.put(batch, states, total, top)
+        # States that are the same here may differ in what the cells have.
+        apart = " ".join(f"state{number}" for number, _ in enumerate(states.split()))
+        term = Named(self.filled(states, value), (*self.axes, *apart.split()))
+        top = joined(np.maximum, old, new)
+        total = term * batch.weigh(new, top) + self(apart) * batch.weigh(old, top)
+        self.put(apart, batch, total, top)
 
     def keep(self, states: str, value: Named, scale: Named | None = None) -> None:
         """Write values; their scales are given, or shared."""
@@ -278,7 +234,7 @@ class Place:
 
     def erase(self, states: str, *masks: Named | bool) -> None:
         """Write zero to the slopes of cells where a mask does not hold."""
-        self.cells.slopes[self.index] = self.filled(states, hide(self.slope(states), *masks))
+        self.cells.slopes[self.index] = self.filled(states, where(self.slope(states), 0.0, *masks))
 
 
 class Batch:
@@ -288,9 +244,9 @@ class Batch:
     the greatest of all values that cells were divided by, as powers of two.
     """
 
-    def __init__(self, size: int, lengths: Mapping[str, Array]) -> None:
+    def __init__(self, size: int, lengths: Mapping[str, Array], inputs: Mapping[str, Any]) -> None:
         self.size = size
-        self.lengths = lengths
+        self.lengths, self.inputs = lengths, inputs
         self.tokens: dict[str, Array] = {}
         self.tables: dict[str, Cells] = {}
         self.watched = False
@@ -309,6 +265,28 @@ class Batch:
         """The greatest length."""
         return int(self.lengths[length].max())
 
+    def read(self, name: str, *path: Any, shift: Sequence[int] = ()) -> Array:
+        """The tokens of an input, or what a path leads to, some positions further.
+
+        A step of a path is the blocks of a map, or a part of a union or a product: its offset,
+        size, stride and period. What is missing (-1) or impossible (-2) stays so.
+        """
+        found = self.tokens[name]
+        for step in path:
+            if isinstance(step, tuple):
+                offset, size, stride, period = step
+                inner = found // stride % period - offset
+                inner = np.where((inner >= 0) & (inner < size), inner, -2)
+            else:
+                inner = step[np.maximum(found, 0)]
+            found = np.where(found < 0, found, inner)
+        for axis, move in enumerate(shift):
+            place = np.arange(found.shape[axis]) + move
+            there = (place >= 0) & (place < len(place))
+            moved = found.take(np.where(there, place, 0), axis) if len(place) else found
+            found = np.where(there.reshape(-1, *(1,) * (found.ndim - 1 - axis)), moved, -2)
+        return found
+
     def entry(self, name: str, *index: Named | int) -> Named:
         """The entries of a table; what it does not have is not a number."""
         table = self.tables[name]
@@ -316,25 +294,26 @@ class Batch:
 
     def chart(
         self,
+        cells: dict[str, Cells],
+        name: str,
         ends: Sequence[tuple[int, int]],
-        states: tuple[int, ...] = (),
+        states: tuple[int, ...],
         scales_of: Cells | None = None,
     ) -> Cells:
-        """A chart of zeros with indices between ends; it may use the scales of another one."""
+        """Add a chart of zeros with indices between ends; it may use the scales of another one."""
         shape = (*(max(high - low + 1, 0) for low, high in ends), self.size)
         scales = np.full(shape, -np.inf) if scales_of is None else scales_of.scales
         values = np.zeros((*shape, *states)) if states else None
-        return Cells(values, len(ends), scales, [low for low, _ in ends])
+        cells[name] = Cells(values, len(ends), scales, [low for low, _ in ends])
+        return cells[name]
 
     def weigh(self, scale: Named, top: Named) -> Named:
         """What scales are worth beside a greatest one."""
-        gap = scale - finite(top)
+        gap = joined(np.subtract, scale, joined(np.maximum, top, FLOOR))
         if self.watched:
-            loops = tuple(axis for axis in gap.axes if axis != "b")
-            least = np.where(np.isneginf(gap.array), 0.0, gap.array)
-            least = Named(least, gap.axes).over((*loops, "b")).min(tuple(range(len(loops))))
-            self.gap = np.minimum(self.gap, least / np.log(2.0))
-        return exp(gap)
+            least = greatest("b", -where(gap, 0.0, gap > -np.inf)).over(("b",))
+            self.gap = np.minimum(self.gap, -least / np.log(2.0))
+        return joined(np.exp, gap)
 
     def note(self, tops: Array) -> None:
         """Keep the ends of what cells are divided by, `[*indices, b]`."""
@@ -370,9 +349,9 @@ def beyond(given: Any, extents: Sequence[Named | int], fill: float) -> Array:
     """An input `[batch, *indices]` as `[*indices, b]`, filled beyond the extents of an item."""
     array = np.moveaxis(np.asarray(given), 0, -1)
     for axis, extent in enumerate(extents):
-        end = extent if isinstance(extent, Named) else Named(extent)
         place = np.arange(array.shape[axis]).reshape(-1, *(1,) * (array.ndim - 1 - axis))
-        array = np.where(place < end.over(("b",)), array, fill)
+        end = extent.over(("b",)) if isinstance(extent, Named) else extent
+        array = np.where(place < end, array, fill)
     return array
 
 
@@ -391,27 +370,6 @@ def numbers(text: str) -> Array:
     return np.array(text.split(), int)
 
 
-def mapped(found: Array, blocks: Array) -> Array:
-    """The blocks of tokens; what is missing or impossible stays so."""
-    return np.where(found < 0, found, blocks[np.maximum(found, 0)])
-
-
-def part_of(found: Array, offset: int, size: int, stride: int, period: int) -> Array:
-    """Tokens of a part of a union or a component of a product; impossible in another part."""
-    inner = found // stride % period - offset
-    return np.where(found < 0, found, np.where((inner >= 0) & (inner < size), inner, -2))
-
-
-def shifted(found: Array, shifts: tuple[int, ...]) -> Array:
-    """Tokens some positions further, impossible where there are none."""
-    for axis, shift in enumerate(shifts):
-        place = np.arange(found.shape[axis]) + shift
-        there = (place >= 0) & (place < len(place))
-        moved = found.take(np.where(there, place, 0), axis) if len(place) else found
-        found = np.where(there.reshape(-1, *(1,) * (found.ndim - 1 - axis)), moved, -2)
-    return found
-
-
 def one_hot(found: Array, size: int) -> Cells:
     """Evidence as weights: one for a token, all for a missing one, none for an impossible one."""
     known = found[..., None] == np.arange(size)
@@ -423,37 +381,57 @@ def indicator(blocks: Array, size: int) -> Cells:
     return Cells((blocks[:, None] == np.arange(size)).astype(float))
 
 
-def unfold(array: Array, axis: int, sizes: tuple[int, ...]) -> Array:
-    """An array with several axes in place of one."""
-    return array.reshape((*array.shape[:axis], *sizes, *array.shape[axis + 1 :]))
+def view(array: Array, cuts: Sequence[Sequence[Any]], before: int = 0) -> Array:
+    """A part of an array: of an axis, from an entry on so many; or an axis as several.
+
+    `before` axes come before those that are counted.
+    """
+    for axis, *cut in cuts:
+        first = (slice(None),) * (axis + before)
+        if len(cut) == 2:
+            array = array[(*first, slice(cut[0], cut[0] + cut[1]))]
+        else:
+            shape = array.shape
+            array = array.reshape((*shape[: len(first)], *cut[0], *shape[len(first) + 1 :]))
+    return array
 
 
-def cut(source: Cells, part: Callable[[Array], Array]) -> Cells:
-    """A part of a factor; `part` gives a view."""
-    cells = Cells(part(source.values))
+def cut(source: Cells, cuts: Sequence[Sequence[Any]]) -> Cells:
+    """A part of a factor."""
+    cells = Cells(view(source.values, cuts))
 
     def back() -> None:
-        part(source.slopes)[...] += cells.slopes
+        view(source.slopes, cuts)[...] += cells.slopes
 
     cells.back = back
     return cells
 
 
 def contract(axes: str, *operands: tuple[Cells, str]) -> Cells:
-    """A product of factors and tables, summed over the axes that are not named."""
-    factors = [Named(cells.values, own.split()) for cells, own in operands]
-    value = product(axes, *factors)
-    result = Cells(value.array, value.axes.index("b") if "b" in value.axes else None)
+    """A product of factors and tables, summed over the axes that are not named.
+
+    In a table the items come after the indices, which are called `#0`, `#1`, ….
+    """
+    names = [with_items(own.split(), cells.items) for cells, own in operands]
+    factors = [Named(cells.values, own) for (cells, _), own in zip(operands, names, strict=True)]
+    tables = any(cells.items is not None for cells, _ in operands)
+    kept = with_items(axes.split(), axes.count("#") if tables else None)
+    result = Cells(product(" ".join(kept), *factors).array, axes.count("#") if tables else None)
 
     def back() -> None:
-        for number, (cells, own) in enumerate(operands):
-            others = [Named(result.slopes, value.axes), *factors[:number], *factors[number + 1 :]]
+        for number, (cells, _) in enumerate(operands):
+            others = [Named(result.slopes, kept), *factors[:number], *factors[number + 1 :]]
             known = {axis for other in others for axis in other.axes}
-            kept = [axis for axis in dict.fromkeys(own.split()) if axis in known]
-            cells.collect(own.split(), product(" ".join(kept), *others))
+            left = [axis for axis in dict.fromkeys(names[number]) if axis in known]
+            cells.collect(names[number], product(" ".join(left), *others))
 
     result.back = back
     return result
+
+
+def with_items(axes: list[str], items: int | None) -> list[str]:
+    """The axes of a table or a factor."""
+    return axes if items is None else [*axes[:items], "b", *axes[items:]]
 
 
 def gather(source: Cells, *places: tuple[int, Array, int]) -> Cells:
@@ -490,25 +468,25 @@ def log_potential(
     batch: Batch,
     source: Cells,
     indices: str,
-    masks: Callable[..., list[Named | bool]] = lambda *_: [],
-    part: Callable[[Array], Array] = lambda logs: logs,
+    masks: Callable[..., list[Named]] = lambda *_: [],
+    cuts: Sequence[Sequence[Any]] = (),
 ) -> Cells:
     """Log-potentials `[batch, *indices, *states]` as weights with scales, zero outside masks."""
     axes = (*indices.split(), "b")
-    logs = np.moveaxis(part(source.values), 0, len(axes) - 1)
+    logs = np.moveaxis(view(source.values, cuts, len(axes)), 0, len(axes) - 1)
     states = tuple(range(len(axes), logs.ndim))
     for mask in masks(*(span(axis, 0, logs.shape[i] - 1) for i, axis in enumerate(axes[:-1]))):
-        holds = mask if isinstance(mask, Named) else Named(mask)
-        logs = np.where(np.expand_dims(holds.over(axes), states), logs, -np.inf)
+        logs = np.where(np.expand_dims(mask.over(axes), states), logs, -np.inf)
     scales = logs.max(states, initial=-np.inf)
-    top = np.expand_dims(finite(Named(scales, axes)).array, states)
+    top = np.expand_dims(np.maximum(scales, FLOOR), states)
     cells = Cells(np.exp(logs - top), len(axes) - 1, scales)
     if states:
         lost = (cells.values < TINY) & (logs > -np.inf)
         batch.lost |= np.moveaxis(lost, len(axes) - 1, 0).reshape(batch.size, -1).any(1)
 
     def back() -> None:
-        part(source.slopes)[...] += np.moveaxis(cells.slopes * cells.values, len(axes) - 1, 0)
+        slopes = np.moveaxis(cells.slopes * cells.values, len(axes) - 1, 0)
+        view(source.slopes, cuts, len(axes))[...] += slopes
 
     cells.back = back
     return cells
@@ -519,7 +497,7 @@ class Program:
 
     def __init__(
         self,
-        prepare: Callable[..., dict[str, Cells]],
+        prepare: Callable[..., None],
         inside: Callable[..., Named],
         outside: Callable[..., None],
         lengths: Sequence[str],
@@ -575,7 +553,9 @@ class Program:
     ) -> tuple[Batch, dict[str, Cells], Array]:
         """The batch, its cells after the inside pass, and log Z."""
         batch = self._batch(inputs, lengths or {})
-        cells = self.prepare(self._checked(weights), inputs, batch)
+        cells = {name: Cells(values) for name, values in self._checked(weights).items()}
+        cells |= {name: Cells(np.asarray(inputs[name], float)) for name in self.potentials}
+        self.prepare(cells, batch)
         batch.watched = any((item.values == 0).any() for item in cells.values())
         log_z = self.inside(cells, batch).over(("b",)) + np.zeros(batch.size)
         unsafe = np.flatnonzero(~(batch.certify(self.products, cells) & (log_z < np.inf)))
@@ -618,4 +598,4 @@ class Program:
         for name in self.lengths:
             if name not in given:
                 raise ValueError(f"length {name!r} is not known")
-        return Batch(size, given)
+        return Batch(size, given, inputs)
