@@ -441,9 +441,8 @@ class BlockPrinter:
         if chart.is_scalar:
             self.put_scalar(op, store, place, scale)
             return
-        value = "batch.one()"
-        if op.value is not None:
-            value = self.fitted(self.values[op.value], op.cells.axes)
+        one = Value("batch.one()", ())
+        value = self.fitted(one if op.value is None else self.values[op.value], op.cells.axes)
         if self.terms:
             self.say(f"terms.append(({value}, {scale}, {op.depth}))")
             return
