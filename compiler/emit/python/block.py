@@ -166,6 +166,7 @@ class BlockPrinter:
         assert not isinstance(op, Put | Keep | Give | Erase)
         least = 1 if isinstance(op, Load | Scale | Hide) else 2
         single = self.block.uses(op.name) == 1
+        value = Value(value.code, value.dims, value.fresh and single)
         if simple and single and (self.inline >= least or self.is_fused(op.name)):
             self.values[op.name] = value
         else:
@@ -410,8 +411,6 @@ class BlockPrinter:
         made = make(left, right, op.dims)
         self.products[op.name] = made
         self.keep(op, Value(made.code, op.dims, fresh=True), "y")
-        if self.block.uses(op.name) > 1:
-            self.values[op.name] = Value(self.values[op.name].code, op.dims)
 
     def summed(self, value: Value, dims: Sequence[str]) -> Value:
         """A value summed to some of its axes."""
@@ -442,9 +441,8 @@ class BlockPrinter:
         if chart.is_scalar:
             self.put_scalar(op, store, place, scale)
             return
-        value = "batch.one()"
-        if op.value is not None:
-            value = self.fitted(self.values[op.value], op.cells.axes)
+        one = Value("batch.one()", ())
+        value = self.fitted(one if op.value is None else self.values[op.value], op.cells.axes)
         if self.terms:
             self.say(f"terms.append(({value}, {scale}, {op.depth}))")
             return

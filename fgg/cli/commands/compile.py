@@ -28,7 +28,7 @@ from fgg.plan.backend import (
     saved_by_passes,
 )
 
-FORMS = ("python", "grammar", "schedule", "plan", "cost", "cpp", "aoti")
+FORMS = ("python", "grammar", "schedule", "plan", "kernel", "cost", "numpy", "cpp", "aoti")
 MAX_LENGTH = 1_000_000
 
 
@@ -40,8 +40,9 @@ def add_arguments(parser: Parser) -> None:
         "--emit",
         FORMS,
         "what to write: a Python module (the default), the grammar after a pass, the order "
-        "in which charts are filled, the plan, its cost, the C++ that `--backend cpp` builds, or a "
-        "package compiled ahead of time (`--emit aoti -o model.pt2`)",
+        "in which charts are filled, the plan, its kernels, its cost, a module that needs NumPy "
+        "alone, the C++ that `--backend cpp` builds, or a package compiled ahead of time "
+        "(`--emit aoti -o model.pt2`)",
         default="python",
     )
     add_declarations(parser)
@@ -159,6 +160,17 @@ def _emitted(
         from fgg.compiler.plan.text import plan_json, plan_lines
 
         return "\n".join(plan_lines(plan)) + "\n", {**chosen, "plan": plan_json(plan)}
+    if arguments.emit == "kernel":
+        from fgg.compiler.emit.simplify import passes
+        from fgg.compiler.plan.kernel_text import kernel_json, kernel_lines
+
+        kernels = passes(plan)
+        return "\n".join(kernel_lines(*kernels)) + "\n", {**chosen, "kernel": kernel_json(*kernels)}
+    if arguments.emit == "numpy":
+        from fgg.compiler.emit.numpy import emit as emit_numpy
+
+        text = emit_numpy(plan)
+        return text, {**chosen, "numpy": text}
     if arguments.emit == "cost":
         from fgg.compiler.cost.cost import cost, cost_lines
 
