@@ -208,9 +208,11 @@ class Compilation:
 
     def emit_cpp(self, plan: Plan) -> Native | None:
         """A plan as C++, or None without `jit`."""
+        if not self.jit:
+            return None
         from fgg.compiler.emit.cpp import native
 
-        return native(plan) if self.jit else None
+        return native(plan)
 
 
 def check_sizes(grammar: Grammar, sizes: Mapping[str, int]) -> None:

@@ -48,7 +48,7 @@ def adjoint(kernel: Kernel) -> Kernel:
             for group in reversed(stage.groups)
             for block in reversed(group)
         ]
-        levels = None if stage.levels is None else replace(stage.levels, reverse=True)
+        levels = stage.levels and replace(stage.levels, reverse=not stage.levels.reverse)
         groups = tuple((block,) for block in blocks if block.body)
         if groups:
             stages.append(Stage(groups=groups, levels=levels))

@@ -227,6 +227,10 @@ class Block:
     operands: tuple[Operand, ...] = ()
     path: tuple[tuple[int, int], ...] = ()
     overlaps: bool = False
+    # The loops that are not empty if all guards hold.
+    sure: tuple[str, ...] = ()
+    # The rule's own index variables, in terms of the loops and the level: for people.
+    variables: Mapping[str, Expr] = field(default_factory=dict)
 
     @property
     def loops(self) -> tuple[Loop, ...]:

@@ -311,6 +311,19 @@ class Plan:
                 products.add((tuple(sorted(name for name, _ in item.operands)), -1))
         return tuple(sorted((names, depth) for names, depth in products if names))
 
+    @cached_property
+    def greatest_depth(self) -> int:
+        """How many charts with states are multiplied at most."""
+        return max(map(self.depth, self.steps), default=0)
+
+    @cached_property
+    def item_axes(self) -> Mapping[str, int]:
+        """The axis of the items, of the charts and tables that are multiplied."""
+        axes = {chart.family: len(chart.axes) for chart in self.charts if not chart.is_scalar}
+        axes |= {table.name: len(table.axes) for table in self.tables}
+        used = {name for names, _ in self.products for name in names}
+        return {name: axis for name, axis in axes.items() if name in used}
+
     def shares_scale(self, step: Step) -> bool:
         """Whether a step's head has the scales of what the step maps."""
         return step.linear and self.chart[step.head].scale_of != step.head

@@ -26,7 +26,7 @@ from fgg.inputs.given import IMPOSSIBLE
 from fgg.plan import Plan
 from fgg.plan.sizes import low_end
 from fgg.runtime.memory import require
-from fgg.runtime.prelude.charts import mapped, part_of
+from fgg.runtime.prelude.evidence import mapped, part_of
 from fgg.runtime.program.inputs import Collated
 
 

@@ -29,7 +29,16 @@ from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar.provenance import pins_of
 from fgg.plan import Contract, Cut, Gather
 from fgg.plan.sizes import environment
-from fgg.runtime.prelude.charts import NEGATIVE, ROOM, Lift, is_lower_bound, least_power, spread
+from fgg.runtime.prelude.cells import NEGATIVE, spread
+from fgg.runtime.prelude.certificate import (
+    Lift,
+    Powers,
+    centre,
+    is_lower_bound,
+    least_power,
+    lossless,
+)
+from fgg.runtime.prelude.scaled import ROOM
 from fgg.runtime.program.chart_views import unpinned
 from fgg.runtime.program.prepared_batch import Run, prepared
 
@@ -100,16 +109,16 @@ class Group:
         cls, run: Run, items: Tensor | None = None, *, lifted: bool = False, keep: bool = False
     ) -> Group:
         """The inside pass of a run."""
-        module, batch = run.program.module, run.batch
+        depth, batch = run.program.plan.greatest_depth, run.batch
         leaves = {name: leaf.detach() for name, leaf in run.leaves.items()}
         # Nothing is recorded of what a program does, not even versions: calls cost less so.
         with torch.inference_mode():
             batch.lift = None
-            module.centre(batch, leaves, module.DEPTH, {} if lifted else run.ends)
+            centre(batch, leaves, depth, {} if lifted else run.ends)
             if lifted:
                 leaves = {n: _raised(x, ROOM[batch.dtype].entry) for n, x in leaves.items()}
                 batch.lift = _lift(run, leaves)
-                module.centre(batch, leaves, module.DEPTH, {})
+                centre(batch, leaves, depth, {})
             charts = cls._inside(run, leaves)
             log_z = run.program.engine.result(charts[1], batch)
             safe = certificate(run, leaves, charts, log_z)
@@ -322,10 +331,9 @@ def certificate(
     run: Run, leaves: Weights, charts: tuple[Weights, Weights], log_z: Tensor
 ) -> Tensor:
     """Of which items it is known that no number of the inside pass was lost, `[batch]`."""
-    module = run.program.module
-    powers = module.Powers(module.STORED, leaves, *charts, run.batch)
-    safe: Tensor = module.lossless(module.PRODUCTS, powers, run.batch) & (log_z < inf)
-    return safe
+    plan = run.program.plan
+    powers = Powers(plan.item_axes, leaves, *charts, run.batch)
+    return lossless(plan.products, powers, run.batch) & (log_z < inf)
 
 
 def _hoisted(run: Run) -> set[str]:
@@ -368,15 +376,15 @@ def _raised(leaf: Tensor, powers: int) -> Tensor:
 def _lift(run: Run, leaves: Mapping[str, Tensor]) -> Lift:
     """The floors of a lifted pass: so that the product of the least values is a number.
 
-    A product has at most `DEPTH` values of cells; each may be a message, in which the entries of
-    leaves are multiplied already.
+    A product has at most `greatest_depth` values of cells; each may be a message, in which the
+    entries of leaves are multiplied already.
     """
-    module, batch = run.program.module, run.batch
+    plan, batch = run.program.plan, run.batch
     room, gap = ROOM[batch.dtype], GAP[batch.dtype]
     least = {n: min(float(least_power(x, None)), 0.0) for n, x in leaves.items() if x.numel()}
-    leaves_of = (sum(least.get(n, 0.0) for n in names) for names, _ in module.PRODUCTS)
+    leaves_of = (sum(least.get(n, 0.0) for n in names) for names, _ in plan.products)
     worst = min(leaves_of, default=0.0)
-    power = (room.least + gap + 4 - 2 * worst) / max(module.DEPTH, 1)
+    power = (room.least + gap + 4 - 2 * worst) / max(plan.greatest_depth, 1)
     floor = 2.0 ** min(power, log2(batch.up))
     return Lift(floor, 2.0 ** (room.least + 24), -gap * log(2))
 

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import log
 
+from fgg.compiler.emit.python.contraction import Contraction
+from fgg.compiler.emit.python.values import Value
+
 from fgg.compiler.emit.cpp.loops import Loops
 from fgg.compiler.emit.cpp.memory import ONE, Later, Memory, Size, Term, product
 from fgg.compiler.emit.cpp.tensors import Tensors
-from fgg.compiler.emit.python.contraction import Contraction
 from fgg.compiler.emit.python.names import BATCH, Names, lookups_in
-from fgg.compiler.emit.python.values import Value
 from fgg.compiler.plan.affine import coefficient_of
 from fgg.grammar.domains import domain_size
 from fgg.grammar.index import Expr

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fgg.compiler.emit.python.values import Value
+
 from fgg.compiler.emit.cpp.frame import NativeFrame
 from fgg.compiler.emit.cpp.loops import INDENT
 from fgg.compiler.emit.cpp.memory import Memory, Term, product
 from fgg.compiler.emit.python.names import BATCH
-from fgg.compiler.emit.python.values import Value
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fgg.compiler.emit.cpp.frame import NativeFrame
-from fgg.compiler.emit.cpp.memory import Term
 from fgg.compiler.emit.python.outside import OutsideWriter
 from fgg.compiler.emit.python.values import Value
+
+from fgg.compiler.emit.cpp.frame import NativeFrame
+from fgg.compiler.emit.cpp.memory import Term
 from fgg.plan import Operand
 
 
