@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,19 +124,7 @@ class Frame:
 
     def evaluate(self, expr: Expr) -> tuple[Points, Holds]:
         """An expression at every point, and where its look-ups have entries (or True)."""
-        total: Points = 0
-        valid: Holds = True
-        for monomial, coefficient in expr.terms:
-            term: Points = coefficient
-            for atom in monomial:
-                if isinstance(atom, Lookup):
-                    value, here = self.look_up(atom)
-                    valid = valid & here
-                else:
-                    value = self.values[atom]
-                term = term * value
-            total = total + term
-        return total, valid
+        return evaluate(expr, self.values, self.look_up)
 
     def look_up(self, atom: Lookup) -> tuple[Points, Holds]:
         """The entries of a table at every point; never beyond an item's own lengths."""
@@ -201,3 +189,29 @@ class Frame:
             mask = mask & (np.asarray(value) >= 0) & valid
         over: Bools = self.over(self.dims(exprs) if dims is None else dims, mask)
         return over
+
+
+def no_entry(atom: Lookup) -> tuple[Any, Any]:
+    """Refuses look-ups."""
+    raise KeyError(atom.table)
+
+
+def evaluate(
+    expr: Expr,
+    values: Mapping[str, Any],
+    look_up: Callable[[Lookup], tuple[Any, Any]] = no_entry,
+) -> tuple[Any, Any]:
+    """An expression of arrays or tensors, and where its look-ups have entries (or True)."""
+    total: Any = 0
+    valid: Any = True
+    for monomial, coefficient in expr.terms:
+        term: Any = coefficient
+        for atom in monomial:
+            if isinstance(atom, Lookup):
+                value, here = look_up(atom)
+                valid = valid & here
+            else:
+                value = values[atom]
+            term = term * value
+        total = total + term
+    return total, valid

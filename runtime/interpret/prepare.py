@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf, prod
@@ -18,12 +19,12 @@ from fgg.grammar.slices import Narrow, Unfold, take
 from fgg.grammar.values import exact
 from fgg.inputs.clamps import path_steps
 from fgg.inputs.given import IMPOSSIBLE, MISSING
-from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, Potential, Preparation
+from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, Potential
 from fgg.plan.kernel import BATCH
 from fgg.runtime.interpret.algebra import Algebra, Named, Product
 from fgg.runtime.interpret.batch import Batch
 from fgg.runtime.interpret.frame import CellIndex, Frame, Scope
-from fgg.runtime.interpret.semirings.base import Array, Ints, Numbers, NumpyArray, to_numpy
+from fgg.runtime.interpret.semirings.base import Array, Ints, Numbers, to_numpy
 
 
 def checked_weights(plan: Plan, weights: Mapping[str, object]) -> dict[str, Numbers]:
@@ -76,73 +77,56 @@ class _OnDemand(dict[str, Array]):
         return self[name]
 
 
-class Prepared(Generic[Array]):
-    """The parameters and tables of a plan as arrays of a semiring.
+class Preparations(ABC, Generic[Array]):
+    """The parameters and tables of a plan as arrays of an algebra.
 
-    A table is `[*indices, batch, *values]`; its indices count from 0. `given` are tables of
-    evidence that are not made from the batch's tokens.
+    A table is `[*indices, batch, *values]`; its indices count from 0.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        scope: Scope,
-        algebra: Algebra[Array],
-        weights: Mapping[str, Numbers],
-        given: Mapping[str, Array] | None = None,
-    ) -> None:
+    def __init__(self, plan: Plan, algebra: Algebra[Array]) -> None:
         self.plan = plan
-        self.scope = scope
         self.algebra = algebra
-        self.semiring = algebra.semiring
-        self.weights = weights
         self.steps = {step.name: step for step in plan.preparations}
         self.arrays: dict[str, Array] = _OnDemand(self.array)
-        self.arrays.update(given or {})
-        self.constants = {*plan.constants, *(given or {})}
-        self.constants |= {s.name for s in plan.preparations if isinstance(s, Indicator)}
         self.products: dict[str, Product[Array]] = {}
+
+    @abstractmethod
+    def weight(self, name: str) -> Array:
+        """A parameter."""
+
+    @abstractmethod
+    def one_hot(self, step: OneHot) -> Array:
+        """Tokens as weights of all values."""
+
+    @abstractmethod
+    def gathered(self, step: Gather) -> Array:
+        """The entries of a parameter at tokens: its sum where one is missing."""
+
+    @abstractmethod
+    def potential(self, step: Potential) -> Array:
+        """The weights of an input factor; zero outside its range."""
 
     def array(self, name: str) -> Array:
         """A parameter or a prepared array."""
-        if name in self.steps:
-            return self.prepare(self.steps[name])
-        return self.converted(self.weights[name])
-
-    def converted(self, weights: Numbers) -> Array:
-        """Real weights as values of the semiring."""
-        if self.semiring.on_tensors:
-            return self.semiring.convert(weights)
-        return self.semiring.convert(self.exactly(to_numpy(weights)))
-
-    def exactly(self, array: NumpyArray) -> NumpyArray:
-        """Numbers as fractions, where the semiring wants them so."""
-        if not self.semiring.exactly or array.dtype == object:
-            return array
-        convert = np.frompyfunc(lambda x: exact(float(x)), 1, 1)
-        return np.asarray(convert(array), dtype=object).reshape(array.shape)
-
-    def prepare(self, step: Preparation) -> Array:
-        """One prepared array."""
-        match step:
-            case Cut():
+        match self.steps.get(name):
+            case None:
+                return self.weight(name)
+            case Cut() as step:
                 piece: Array = take(self.arrays[step.source], step.steps)
                 return piece
-            case Contract():
+            case Contract() as step:
                 product = self.product(step)
                 sizes = {d: n for x in product.values for d, n in x.sizes.items()}
                 dims = self.dims(step.axes, table=bool(step.tables))
                 return self.algebra.fit(product.result, dims, {**sizes, **self.algebra.sizes})
-            case Gather():
-                return self.gathered(step)
-            case Indicator():
+            case Indicator() as step:
                 blocks = np.asarray(map_values(self.plan.grammar, step.name))[:, None]
                 return self.algebra.ones(blocks == np.arange(step.blocks))
-            case OneHot():
-                values = tokens(self.plan.grammar, self.scope.batch, step.input, step.path)
-                chosen = np.moveaxis(values, 0, -1)[..., None]
-                return self.algebra.ones((chosen == np.arange(step.size)) | (chosen == MISSING))
-            case Potential():
+            case OneHot() as step:
+                return self.one_hot(step)
+            case Gather() as step:
+                return self.gathered(step)
+            case Potential() as step:
                 return self.potential(step)
 
     def dims(self, axes: tuple[str, ...], *, table: bool, slope: bool = False) -> tuple[str, ...]:
@@ -162,6 +146,46 @@ class Prepared(Generic[Array]):
             keep = {*self.dims(step.axes, table=bool(step.tables))}
             self.products[step.name] = Product(self.algebra, operands, step.path, keep)
         return self.products[step.name]
+
+
+class Prepared(Preparations[Array]):
+    """The parameters and tables of a plan for a batch, in a semiring.
+
+    `given` are tables of evidence that are not made from the batch's tokens.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        scope: Scope,
+        algebra: Algebra[Array],
+        weights: Mapping[str, Numbers],
+        given: Mapping[str, Array] | None = None,
+    ) -> None:
+        super().__init__(plan, algebra)
+        self.scope = scope
+        self.semiring = algebra.semiring
+        self.weights = weights
+        self.arrays.update(given or {})
+        self.constants = {*plan.constants, *(given or {})}
+        self.constants |= {s.name for s in plan.preparations if isinstance(s, Indicator)}
+
+    def weight(self, name: str) -> Array:
+        """Real weights as values of the semiring."""
+        weights = self.weights[name]
+        if self.semiring.on_tensors:
+            return self.semiring.convert(weights)
+        numbers = to_numpy(weights)
+        if self.semiring.exactly and numbers.dtype != object:
+            convert = np.frompyfunc(lambda x: exact(float(x)), 1, 1)
+            numbers = np.asarray(convert(numbers), dtype=object).reshape(numbers.shape)
+        return self.semiring.convert(numbers)
+
+    def one_hot(self, step: OneHot) -> Array:
+        """Tokens as weights of all values."""
+        values = tokens(self.plan.grammar, self.scope.batch, step.input, step.path)
+        chosen = np.moveaxis(values, 0, -1)[..., None]
+        return self.algebra.ones((chosen == np.arange(step.size)) | (chosen == MISSING))
 
     def gathered(self, step: Gather) -> Array:
         """The entries of a parameter at tokens: its sum where one is missing."""
