@@ -69,7 +69,7 @@ class ExpectedCounter:
             self.plain = set(names) == set(program.compiled.plan.parameters)
         missing = [name for name in names if name not in given]
         if missing:
-            message = f"this query needs `{missing[0]}`, which the model's own does not"
+            message = f"this query needs `{missing[0]}`, which the query of the model does not"
             refuse("F476", message, "make the model from a query that needs all factors")
         return names
 

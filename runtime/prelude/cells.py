@@ -157,6 +157,7 @@ class Cells:
             GEOMETRY.clear()
         key = (low, tensor.shape, tensor.stride(), tensor.storage_offset())
         self.geometry = GEOMETRY.setdefault(key, {})
+        self.views: dict[object, Tensor] = {}
 
     @cached_property
     def rows(self) -> tuple[Tensor, ...]:
@@ -167,10 +168,11 @@ class Cells:
         """A view of cells: an axis for each loop variable, then the batch, then the states."""
         if index.__class__ is int:
             return self.rows[index - self.low[0]]
-        where = self.geometry.get(index)
-        if where is None:
-            where = self.locate(index)
-        return self.all.as_strided(*where)
+        view = self.views.get(index)
+        if view is None:
+            where = self.geometry.get(index) or self.locate(index)
+            view = self.views[index] = self.all.as_strided(*where)
+        return view
 
     def locate(self, index: Index) -> View:
         """The sizes, strides and offset of a view."""

@@ -119,8 +119,8 @@ class DerivationCharts:
     def uses(self) -> dict[str, Tensor] | None:
         """How often a derivation is expected to use each cell, `[*axes, batch, *values]`.
 
-        An item without derivations has 0 everywhere. None if no emitted program can tell: there is
-        none, its start symbol has external nodes, or the range of numbers is too small.
+        An item without derivations has 0 everywhere. None if there is no emitted program, its
+        start symbol has external nodes, or the range of its numbers is too small.
         """
         modules = self.modules
         if modules is None or not modules.has_scalar_start or self._sums is None:
@@ -291,7 +291,7 @@ class _PreparedItems:
 
 @dataclass(frozen=True, eq=False)
 class _SumPass:
-    """The inside pass of an emitted program with sums, of which nothing was lost."""
+    """The certified inside pass of an emitted program with sums."""
 
     prepared: _PreparedItems
     values: Mapping[str, Tensor]
@@ -299,7 +299,7 @@ class _SumPass:
 
     @torch.inference_mode()
     def uses(self, plan: Plan, engine: Engine) -> dict[str, Tensor] | None:
-        """The expected uses of each cell, `[*axes, batch, *values]`; None if one is no number."""
+        """The expected uses of each cell, `[*axes, batch, *values]`; None if one is NaN or inf."""
         prepared, batch = self.prepared, self.prepared.batch
         ones = torch.ones(batch.size, dtype=torch.float64)
         _, adjoints = engine.outside(

@@ -1,4 +1,4 @@
-"""Emitted programs as Python modules, and what carries out their passes."""
+"""Emitted programs as Python modules, and the engines that run their passes."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ class Run:
     """A batch ready for its charts.
 
     `weights` are those of the factors that the plan reads. `tensors` are copies of weights and
-    log-potentials, `leaves` what is prepared from these: derivatives go back through them to the
-    `sources`. `scales` are the powers of two taken out of leaves.
+    log-potentials, `leaves` the tensors prepared from them: derivatives go back through leaves to
+    the `sources`. `scales` are the powers of two taken out of leaves.
     """
 
     program: CompiledProgram

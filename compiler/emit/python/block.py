@@ -188,6 +188,13 @@ class BlockPrinter:
                 return made.kind == "multiply" and in_place and not self.is_all
         return False
 
+    def is_written_in_place(self, op: Keep) -> bool:
+        """Whether a product of a row with a matrix is computed in the head's own cell."""
+        made = self.products.get(op.value)
+        matrix = made is not None and made.kind == "matmul" and self.block.uses(op.value) == 1
+        single = op.source is None and not self.block.loops and not self.program.best
+        return matrix and single and len(set(op.cells.axes)) == len(op.cells.axes)
+
     def is_added_matrix(self, made: Product, op: Give) -> bool:
         """Whether a product of matrices has the shape of the parameter that it is added to."""
         dims = self.block.value[op.value].dims
@@ -473,16 +480,8 @@ class BlockPrinter:
     def keep_cells(self, op: Keep) -> None:
         """Write cells with the scales of what they are mapped from."""
         store, place = self.program.chart(op.cells.name), self.place(op.cells)
-        made = self.products.get(op.value)
-        if (
-            made is not None
-            and made.kind == "matmul"
-            and op.source is None
-            and not self.block.loops
-            and not self.program.best
-            and self.block.uses(op.value) == 1
-            and self.inline == 2
-        ):
+        if self.is_written_in_place(op):
+            made = self.products[op.value]
             self.say(f"torch.matmul({made.left}, {made.right}, out={store}[{place}])")
             return
         code = self.fitted(self.values[op.value], op.cells.axes)

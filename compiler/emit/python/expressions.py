@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fgg.compiler.emit.python.names import quoted
 from fgg.grammar.index import Atom, Expr, Lookup
 from fgg.plan import Bound, Loop
 
@@ -40,7 +41,7 @@ class Scope:
         """The code of a variable, a length or a look-up."""
         if isinstance(atom, Lookup):
             index = "".join(f", {self.affine(i)}" for i in atom.indices)
-            return f'batch.entry("{atom.table}"{index})'
+            return f"batch.entry({quoted(atom.table)}{index})"
         self.used.add(atom)
         return self.names[atom]
 

@@ -27,20 +27,12 @@ def fit(line: str) -> Iterator[str]:
         return
     pad = line[: len(line) - len(line.lstrip())]
     target, sign, value = line.partition(" = ")
-    terms = _parts(value if sign else line.strip().removesuffix(","), " + ")
-    if len(terms) > 1 and (not sign or "(" not in target):
-        inner = pad + INDENT if sign else pad
-        if sign:
-            yield f"{target} = ("
-            if len(inner + value) <= WIDTH:
-                terms = [value]
-        comma = "," if not sign and line.endswith(",") else ""
-        for number, term in enumerate(terms):
-            end = comma if number == len(terms) - 1 else ""
-            yield from fit(f"{inner}{'+ ' if number else ''}{term}{end}")
-        if sign:
-            yield f"{pad})"
-        return
+    if not sign or "(" not in target:
+        for operator in ("and", "+"):
+            terms = _parts(value if sign else line.strip().removesuffix(","), f" {operator} ")
+            if len(terms) > 1:
+                yield from _broken(line, operator, terms)
+                return
     names = _parts(target.strip(), ",") if sign else []
     if len(target) + len(" = (") > WIDTH and len(names) > 1:
         # Several names, one a line.
@@ -62,6 +54,23 @@ def fit(line: str) -> Iterator[str]:
         for part in _parts(body, ","):
             yield from fit(f"{inner}{part},")
     yield pad + tail
+
+
+def _broken(line: str, operator: str, terms: list[str]) -> Iterator[str]:
+    """A line whose value is a sum, or the like, of terms: one a line if need be."""
+    pad = line[: len(line) - len(line.lstrip())]
+    target, sign, value = line.partition(" = ")
+    inner = pad + INDENT if sign else pad
+    if sign:
+        yield f"{target} = ("
+        if len(inner + value) <= WIDTH:
+            terms = [value]
+    comma = "," if not sign and line.endswith(",") else ""
+    for number, term in enumerate(terms):
+        end = comma if number == len(terms) - 1 else ""
+        yield from fit(f"{inner}{f'{operator} ' if number else ''}{term}{end}")
+    if sign:
+        yield f"{pad})"
 
 
 def _last_brackets(line: str) -> tuple[int, int] | None:

@@ -15,7 +15,7 @@ from fgg.check.describe import equation
 from fgg.compiler.emit.python.block import BlockPrinter, Program
 from fgg.compiler.emit.python.expressions import Scope
 from fgg.compiler.emit.python.layout import WIDTH, fitted, indented
-from fgg.compiler.emit.python.names import SHORT, Names, plain
+from fgg.compiler.emit.python.names import SHORT, Names, identifier, plain, quoted
 from fgg.compiler.emit.python.prelude import (
     definitions,
     import_lines,
@@ -174,7 +174,8 @@ class _Module:
 
     def example(self) -> Iterator[str]:
         """Three lines that call the module."""
-        inputs = ", ".join(f'"{plain(i.name)}": {i.name}' for i in self.plan.grammar.observed)
+        names = [item.name for item in self.plan.grammar.observed]
+        inputs = ", ".join(f"{plain(quoted(name))}: {identifier(name)}" for name in names)
         yield "Example (weights are probabilities or potentials, not logarithms):"
         yield ""
         yield "    weights = {name: torch.rand(shape) for name, shape in PARAMETERS.items()}"
@@ -190,7 +191,7 @@ class _Module:
             yield "PARAMETERS = {"
             for name in self.plan.parameters:
                 shape = tuple(domain_size(grammar, d) for d in grammar.factor[name].domains)
-                yield f'    "{name}": {shape!r},'
+                yield f"    {quoted(name)}: {shape!r},"
             yield "}"
         else:
             yield "PARAMETERS = {}"
@@ -213,7 +214,7 @@ class _Module:
         yield "MAPS = {"
         for factor in maps:
             numbers = ", ".join(map(str, map_values(self.plan.grammar, factor.name)))
-            yield f'    "{factor.name}": ['
+            yield f"    {quoted(factor.name)}: ["
             yield from wrap(numbers, 96, initial_indent=" " * 8, subsequent_indent=" " * 8)
             yield "    ],"
         yield "}"
@@ -224,7 +225,7 @@ class _Module:
         """The function that says what charts are like."""
         lines = ["return {"]
         for chart in self.plan.charts:
-            lines.append(f'    "{chart.family}": {self.layout(chart)},')
+            lines.append(f"    {quoted(chart.family)}: {self.layout(chart)},")
         lines.append("}")
         yield "def layouts(batch):"
         yield '    """The range of each index of a chart, and the sizes of its states."""'
@@ -238,7 +239,7 @@ class _Module:
         if chart.half:
             arguments.append("half=True")
         if chart.scale_of != chart.family:
-            arguments.append(f'scale_of="{chart.scale_of}"')
+            arguments.append(f"scale_of={quoted(chart.scale_of)}")
         return f"Layout({', '.join(arguments)})"
 
     def function(self, lines: Sequence[str]) -> Iterator[str]:
@@ -248,11 +249,11 @@ class _Module:
         names = self.scope.names
         for length in self.plan.lengths:
             if length + HIGH in used:
-                yield f'    {names[length + HIGH]} = batch.high["{length}"]'
+                yield f"    {names[length + HIGH]} = batch.high[{quoted(length)}]"
             if length + LOW in used:
-                yield f'    {names[length + LOW]} = batch.low["{length}"]'
+                yield f"    {names[length + LOW]} = batch.low[{quoted(length)}]"
             if length in used:
-                yield f'    {names[length]} = batch.own("{length}")'
+                yield f"    {names[length]} = batch.own({quoted(length)})"
         yield from indented(lines)
 
     # ------------------------------------------------------------------------------------ passes
@@ -260,7 +261,7 @@ class _Module:
     def prepare(self) -> Iterator[str]:
         """The function that prepares the leaves."""
         plan, leaf = self.plan, self.program.leaf
-        lines = [f'{leaf(name)} = weights["{name}"]' for name in plan.parameters]
+        lines = [f"{leaf(name)} = weights[{quoted(name)}]" for name in plan.parameters]
         lines += PreparePrinter(self.program).body()
         parts = {
             name: leaf(name)
@@ -271,7 +272,7 @@ class _Module:
         }
         if parts:
             # What is multiplied before the charts: the range certificate looks at it.
-            lines += ["batch.parts = {", *(f'    "{n}": {x},' for n, x in parts.items()), "}"]
+            lines += ["batch.parts = {", *(f"    {quoted(n)}: {x}," for n, x in parts.items()), "}"]
         leaves = {name: leaf(name) for name in plan.leaves}
         scales = {
             name: f"{leaf(name)}_scale"
@@ -288,10 +289,10 @@ class _Module:
         for name, kind in self.plan.leaves.items():
             ident = self.program.leaf(name)
             if kind == "parameter":
-                yield f'{ident} = leaves["{name}"]'
+                yield f"{ident} = leaves[{quoted(name)}]"
             else:
                 rank = len(self.plan.table[name].axes)
-                yield f'{ident} = table(batch, leaves, scales, "{name}", {rank})'
+                yield f"{ident} = table(batch, leaves, scales, {quoted(name)}, {rank})"
 
     def chart_names(self) -> str:
         """The charts, as a target or as arguments."""
@@ -319,8 +320,8 @@ class _Module:
             lines = ["return batch.over(NEGATIVE).to(batch.dtype)"]
         else:
             place = "".join(f", {self.scope.affine(expr)}" for expr in start.index)
-            name = start.name
-            lines = [f'return read_log_z(batch, layouts(batch)["{name}"], charts["{name}"]{place})']
+            name = quoted(start.name)
+            lines = [f"return read_log_z(batch, layouts(batch)[{name}], charts[{name}]{place})"]
         yield "def result(charts, batch):"
         yield '    """Read log Z of every item."""'
         yield from self.function(lines)
@@ -513,13 +514,13 @@ def _in_turn(pieces: Iterable[_Statements]) -> Iterator[str]:
 
 def _tuple(names: Iterable[str]) -> str:
     """A tuple of strings."""
-    quoted = [f'"{name}"' for name in names]
-    return f"({quoted[0]},)" if len(quoted) == 1 else f"({', '.join(quoted)})"
+    strings = list(map(quoted, names))
+    return f"({strings[0]},)" if len(strings) == 1 else f"({', '.join(strings)})"
 
 
 def _inline(items: dict[str, str]) -> str:
     """A dictionary in one line."""
-    return "{" + ", ".join(f'"{name}": {code}' for name, code in items.items()) + "}"
+    return "{" + ", ".join(f"{quoted(name)}: {code}" for name, code in items.items()) + "}"
 
 
 def _dictionary(name: str, items: dict[str, str]) -> Iterator[str]:
@@ -528,7 +529,7 @@ def _dictionary(name: str, items: dict[str, str]) -> Iterator[str]:
         yield f"{name} = {{}}"
         return
     yield f"{name} = {{"
-    yield from (f'    "{key}": {code},' for key, code in items.items())
+    yield from (f"    {quoted(key)}: {code}," for key, code in items.items())
     yield "}"
 
 

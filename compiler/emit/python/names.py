@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import keyword
 import re
 from collections.abc import Iterable
 
-SHORT = 14
+SHORT = 20
 """How long the name of a prepared tensor may be before it is replaced by a letter."""
 LETTERS = "HJKLMNPQRTUVWXYZ"
 """The letters of prepared matrices, from the H of the rank-space paper on."""
@@ -49,6 +50,11 @@ def identifier(name: str) -> str:
     if plain in ("I", "O", "l") or keyword.iskeyword(plain) or keyword.issoftkeyword(plain):
         plain += "_"  # easily taken for digits, or for Python's own
     return plain if plain.isidentifier() else f"_{plain}"
+
+
+def quoted(name: str) -> str:
+    """A name as a string of Python's."""
+    return json.dumps(name, ensure_ascii=False)
 
 
 def plain(text: str) -> str:

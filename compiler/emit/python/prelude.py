@@ -58,8 +58,10 @@ def _definitions(module: str, text: str) -> dict[str, Definition]:
         end = node.end_lineno
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             name, first = node.name, min([node.lineno, *(d.lineno for d in node.decorator_list)])
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name, first = node.targets[0].id, node.lineno
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            assert isinstance(target, ast.Name)
+            name, first = target.id, node.lineno
             after = body[number + 1] if number + 1 < len(body) else None
             if isinstance(after, ast.Expr):
                 end = after.end_lineno  # its docstring
@@ -67,14 +69,6 @@ def _definitions(module: str, text: str) -> dict[str, Definition]:
             continue
         piece = "\n".join(lines[first - 1 : end])
         names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-        # Names in quotes are types that are defined later.
-        names |= {
-            word
-            for n in ast.walk(node)
-            if isinstance(n, ast.Constant) and isinstance(n.value, str)
-            for word in n.value.split()
-            if word.isidentifier() and len(n.value) < 30
-        }
         found[name] = Definition(module, piece, frozenset(names - {name}))
     return found
 

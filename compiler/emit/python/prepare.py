@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fgg.compiler.emit.python.block import Program
+from fgg.compiler.emit.python.names import quoted
 from fgg.compiler.emit.python.products import Value, einsum, product
 from fgg.compiler.plan.affine import batch_rows, box_rows, row_of, uniform
 from fgg.grammar import InputTable
@@ -36,7 +37,7 @@ class PreparePrinter:
             if self.is_used(item.name):
                 extents = "".join(f", {self.extent(e)}" for e in item.shape)
                 name = self.program.names.get("input", item.name)
-                yield f'{name} = batch.tokens(inputs["{item.name}"]{extents})'
+                yield f"{name} = batch.tokens(inputs[{quoted(item.name)}]{extents})"
         yield from self.mapped_tokens()
         for table in self.plan.grammar.tables:
             yield from self.entries(table)
@@ -79,8 +80,8 @@ class PreparePrinter:
     def entries(self, table: InputTable) -> Iterator[str]:
         """A table without entries beyond an item's own lengths."""
         extents = "".join(f", {self.extent(e)}" for e in table.shape)
-        code = f'batch.tokens(inputs["{table.name}"]{extents}, outside=OUTSIDE)'
-        yield f'batch.tables["{table.name}"] = {code}'
+        code = f"batch.tokens(inputs[{quoted(table.name)}]{extents}, outside=OUTSIDE)"
+        yield f"batch.tables[{quoted(table.name)}] = {code}"
 
     def preparation(self, step: Preparation) -> Iterator[str]:
         """The statements of one preparation."""
@@ -108,7 +109,7 @@ class PreparePrinter:
             code = f"gather({leaf(step.source)}, [{tokens}], missing{more})"
             yield f"{leaf(step.name)} = {code}"
         elif isinstance(step, Indicator):
-            values = f'MAPS["{step.name}"]'
+            values = f"MAPS[{quoted(step.name)}]"
             code = f"indicator({values}, {step.blocks}, batch.dtype, batch.device)"
             yield f"{leaf(step.name)} = {code}"
         elif isinstance(step, OneHot):
@@ -138,7 +139,7 @@ class PreparePrinter:
         grammar = self.plan.grammar
         for part in path_steps(grammar, grammar.input[name].domain, path):
             if isinstance(part, str):
-                code = f'mapped({code}, MAPS["{part}"])'
+                code = f"mapped({code}, MAPS[{quoted(part)}])"
             else:
                 code = f"part_of({code}, {part.offset}, {part.size}, {part.stride}, {part.period})"
         return code
@@ -166,7 +167,7 @@ class PreparePrinter:
                 tests[mixed].append(scope.condition(numbers))
         arguments = [
             "batch",
-            f'inputs["{step.source}"]{cut_code(step.steps, len(factor.indices) + 1)}',
+            f"inputs[{quoted(step.source)}]{cut_code(step.steps, len(factor.indices) + 1)}",
             str(len(factor.indices)),
         ]
         names = ", ".join(variables.values())

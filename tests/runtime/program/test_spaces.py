@@ -204,6 +204,6 @@ def test_gradients_can_be_asked_for_twice() -> None:
 def test_spaces_that_are_none() -> None:
     with pytest.raises(GrammarError, match="no space"):
         fgg.compile(fgg.load("hmm"), space="ranks")
-    with pytest.raises(GrammarError, match="cannot go to rank space"):
+    with pytest.raises(GrammarError, match="cannot be compiled in rank space"):
         fgg.compile(fgg.load("hmm"), space="rank")
     assert fgg.compile(fgg.load("hmm")).compiled.space == "state"
