@@ -15,7 +15,6 @@ import tempfile
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -201,31 +200,44 @@ def _run(command: list[str]) -> str:
     return done.stdout
 
 
-class Python(ctypes.Structure):
-    """What machine code asks of Python: to let others run, and whether it is to stop."""
+class Host(ctypes.Structure):
+    """What machine code asks of others: as the prelude of programs in C++ has it."""
 
     _fields_ = (
+        ("multiply", ctypes.c_void_p),
+        ("start", ctypes.c_void_p),
+        ("place", ctypes.c_void_p),
+        ("count", ctypes.c_void_p),
         ("save", ctypes.c_void_p),
         ("restore", ctypes.c_void_p),
         ("check", ctypes.c_void_p),
     )
 
 
-@cache
-def python_functions() -> Any:
-    """A pointer to the functions of this Python."""
-    names = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
-    found = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in names]
-    return ctypes.pointer(Python(*found))
+THREADS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+PYTHON = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
 
 
 @cache
-def matrix_product(dtype: torch.dtype) -> ctypes.c_void_p:
-    """The matrix product that torch itself uses, if it can be found; else null."""
+def host(dtype: torch.dtype) -> Host:
+    """The matrix product and the threads of torch, and the functions of this Python.
+
+    torch's own OpenMP runtime is asked for threads, so that there is one pool of them, as large as
+    torch says. Where torch has another kind of threads, machine code has one.
+    """
+    threads = [torch_function(name) for name in THREADS]
+    found = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in PYTHON]
+    if None in threads:
+        threads = [None] * len(THREADS)
+    return Host(torch_function(PRODUCTS[dtype]), *threads, *(f.value for f in found))
+
+
+@cache
+def torch_function(name: str) -> int | None:
+    """The address of a function that torch itself uses, if it can be found."""
     ending = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
     path = Path(torch.__file__).parent / "lib" / f"libtorch_cpu.{ending}"
     try:
-        found = getattr(ctypes.CDLL(str(path)), PRODUCTS[dtype])
+        return ctypes.cast(getattr(ctypes.CDLL(str(path)), name), ctypes.c_void_p).value
     except (OSError, AttributeError):
-        return ctypes.c_void_p(None)
-    return ctypes.cast(found, ctypes.c_void_p)
+        return None
