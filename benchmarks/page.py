@@ -24,16 +24,16 @@ described in `benchmarks/README.md`.
 
 {about}
 
-A row has our CPU time (median, quartiles), the time on the clock, and for everyone else *their
+Each row gives our CPU time (median and quartiles), our wall-clock time, and for every peer *their
 time / ours*, the median over rounds with quartiles: **above 1 we are faster**. The column *jit* is
-our own program as machine code (`fgg.compile(…, jit=True)`), as a part of the time of our program
-as tensor operations, which is the default; how it stands to a goal is told beside. Columns with
-*alone* are limits: what nobody can do without, as a part of our time. That all compute the same was
-checked before anything was timed.
+the time of our program as machine code (`fgg.compile(…, jit=True)`), divided by the time of the
+default, our program as tensor operations; goals are checked for both. Columns with *alone* are
+lower limits: the time of work that no program can avoid, divided by ours. Before any timing, all
+results were checked to agree.
 """
 LOSSES = """## Where we lose
 
-Everyone who was faster than we, or took less memory, and every goal that was missed.
+Every peer that was faster or used less memory, and every goal that was missed.
 """
 NONE = "Nowhere, in this run."
 

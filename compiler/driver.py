@@ -94,9 +94,9 @@ def passed(
     """A grammar without queries, then as it is after each pass, with the pass's name.
 
     Every rule and family carries its source (`fgg.grammar.provenance`). Without `pinned`, `tie`
-    takes the place of `pin`. What is in `done` is not done again, and what is done is added: pass
-    the same one for each space of the same grammar. Raises SplitImpossible, and NotRankSpace where
-    the space is `rank`.
+    takes the place of `pin`. `done` caches passes that several spaces share: pass the same mapping
+    for each space of the same grammar. Raises SplitImpossible, and NotRankSpace where the space is
+    `rank`.
     """
     done = {} if done is None else done
     grammar = done.setdefault((), traced(grammar))

@@ -34,7 +34,7 @@ def check_regular(path: str | os.PathLike[str]) -> None:
     """
     kind = stat.S_IFMT(os.stat(path).st_mode)
     if kind != stat.S_IFREG:
-        raise OSError(0, _KINDS.get(kind, "it is no regular file"))
+        raise OSError(0, _KINDS.get(kind, "it is not a regular file"))
 
 
 def reason_of(error: Exception) -> str:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Stage:
-    """A stage of work: what is counted, how many are done, and how many there are.
+    """A stage of work: the name of its units, how many are done, and how many there are.
 
     `total` is 0 if it is unknown.
     """

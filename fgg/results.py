@@ -1,6 +1,6 @@
 """The classes of results, for annotations and `help`.
 
-Functions of `fgg` return them; nobody needs to make one.
+Functions of `fgg` return them; you never construct one yourself.
 """
 
 from fgg.api.decompose import DecomposedGrammar

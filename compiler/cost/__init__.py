@@ -1,1 +1,1 @@
-"""What a plan costs, and which space is cheapest."""
+"""The cost of plans, and the choice of the cheapest space."""

@@ -43,7 +43,7 @@ class SpaceChoice:
         numbers = [f"{name} {self.work(name):.3g}" for name in self.costs]
         numbers += [f"{name} none ({why})" for name, why in self.refused.items()]
         return (
-            f"{self.space} space has the least to do; multiply-adds"
+            f"{self.space} space is the cheapest; multiply-adds"
             f"{f' at {sizes}' if sizes else ''}, batch {at.batch}: {', '.join(numbers)}"
         )
 
@@ -65,7 +65,7 @@ def choose(grammar: Grammar, expected: Expected, *, pinned: bool = True) -> Spac
     done: Done = {}
     for space in reversed(SPACES):
         if space == "dense" and costs and products > min(c.multiply_adds for c in costs.values()):
-            refused[space] = f"to make the factors alone takes {products:.3g}"
+            refused[space] = f"multiplying the factors out alone takes {products:.3g}"
             continue
         try:
             plans[space] = plan_of(grammar, expected, space, pinned=pinned, done=done)

@@ -1,4 +1,4 @@
-"""What a plan costs: polynomials in sizes and lengths, multiply-adds, bytes.
+"""The cost of a plan: polynomials in sizes and lengths, multiply-adds, bytes.
 
 Multiply-adds are those of the inside pass, for one batch; the outside pass needs at most twice as
 many. Polynomials are for one item. Bytes are those of charts, of their adjoints, of tables and

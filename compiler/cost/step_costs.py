@@ -1,7 +1,7 @@
 """The products that a step carries out, each over some loop variables and axes.
 
-They are what the emitted program multiplies. Scales, one number a cell, are not counted, except
-that a step with nothing but scales counts one for each point.
+These are the multiplications of the emitted program. Scales, one number for each cell, do not
+count, except that a step with nothing but scales counts one for each point.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 
 from fgg.compiler.plan.affine import batch_rows, box_rows, coefficient_of, row_of
 from fgg.grammar.index import Expr
@@ -37,7 +38,16 @@ def simplify(kernel: Kernel) -> Kernel:
     """The same kernel of an inside pass with fewer bounds, guards and levels."""
     batch = tuple(batch_rows(kernel.plan.lengths))
     stages = [part for stage in kernel.stages for part in _stage(stage, batch)]
-    return replace(kernel, stages=tuple(stages))
+    return replace(kernel, stages=tuple(_joined(stages)))
+
+
+def _joined(stages: Iterable[Stage]) -> Iterator[Stage]:
+    """Stages of which no two without levels follow each other."""
+    for has_levels, members in groupby(stages, key=lambda stage: stage.levels is not None):
+        if has_levels:
+            yield from members
+        else:
+            yield Stage(groups=tuple(group for stage in members for group in stage.groups))
 
 
 def _stage(stage: Stage, batch: tuple[Row, ...]) -> Iterator[Stage]:
@@ -97,6 +107,7 @@ def map_exprs(block: Block, change: Callable[[Expr], Expr]) -> Block:
         guards=tuple(map(change, block.guards)),
         body=tuple(map(operation, block.body)),
         operands=tuple(map(cells, block.operands)),
+        variables={name: change(expr) for name, expr in block.variables.items()},
     )
 
 

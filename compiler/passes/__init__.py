@@ -1,1 +1,1 @@
-"""Passes: functions from grammar to grammar that keep its meaning, one a file."""
+"""Passes: functions from grammar to grammar that keep its meaning, one in each file."""

@@ -23,7 +23,7 @@ from fgg.grammar.index import Expr
 from fgg.grammar.names import fresh
 
 CARRIED = ("prior", "net", "init", "frozen")
-"""The attributes that say of each piece what they say of the whole."""
+"""The attributes that the pieces of a factor inherit from it."""
 
 
 class CpdImpossible(Exception):
@@ -116,7 +116,7 @@ def unjoined(factor: Factor) -> Factor:
 
 
 def is_free(factor: Factor) -> bool:
-    """Whether nothing else says what a factor's weights are, or which of them are zero."""
+    """Whether no value, definition or map determines the weights of a factor."""
     return factor.value is None and factor.definition is None and factor.blocks is None
 
 

@@ -187,8 +187,8 @@ def matching(
 ) -> tuple[dict[str, int | Expr], tuple[Condition, ...]] | None:
     """Values of variables that make expressions equal, and conditions for the rest.
 
-    Those in `first` do not occur in what is given and get values before those in `second`. None if
-    the expressions never are equal.
+    Those in `first` do not occur in the given values and are solved for before those in `second`.
+    None if the expressions never are equal.
     """
     values: dict[str, int | Expr] = {}
     conditions = []

@@ -132,7 +132,7 @@ def _twins(
 def _applies(grammar: Grammar, rule: Rule) -> bool:
     """Whether a rule has a value other than zero anywhere that matters, as far as ranges tell.
 
-    What its family's other rules are like says nothing about it.
+    The other rules of its family do not matter.
     """
     ranges = regions(grammar)
     rows = supported_rows(grammar, rule, ranges, support(grammar)) if rule.lhs in ranges else None
@@ -268,7 +268,7 @@ def _names(family: Nonterminal, other: Nonterminal) -> dict[str, int | Expr]:
 
 
 def _common(one: str, two: str) -> str:
-    """A name from what two names have in common: `X_N_left` and `X_P_left` make `X_left`."""
+    """The parts that two names share: `X_N_left` and `X_P_left` make `X_left`."""
     words, others = one.split("_"), two.split("_")
     if len(words) != len(others):
         return one

@@ -1,7 +1,7 @@
 """Narrow: a variable that the other indices determine is replaced by its value.
 
 Where a preterminal spans one word, `X[i,j] -> P[i,k] Y[k,j]` holds for k = i + 1 only. Written so,
-the edge `P[i,i+1]` has one free index and not two, which is what the search for messages counts.
+the edge `P[i,i+1]` has one free index and not two; the search for messages counts free indices.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from fgg.grammar import Edge, Fragment, Grammar, Nonterminal, Rule
 def outline(grammar: Grammar) -> Grammar:
     """The grammar without state nodes: nonterminals have indices only, and no factor is left.
 
-    What is observed stays, with its nodes: it says which indices there are. The value is another
-    one, but the derivations are those of the source with their states forgotten. So a derivation
-    whose cells are best by themselves can be found without any factor (minimum Bayes risk).
+    Clamps stay, with their nodes: they determine which indices exist. The value changes, but the
+    derivations are those of the source with their states forgotten. So a derivation whose cells are
+    best by themselves can be found without any factor (minimum Bayes risk).
 
     Requires a grammar without queries.
     """

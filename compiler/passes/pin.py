@@ -46,7 +46,7 @@ def pin(grammar: Grammar, *, whole: bool = False) -> Grammar:
 
 
 class _Pinner:
-    """Takes nodes out of families, one after the other, until none is left that is known."""
+    """Takes known nodes out of families, one after the other."""
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
@@ -61,7 +61,7 @@ class _Pinner:
         return replace(self.grammar, nonterminals=nonterminals)
 
     def noted(self, family: Nonterminal) -> Nonterminal:
-        """The family with a note of what is known of the nodes that it has lost."""
+        """The family with a note of the clamps of the nodes that it has lost."""
         known = self.known.get(family.name)
         if known is None or family.source is None:
             return family
@@ -70,7 +70,7 @@ class _Pinner:
         return replace(family, source=replace(family.source, pins=pins))
 
     def step(self) -> bool:
-        """Take one node out of a family; False if none can be."""
+        """Take one node out of a family; return False if no node is known."""
         for family in self.grammar.nonterminals:
             if family.name == self.grammar.start.label:
                 continue
@@ -229,7 +229,7 @@ def _says_nothing(grammar: Grammar, edge: Edge) -> bool:
 
 
 def _clamp(grammar: Grammar, fragment: Fragment, edge: Edge) -> Clamp | None:
-    """What a map says of its second node, if its first is clamped."""
+    """The clamp of a map's second node, if its first node is clamped."""
     factor = grammar.factor.get(edge.label)
     if factor is None or not is_map(factor):
         return None

@@ -103,7 +103,7 @@ def head_of(grammar: Grammar, rule: Rule) -> RuleHead | None:
 
 
 def _key(rule: Rule, head: RuleHead) -> object:
-    """What rules have in common that share a head."""
+    """The key of rules that can share a head."""
     places = {node: i for i, node in enumerate(rule.rhs.externals)}
     places[head.rank] = -1
     wiring = sorted((e.label, tuple(places[a.node] for a in e.attachments)) for e in head.edges)
@@ -111,13 +111,13 @@ def _key(rule: Rule, head: RuleHead) -> object:
 
 
 def _externals(rule: Rule, head: RuleHead) -> tuple[str, ...]:
-    """The external nodes of what is left of a rule: the rank node, and those that stay."""
+    """The external nodes of a rule without its head: the rank node, and those that stay."""
     left = (n for i, n in enumerate(rule.rhs.externals) if i not in head.gone)
     return (head.rank, *left)
 
 
 def _inner(rule: Rule, head: RuleHead, family: str) -> Rule:
-    """What is left of a rule."""
+    """The rule without its head."""
     gone = {rule.rhs.externals[i] for i in head.gone}
     head_edges = set(map(id, head.edges))
     rhs = Fragment.make(

@@ -1,6 +1,6 @@
 """Splitting: a grammar whose nodes have atomic domains only, for engines that know no others.
 
-A union of a few values is left whole: to sum over its parts one by one would take longer.
+A union of a few values stays whole: summing over its parts one by one would take longer.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def split(grammar: Grammar) -> Grammar:
 def whole_unions(grammar: Grammar) -> frozenset[str]:
     """The unions that are left whole.
 
-    They are small, without products in them; there are no rank nodes, which want their neighbours
-    apart; and to split them would make many rules of one: a step for each takes its time, however
-    little there is to multiply.
+    They are small and contain no products. The grammar has no rank nodes, which need split
+    neighbours. Splitting would make many rules of one, and each step costs time, however little
+    there is to multiply.
     """
     if any(domain.rank for domain in grammar.domains) or any(
         factor.rank is not None for factor in grammar.factors
@@ -406,7 +406,7 @@ def _at(decided: Mapping[str, Variant], attachment: Attachment) -> Variant:
 def _spread(
     attachment: Attachment, variant: Variant, nodes: Mapping[tuple[str, Path], Node]
 ) -> list[tuple[Attachment, Path]]:
-    """The attachments that stand for one, with the paths from what it touches to their nodes."""
+    """The attachments that replace one, each with the path from its node to theirs."""
     return [
         (
             replace(attachment, node=nodes[attachment.node, attachment.path + path].name, path=()),

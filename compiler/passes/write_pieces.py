@@ -28,8 +28,8 @@ def write_pieces(grammar: Grammar, weights: Mapping[str, Array], names: Collecti
     """The grammar with pieces of these factors that have tables as values, around rank nodes.
 
     Requires factors of declared rank, and arrays of their pieces by name. Guarantees the value Z of
-    the grammar with these weights; the factors themselves are gone. Raises CpdImpossible where
-    the pieces are too many or have signs, or where a whole factor is needed besides.
+    the grammar with these weights; the factors themselves are gone. Raises CpdImpossible if the
+    pieces are too many or have signs, or if a whole factor is needed too.
     """
     labels = given_pieces(grammar)
     arrays = {label: weights[label] for name in names for label in labels[name]}
@@ -39,12 +39,12 @@ def write_pieces(grammar: Grammar, weights: Mapping[str, Array], names: Collecti
         message = f"the pieces have {entries:,} entries: too many to be written as text"
         raise CpdImpossible(message, help)
     if any(bool((array < 0).any()) for array in arrays.values()):
-        message = "the pieces have signs, and the weights of a grammar are not negative"
+        message = "some pieces are negative, but the weights of a grammar cannot be"
         raise CpdImpossible(message, help)
     followed = {source for factor in grammar.factors for source in factor.sources}
     for name in names:
         if name in followed | query_factors(grammar):
-            message = f"factor `{name}` is needed whole: a query uses it, or a factor follows"
+            message = f"factor `{name}` is needed whole: a query or another factor uses it"
             raise CpdImpossible(message, help)
     decomposed = cpd(grammar, only=names)
     factors = [f for f in decomposed.factors if f.name not in names]

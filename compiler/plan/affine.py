@@ -1,4 +1,4 @@
-"""Affine forms of indices, and what follows from systems of inequalities between them."""
+"""Affine forms of indices, and consequences of inequalities between them."""
 
 from __future__ import annotations
 

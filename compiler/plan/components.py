@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 def components(graph: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
     """The strongly connected components of a graph, each after those that it points to.
 
-    Tarjan's algorithm, with a stack of its own. Members come in the order in which `graph` lists
-    them; what is pointed to must be listed too. The result depends on these orders alone.
+    Tarjan's algorithm, without recursion. Members come in the order in which `graph` lists them;
+    all targets must be listed too. The result depends on these orders alone.
     """
     position = {name: i for i, name in enumerate(graph)}
     number: dict[str, int] = {}
     lowest: dict[str, int] = {}
     path: dict[str, None] = {}
-    found: list[tuple[str, ...]] = []
+    components: list[tuple[str, ...]] = []
     for root in graph:
         if root in number:
             continue
@@ -31,18 +31,18 @@ def components(graph: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
                     parent = work[-1][0]
                     lowest[parent] = min(lowest[parent], lowest[name])
                 if lowest[name] == number[name]:
-                    found.append(tuple(sorted(_popped(path, name), key=position.__getitem__)))
+                    components.append(tuple(sorted(_popped(path, name), key=position.__getitem__)))
             elif following not in number:
                 number[following] = lowest[following] = len(number)
                 path[following] = None
                 work.append((following, iter(graph[following])))
             elif following in path:
                 lowest[name] = min(lowest[name], number[following])
-    return found
+    return components
 
 
 def _popped(path: dict[str, None], name: str) -> list[str]:
-    """What lies on the path from a node on, taken off it."""
+    """Remove the end of a path, from a node on, and return it."""
     members: list[str] = []
     while not members or members[-1] != name:
         members.append(path.popitem()[0])

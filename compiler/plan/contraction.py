@@ -19,7 +19,7 @@ from fgg.grammar.index import Expr
 MAX_EXACT = 9
 FORBIDDEN = float("inf")
 MEMORY = 4.0
-"""What it costs to move a number, in multiplications."""
+"""The cost of moving a number, in multiplications."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Costs:
-    """What the search assumes: sizes of axes, a length, a batch.
+    """The assumptions of the search: sizes of axes, a length, a batch.
 
     `closed` axes are summed before a chart takes part, whatever it costs.
     """
@@ -171,7 +171,7 @@ class Optimiser:
         return self._keeps[parts]
 
     def facts(self, parts: frozenset[int]) -> Facts:
-        """What is known of a product of some operands."""
+        """The axes and index forms of the product of some operands."""
         if parts not in self._facts:
             axes, forms = frozenset(self.keep(parts)), self.kept_forms(parts)
             depends = not parts <= self.parameters

@@ -1,4 +1,4 @@
-"""Conditions on indices: their single comparisons, and what they imply without a variable."""
+"""Conditions on indices: their single comparisons, and the elimination of variables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _is_plain(form: Expr) -> bool:
 
 
 def eliminated(conditions: tuple[Condition, ...], names: Iterable[str]) -> tuple[Condition, ...]:
-    """The conditions without variables, with what those on each of them imply for the others."""
+    """The conditions after elimination of some variables."""
     for name in names:
         about = mentioning(conditions, {name})
         conditions = without_all(conditions, about) + (without(about, name) or ())

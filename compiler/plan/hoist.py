@@ -271,7 +271,7 @@ class Preparer:
     def group(self, firsts: Sequence[Clamp], clamp: Clamp) -> tuple[int, tuple[int, ...]]:
         """The number of an earlier clamp at a fixed distance in the input, and the distance.
 
-        If there is none, the number of clamps and no distance.
+        Without such a clamp, returns the number of clamps and no distance.
         """
         shapes = {name: item.shape for name, item in self.grammar.input.items()}
         for number, first in enumerate(firsts):

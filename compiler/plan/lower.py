@@ -340,7 +340,7 @@ class _Lowering:
     def stored_rows(self, edge: Edge) -> list[Row]:
         """Inequalities that hold where a reference meets a stored cell other than zero.
 
-        An index that follows from others is not stored: a chart cannot tell when it is wrong.
+        An index that follows from others is not stored, so the chart cannot detect a wrong one.
         """
         values = dict(zip(self.grammar.nonterminal[edge.label].indices, edge.indices, strict=True))
         followers = self.charts[edge.label].followers
@@ -410,7 +410,7 @@ class _Lowering:
     ) -> bool:
         """Whether some point of a box reads a cell that another point writes.
 
-        No derivation does, but a box may have more points than the rule: something is zero there.
+        No derivation does, but a box may have more points than the rule; an operand is zero there.
         """
         indices = [o.index for o in operands if o.kind == "chart" and o.name == name]
         return any(is_feasible(common_rows(head, box, index, box)) for index in indices)

@@ -60,7 +60,7 @@ class Conflict:
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """The stages in order, each after those it needs, and what could not be scheduled."""
+    """The stages in order, each after those it needs, and the conflicts."""
 
     stages: tuple[Stage, ...]
     conflicts: tuple[Conflict, ...]
@@ -138,7 +138,7 @@ class _Levels:
         self.regions: Mapping[str, Region] = regions(grammar)
 
     def find(self) -> Stage | Conflict:
-        """The stage, or why there is none."""
+        """The stage, or the reason why it cannot be scheduled."""
         simple = self.simple()
         if simple is not None:
             return simple
@@ -206,7 +206,7 @@ class _Levels:
             }
 
     def prove(self, forms: Mapping[str, Expr], *, bounds: bool = True) -> Stage | Conflict:
-        """The stage with these levels, every drop proved exactly, or why it is none."""
+        """The stage with these levels, every drop proved exactly, or the drop that fails."""
         # Not sets: the order of families on a level must be the same on every run.
         flat: dict[str, dict[str, None]] = {name: {} for name in self.families}
         stuck: dict[tuple[str, str], str] = {}
@@ -222,7 +222,7 @@ class _Levels:
         except CycleError as error:
             cycle = list(error.args[1])
             rules = [stuck[head, tail] for tail, head in pairwise(cycle) if (head, tail) in stuck]
-            return self.conflict(rules, "these rules go round without leaving their level")
+            return self.conflict(rules, "these rules form a cycle on one level")
         first, last = self.bounds(forms) if bounds else (None, None)
         return Stage(families=order, recursive=True, level=forms, first=first, last=last)
 

@@ -1,4 +1,4 @@
-"""A plan as a listing: what is prepared, which charts there are, what each level does."""
+"""A plan as a listing: prepared tensors, charts, and the steps of each level."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def step_lines(plan: Plan, step: Step, first: str) -> Iterator[str]:
     yield print_rule(plan.grammar, step.rule)
     details = [f"puts {_cell(step.head, step.head_index)}"]
     if step.rule.name != first:
-        details.append(f"added to what `{first}` gives")
+        details.append(f"added to the result of `{first}`")
     elif step.mode != "write":
         details.append({"add": "added", "mixed": "added if lengths differ"}[step.mode])
     if step.linear:
@@ -157,7 +157,7 @@ def step_lines(plan: Plan, step: Step, first: str) -> Iterator[str]:
 
 
 def operand_text(operand: Operand) -> str:
-    """What a step reads, and whether in place."""
+    """The operands of a step, and whether they are read in place."""
     text = _cell(operand.name, operand.index) + f"({', '.join(map(quote_name, operand.axes))})"
     if operand.kind == "parameter":
         return f"{text}, a parameter"

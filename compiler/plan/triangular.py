@@ -104,7 +104,7 @@ def partly_filled(
 def _filled(step: Step, box: LoopBox) -> list[Row] | None:
     """What holds of a cell, along the one axis if there is one, exactly where a step fills it.
 
-    None if that cannot be said.
+    None if no such condition is known.
     """
     rows = list(box.system)
     loops = {LEVEL, *(loop.name for loop in box.loops)}

@@ -1,1 +1,1 @@
-"""Rank space: the pass that sums out state nodes, and what it is made of [RS §4]."""
+"""Rank space: the pass that sums out state nodes, and its parts [RS §4]."""

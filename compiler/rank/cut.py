@@ -36,7 +36,7 @@ def is_rank(grammar: Grammar, rule: Rule, node: str) -> bool:
 
 
 class RuleCut:
-    """The components of a rule, and what they depend on."""
+    """The components of a rule, and their dependencies."""
 
     def __init__(self, grammar: Grammar, rule: Rule) -> None:
         self.grammar = grammar

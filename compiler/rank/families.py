@@ -202,7 +202,7 @@ class Families:
 
 
 def without_places(items: Sequence[T], dropped: Sequence[int]) -> tuple[T, ...]:
-    """What is left of indices when some places are dropped."""
+    """The indices without those at some places."""
     return tuple(item for place, item in enumerate(items) if place not in dropped)
 
 

@@ -21,7 +21,7 @@ from fgg.grammar import Edge, Grammar, Product, Rule, Union
 from fgg.grammar.index import Condition, Expr
 
 MAX_OPTIONS = 64
-"""How many rules one rule may become by writing out what its nonterminals are."""
+"""The most rules that one rule may become when the options of its nonterminals are written out."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _droppable(cut: RuleCut, part: RuleComponent) -> tuple[tuple[int, ...], tupl
 
 
 class Analysis:
-    """Which families move to rank space, and what becomes of their uses."""
+    """The families that move to rank space, and the replacements of their uses."""
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar

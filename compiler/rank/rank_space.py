@@ -73,7 +73,7 @@ def without_idle(grammar: Grammar, known: Set[str]) -> Grammar:
 
 
 def kept(grammar: Grammar) -> tuple[NotRankSpace, ...]:
-    """What `rank_space` leaves in state space: rules and nodes, and the reasons."""
+    """The rules and nodes that `rank_space` leaves in state space, and the reasons."""
     return tuple(Analysis(grammar).blocked)
 
 

@@ -287,7 +287,7 @@ def _from_file(node: tree.CallLiteral, scope: Scope) -> Shape | None:
 
 
 def read_vocabulary(path: Path) -> tuple[str, ...]:
-    """Return the values in a vocabulary file, one a line. Raises OSError or ValueError."""
+    """Return the values in a vocabulary file, one on each line. Raises OSError or ValueError."""
     try:
         lines = read_limited(path, MAX_VOCABULARY_BYTES).decode("utf-8-sig").split("\n")
     except UnicodeDecodeError:

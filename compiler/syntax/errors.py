@@ -1,4 +1,4 @@
-"""A syntax error: the unexpected token, and what could have stood in its place."""
+"""A syntax error: the unexpected token, and the tokens that were expected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From text to tokens; text that is no token is reported."""
+"""From text to tokens; characters that begin no token are reported."""
 
 from __future__ import annotations
 

@@ -33,10 +33,10 @@ def compile(
 ) -> Program:
     """The program of a grammar joined with a query (the only one, if none is named).
 
-    `space` says what becomes of factors of declared rank: `dense` takes them as they are, `state`
-    as the pieces that they are products of, `rank` sums the states beforehand (and raises
-    GrammarError if that cannot be); `auto` takes what has the least to do, and asks other spaces
-    where the best one has no answer.
+    `space` decides how the program computes with factors of declared rank: `dense` multiplies them
+    out, `state` uses their pieces, `rank` also sums the states out beforehand (and raises
+    GrammarError if that is impossible). `auto` takes the cheapest space, and answers questions that
+    this space cannot answer in another one.
 
     `length` and `batch` are what the cost model expects; any lengths and batches can be given to
     the program. A grammar that has no schedule gets a program that runs on the reference engine,
@@ -49,7 +49,7 @@ def compile(
     if not isinstance(grammar, Grammar):
         raise TypeError("a grammar is expected: `fgg.compile(fgg.load(…))`")
     if length < 1 or batch < 1:
-        raise ValueError("the length and the batch to expect are at least 1")
+        raise ValueError("the expected length and batch must be at least 1")
     if space not in ("auto", "dense", "state", "rank"):
         message = f"there is no space `{space}`"
         help = "spaces are `auto`, `dense`, `state` and `rank`"
@@ -170,7 +170,7 @@ class Compilation:
             return other.in_space("state")
 
     def derivation_plan(self, *, known: bool = False) -> Plan | None:
-        """The plan that derivations are read from, or None if they cannot be told apart."""
+        """The plan that derivations are read from, or None if they cannot be enumerated."""
         from fgg.compiler.passes.close_start import close
         from fgg.compiler.passes.pin import pin
         from fgg.compiler.passes.split import split
@@ -208,13 +208,15 @@ class Compilation:
 
     def emit_cpp(self, plan: Plan) -> Native | None:
         """A plan as C++, or None without `jit`."""
+        if not self.jit:
+            return None
         from fgg.compiler.emit.cpp import native
 
-        return native(plan) if self.jit else None
+        return native(plan)
 
 
 def check_sizes(grammar: Grammar, sizes: Mapping[str, int]) -> None:
-    """Raise GrammarError (F410) for sizes that the grammar does not have, or that are none."""
+    """Raise GrammarError (F410) for sizes that the grammar does not have, or bad values."""
     problems = []
     for name, value in sizes.items():
         if name not in grammar.size:
@@ -245,7 +247,7 @@ def unclosed(grammar: Grammar) -> Grammar | None:
 
 @contextmanager
 def compilable(name: str) -> Iterator[None]:
-    """What the compiler refuses in this context is an error of the grammar (F425)."""
+    """Turn refusals of the compiler in this context into GrammarErrors (F425)."""
     from fgg.compiler.passes.split import SplitImpossible
     from fgg.compiler.plan.lower import CannotCompile
     from fgg.compiler.rank.uses import NotRankSpace
@@ -253,8 +255,8 @@ def compilable(name: str) -> Iterator[None]:
     try:
         yield
     except NotRankSpace as error:
-        message = f"`{name}` cannot go to rank space: {error}"
-        help = "`--space state` takes it as it is, `--space auto` what can be and is cheapest"
+        message = f"`{name}` cannot be compiled in rank space: {error}"
+        help = "use `--space state`, or `--space auto` for the cheapest space that is possible"
         refuse("F425", message, help)
     except (CannotCompile, SplitImpossible) as error:
         rule = error.rule if isinstance(error, CannotCompile) else None

@@ -55,7 +55,7 @@ class DecomposedGrammar:
         """The grammar with the pieces as factors with tables, around rank nodes.
 
         Raises GrammarError (F440) if the pieces are too large or have signs, or if the whole factor
-        is needed besides.
+        is needed too.
         """
         from fgg.compiler.passes.cpd import CpdImpossible
         from fgg.compiler.passes.write_pieces import write_pieces

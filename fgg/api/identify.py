@@ -178,7 +178,7 @@ class IdentificationModel:
         if positions is not None:
             chosen = tuple(_place(case, position) for position in positions)
             if len(set(chosen)) != len(chosen) or not chosen:
-                refuse("F456", "positions are different ones, at least one")
+                refuse("F456", "at least one position is needed, and none twice")
             name = ",".join(map(_written, positions))
             observed[name] = (KeptTokens(chosen),)
         if all(parts is None for parts in observed.values()):
@@ -227,7 +227,7 @@ def check_direction(grammar: Grammar, given: Sequence[Number] | int | None) -> l
 
 
 def check_moments(moments: Sequence[str]) -> None:
-    """Raise GrammarError (F452) for observation functions that there are not."""
+    """Raise GrammarError (F452) for unknown observation functions."""
     from fgg.runtime.identify.observations import NAMES, is_name
 
     for name in moments:

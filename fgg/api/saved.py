@@ -24,9 +24,9 @@ def load_model(
 ) -> Model:
     """The model that `model.save` wrote, compiled anew from the grammar inside the file.
 
-    `query` and `space` may be others than those it was saved with. Networks of the user's own
-    have to be given again: their parameters are in the file, their code is not. `model.vocabulary`
-    is what was saved of it. `jit` is as in `fgg.compile`.
+    `query` and `space` may be others than those it was saved with. Networks of the user's own have
+    to be given again: their parameters are in the file, their code is not. `model.vocabulary` is
+    the saved vocabulary. `jit` is as in `fgg.compile`.
     """
     import torch
 

@@ -75,9 +75,9 @@ def sweep(
     """The identifications of grammars at every point of ranges of sizes and lengths.
 
     A range named `L`, or like the grammar's own name for the length, gives the lengths. A grammar
-    ignores ranges of sizes that it does not have. `results` is a file with an entry a line: entries
-    in it are not computed again, and new ones are appended as they come. With several `jobs`,
-    processes compute side by side. Raises GrammarError for a wrong question, before work begins.
+    ignores ranges of sizes that it does not have. `results` is a file with one entry on each line:
+    entries in it are not computed again, and each new one is appended as soon as it is known. With
+    several `jobs`, processes compute in parallel. Raises GrammarError before work begins.
     """
     check_moments(moments)
     grammars = _distinct(grammars)
@@ -130,7 +130,7 @@ def _refuse(message: str, help: str = "") -> NoReturn:
 
 @dataclass(frozen=True)
 class End:
-    """An end of a range: a number, or an earlier name and what is added to it."""
+    """An end of a range: a number, or an earlier name plus a number."""
 
     name: str | None
     number: int
@@ -160,7 +160,7 @@ def read_ranges(words: Sequence[str]) -> tuple[Range, ...]:
         name, equals, text = word.partition("=")
         names = [item.name for item in ranges]
         if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
-            _refuse(f"`{word[:60]}` is no range", "ranges are like `d=2..8`, `k=2..d`")
+            _refuse(f"`{word[:60]}` is not a range", "ranges are like `d=2..8`, `k=2..d`")
         if name in names:
             _refuse(f"`{name}` has two ranges")
         spans = []
@@ -176,7 +176,7 @@ def _read_end(word: str, text: str, names: Sequence[str]) -> End:
     match = re.fullmatch(r"([A-Za-z_]\w*)?\s*([+-]?)\s*(\d*)", text.strip())
     name, sign, digits = match.groups() if match else (None, "", "")
     if not (name or digits) or len(text) > 60 or (name and bool(sign) != bool(digits)):
-        _refuse(f"`{word[:60]}` is no range", "ends are numbers or earlier names, `2..d-1`")
+        _refuse(f"`{word[:60]}` is not a range", "ends are numbers or earlier names, `2..d-1`")
     if not name and sign:
         _refuse(f"`{word[:60]}`: numbers are from 0 up")
     if len(digits) > MAX_DIGITS:
@@ -217,7 +217,7 @@ def _points_of_grammars(
     if len(of_lengths) + (length is not None) > 1:
         listed = ", ".join(f"`{name}`" for name in of_lengths)
         given_too = " beside `--length`" if length is not None else ""
-        help = "all lengths of a sweep are the same: one range, `L=2..9`"
+        help = "a sweep has one range for all lengths: `L=2..9`"
         _refuse(f"ranges of lengths{given_too}: {listed}", help)
     result = []
     at_points = points(ranges)
@@ -241,7 +241,7 @@ def _read_results(path: Path) -> list[tuple[Key, Entry]]:
     except FileNotFoundError:
         return []
     except UnicodeDecodeError:
-        raise unreadable(path, ValueError("it is no file of text")) from None
+        raise unreadable(path, ValueError("it is not a text file")) from None
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
     results = []
@@ -399,7 +399,7 @@ def _computed(
             for future in as_completed(waiting):
                 yield waiting[future], future.result()
         except BaseException:
-            # Nobody waits for entries that nobody will see.
+            # Do not wait for entries that will not be shown.
             pool.shutdown(wait=False, cancel_futures=True)
             for process in set(active_children()) - others:
                 process.terminate()

@@ -57,7 +57,7 @@ class Entry:
                 values = {name: int(size) for name, size in sizes.items()}
                 rest = (verdict, error, query)
                 return Entry(grammar, values, length, observed, parameters, moments, rank, *rest)
-        raise ValueError("this is no entry of a sweep")
+        raise ValueError("this is not an entry of a sweep")
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,14 @@ class TableCell:
         return sorted(reversed(groups.items()), key=lambda item: -len(item[1]))
 
     def text(self) -> str:
-        """The cell in a table: what holds for most sizes, with a star if not for all."""
+        """The cell in a table: the verdict for most sizes, with a star if not for all."""
         (label, sizes), *others = self.by_label()
         if not others:
             return label
         return f"{label} *" if len(self.by_sizes) - len(sizes) <= MANY else "by sizes"
 
     def notes(self) -> list[str]:
-        """What the text leaves out, a line each."""
+        """The exceptions that the text leaves out, one on each line."""
         (_, sizes), *others = self.by_label()
         if len(self.by_sizes) - len(sizes) <= MANY:
             return [f"{label} at {'; '.join(map(written, some))}" for label, some in others]
@@ -101,7 +101,7 @@ class SweepTable:
     cells: Mapping[tuple[str, str], TableCell]
 
     def notes(self) -> list[str]:
-        """What the cells leave out, a line each."""
+        """The exceptions that the cells leave out, one on each line."""
         cells = self.cells.items()
         return [f"{grammar}, {name}: {x}" for (grammar, name), c in cells for x in c.notes()]
 
@@ -187,7 +187,7 @@ def _tex_name(name: str) -> str:
 
 
 def as_csv(entries: Sequence[Entry]) -> str:
-    """All entries, a line each."""
+    """All entries, one on each line."""
     sizes = list(dict.fromkeys(name for entry in entries for name in entry.sizes))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")

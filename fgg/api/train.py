@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from fgg.runtime.model.model import Model
 
 CURVES = "curves.svg"
-LEFT_OUT = "empty lines are no items, nor is what `--min-length` and `--max-length` leave out"
+LEFT_OUT = "empty lines do not count, nor do items that `--min-length` or `--max-length` excludes"
 IN_PYTHON = ("weights", "reduce")
 """The options of methods that a command line cannot give."""
 SHUFFLED = ("adam", "online-em")
@@ -192,7 +192,7 @@ def _settled(
     """The settings of a run: those given, if the folder holds no other ones."""
     there = (folder / SETTINGS).exists()
     if there and not resume:
-        help = "`--resume` goes on with it; a new run wants another folder"
+        help = "`--resume` continues it; a new run needs another folder"
         refuse("F479", f"`{folder}` holds a run already", help)
     if settings is None or there:
         kept = load_settings(folder)
@@ -200,7 +200,7 @@ def _settled(
             return kept if epochs is None else replace(kept, epochs=epochs)
         different = settings.differences(kept)
         if different:
-            help = "give the options that it was begun with, or `--resume --out DIR` alone"
+            help = "give the options that it began with, or `--resume --out DIR` alone"
             refuse("F479", f"the run in `{folder}` has another `{different[0]}`", help)
     return settings
 

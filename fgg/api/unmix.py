@@ -59,7 +59,7 @@ def unmix(
     shape = shape_of(program.grammar)
     if isinstance(shape, States) and shape.words < shape.states:
         message = f"there are {shape.words} words for {shape.states} states"
-        help = "from moments of three words, as many states as words can be told apart"
+        help = "moments of three words distinguish at most as many states as there are words"
         refuse("F461", message, help)
     moments: Moments
     if sentences is None:

@@ -1,4 +1,4 @@
-"""`verify` checks that what the compiler makes of a grammar means what the grammar means.
+"""`verify` checks that the compiler preserves the meaning of a grammar.
 
 The yardstick is the source grammar on the reference engine. The grammar after every pass and the
 plan of every space are compared with it exactly, the emitted programs in float64.
@@ -43,7 +43,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Sides:
-    """The sides to compare exactly, the spaces of programs to compare, and what is left out."""
+    """The sides to compare exactly, the spaces of programs to compare, and the omissions."""
 
     candidates: tuple[Candidate, ...]
     programs: tuple[str, ...]
@@ -68,7 +68,7 @@ def verify(
     jit: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Verification:
-    """Compare a grammar, joined with a query, with what the compiler makes of it.
+    """Compare a grammar, joined with a query, with its compiled forms.
 
     `space` and `after` restrict that to a space or a pass. With another grammar, as `against` or in
     the place of the query, the two grammars are compared instead. Sizes that `sizes` does not give
@@ -140,12 +140,12 @@ def _check(
     if items < 1:
         problems.append("`items` must be a number from 1 up")
     if space not in (None, "auto", *PIPELINES):
-        problems.append(f"there is no space `{space}`: there are {_listed(PIPELINES)}")
+        problems.append(f"there is no space `{space}`; spaces are {_listed(PIPELINES)}")
     passes = dict.fromkeys(item.name for pipeline in PIPELINES.values() for item in pipeline)
     if after == CONJOIN:
-        problems.append(f"`{CONJOIN}` gives the source, with which the others are compared")
+        problems.append(f"`{CONJOIN}` makes the source, with which all others are compared")
     elif after is not None and after not in passes:
-        hint = did_you_mean(after, passes) or f"there are {_listed(passes)}"
+        hint = did_you_mean(after, passes) or f"passes are {_listed(passes)}"
         problems.append(f"there is no pass `{after}`: {hint}")
     elif after is not None and not spaces(space, after):
         problems.append(f"there is no pass `{after}` in the space `{space}`")

@@ -1,4 +1,4 @@
-"""What can be said about a grammar: errors, B-FGG status, equations, a description."""
+"""Facts about a grammar: errors, B-FGG status, equations, a description."""
 
 from fgg.check.bfgg import b_status, is_bfgg
 from fgg.check.describe import describe, equations

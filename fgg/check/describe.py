@@ -131,7 +131,7 @@ def _value(factor: Factor) -> str:
 
 
 def equation(grammar: Grammar, rule: Rule) -> str:
-    """What a rule adds to its nonterminal's value, as a line of mathematics."""
+    """The term that a rule adds to the value of its nonterminal, as a line of mathematics."""
     sums = []
     variables = _free_indices(grammar, rule)
     if variables:
@@ -234,7 +234,7 @@ def free_parameters(grammar: Grammar, factor: Factor) -> int:
 
 
 def summary_lines(grammar: Grammar) -> list[str]:
-    """A few lines that say what a grammar consists of."""
+    """A summary of a grammar in a few lines."""
     learned = [f for f in grammar.factors if f.value is None]
     free = sum(free_parameters(grammar, f) for f in learned)
     counts = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from fgg.check.indices import check_indices
 from fgg.check.values import Locate, check_values
@@ -130,11 +130,24 @@ def check_ties(grammar: Grammar) -> list[Diagnostic]:
         elif factor.value is not None:
             report.add(
                 "F134",
-                f"`{factor.name}` is tied to `{other.name}`, but has a value besides",
+                f"`{factor.name}` is tied to `{other.name}`, but also has a value",
                 tied.span,
                 help="drop one of them",
             )
     return report.diagnostics
+
+
+def _report_source(
+    report: Report, item: Factor | InputFactor, kind: str, source: str, known: Iterable[str]
+) -> None:
+    """Report that the factor of which an item is a slice, piece or product does not exist."""
+    assert item.definition is not None
+    report.add(
+        "F134",
+        f"there is no factor `{source}` that `{item.name}` could be a {kind} of",
+        item.definition.span or item.span,
+        help=did_you_mean(source, known),
+    )
 
 
 def check_slices(grammar: Grammar) -> list[Diagnostic]:
@@ -150,12 +163,7 @@ def check_slices(grammar: Grammar) -> list[Diagnostic]:
         span = cut.span or item.span
         source = sources.get(cut.source)
         if source is None:
-            report.add(
-                "F134",
-                f"there is no factor `{cut.source}` that `{item.name}` could be a slice of",
-                span,
-                help=did_you_mean(cut.source, sources),
-            )
+            _report_source(report, item, "slice", cut.source, sources)
         elif isinstance(source.definition, Slice):
             report.add("F134", f"`{source.name}` is a slice itself, so it has none", span)
         elif not is_slice(grammar, item, source):
@@ -179,12 +187,7 @@ def check_pieces(grammar: Grammar) -> list[Diagnostic]:
         span = piece.span or factor.span
         source = grammar.factor.get(piece.source)
         if source is None:
-            report.add(
-                "F134",
-                f"there is no factor `{piece.source}` that `{factor.name}` could be a piece of",
-                span,
-                help=did_you_mean(piece.source, grammar.factor),
-            )
+            _report_source(report, factor, "piece", piece.source, grammar.factor)
         elif not is_piece(grammar, factor, source):
             report.add(
                 "F134",
@@ -206,12 +209,7 @@ def check_products(grammar: Grammar) -> list[Diagnostic]:
         span = product.span or factor.span
         unknown = [source for source in product.sources if source not in grammar.factor]
         if unknown:
-            report.add(
-                "F134",
-                f"there is no factor `{unknown[0]}` that `{factor.name}` could be a product of",
-                span,
-                help=did_you_mean(unknown[0], grammar.factor),
-            )
+            _report_source(report, factor, "product", unknown[0], grammar.factor)
         elif not is_product(grammar, factor):
             names = " and ".join(f"`{source}`" for source in product.sources)
             report.add(

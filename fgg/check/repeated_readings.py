@@ -1,8 +1,8 @@
 """Whether a derivation can read one position of an input in several rule applications.
 
-Each of them sums a missing token by itself, so Z is then not the sum over the token. What the
-derivations of a family can read is found as its range is: bounds on the differences between the
-position and the family's indices, lengths and zero, as the least fixed point of the rules.
+Each of them sums a missing token separately, so Z is then not the sum over the token. The positions
+that the derivations of a family read are inferred like its range: bounds on the differences between
+the position and the family's indices, lengths and zero, as the least fixed point of the rules.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_ROUNDS = 60
 def check_readings(grammar: Grammar) -> list[Diagnostic]:
     """A warning (F209) for each query whose derivations may read a position twice.
 
-    A grammar without queries is asked itself; what was said of an input is not said again.
+    A grammar without queries is checked itself. There is one warning for each input.
     """
     report = Report()
     named: set[str] = set()
@@ -44,16 +44,16 @@ def check_readings(grammar: Grammar) -> list[Diagnostic]:
                 "F209",
                 f"a derivation may read one position of {shown} in several rule applications",
                 next(iter(first_rule.values())).span,
-                "each of them sums a missing value by itself",
-                help="nothing changes where all values are known; with missing ones (-1) Z is not "
-                "the sum over them",
+                "each of them sums a missing value separately",
+                help="Z is right if all values are known; with missing values (-1) it is not the "
+                "sum over them",
             )
     return report.diagnostics
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What is read of a token: an input, and the path into the token."""
+    """A part of a token that a rule reads: an input, and the path into the token."""
 
     input: str
     path: Path
@@ -100,7 +100,7 @@ class _Reader:
         return [edge for edge in rule.rhs.edges if edge.label in self.grammar.nonterminal]
 
     def sources(self, rule: Rule) -> Iterator[dict[Reading, list[Row]]]:
-        """What each clamp and then each nonterminal of a rule reads: inequalities of positions."""
+        """The readings of each clamp, then each nonterminal of a rule, as inequalities."""
         for clamp in rule.rhs.clamps:
             gaps = [Expr.of(f"@{i}") - index for i, index in enumerate(clamp.indices)]
             rows = [row(expr, self.sizes) for gap in gaps for expr in (gap, -gap)]
@@ -114,7 +114,7 @@ class _Reader:
             }
 
     def solve(self) -> None:
-        """Find what families read, as a fixed point: widen until nothing grows, then narrow."""
+        """Find the readings of families as a fixed point: widen until stable, then narrow."""
         for number in range(MAX_ROUNDS):
             if not self.enlarge(widen=number >= ROUNDS_BEFORE_WIDENING):
                 break
@@ -126,7 +126,7 @@ class _Reader:
             self.read = read
 
     def enlarge(self, *, widen: bool) -> bool:
-        """Add what rules read to what their families read. Returns whether anything was new."""
+        """Add the readings of rules to those of their families; return whether any were new."""
         changed = False
         for rule in self.rules:
             for reading, bounds in self.of_rule(rule):
@@ -134,7 +134,7 @@ class _Reader:
         return changed
 
     def of_rule(self, rule: Rule) -> Iterator[tuple[Reading, Bounds]]:
-        """What the derivations of a rule read, in terms of the indices of its family."""
+        """The readings of the derivations of a rule, in terms of the indices of its family."""
         names = self.grammar.nonterminal[rule.lhs].indices
         head = dict(zip(names, rule.indices, strict=True))
         for source in self.sources(rule):
@@ -160,7 +160,7 @@ class _Reader:
 
 
 def _join(known: dict[Reading, Bounds], reading: Reading, bounds: Bounds, *, widen: bool) -> bool:
-    """Enlarge what a family reads by bounds of the same reading. Returns whether it grew."""
+    """Widen a reading of a family by bounds of the same reading; return whether it grew."""
     if reading not in known:
         known[reading] = dict(bounds)
         return True

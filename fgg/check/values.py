@@ -145,7 +145,9 @@ class _FactorChecker:
         if isfinite(number) or number == -inf:
             return True
         where = f" at {list(position)}" if position else ""
-        self.add("F127", f"{float(number)}{where} is no logarithm of a finite weight", position)
+        self.add(
+            "F127", f"{float(number)}{where} is not the logarithm of a finite weight", position
+        )
         return False
 
     def constant(self, number: Number) -> None:
@@ -180,7 +182,7 @@ class _FactorChecker:
                 f"a number, but a list with an entry for each of the {size} values of "
                 f"`{domain}` is expected",
                 position,
-                help=f"lists are nested {len(self.shape)} deep, one level a node",
+                help=f"lists are nested {len(self.shape)} deep, one level for each node",
             )
             return False
         if len(entries) != size:
@@ -262,7 +264,7 @@ class _FactorChecker:
             self.add(
                 "F128",
                 f"{wanted - len(totals)} of {wanted} distributions have no weights",
-                help="what a map leaves out is 0, so they cannot sum to 1",
+                help="missing entries of a map are 0, so these cannot sum to 1",
             )
 
     def load(self, value: Load) -> None:

@@ -91,6 +91,7 @@ def _run(words: Sequence[str]) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             arguments = parser.parse_args(rest)
+            arguments.words = rest
             with progress:
                 return int(module.run(arguments))
     except Usage as error:

@@ -140,7 +140,7 @@ def read_items(grammar: Grammar, arguments: argparse.Namespace) -> ItemBatch:
 
 
 def read_columns(grammar: Grammar, path: str) -> dict[str, list[list[int]]]:
-    """Return the tokens in a file with an item a line and a column for each input.
+    """Return the tokens in a file with an item on each line and a column for each input.
 
     Raises GrammarError or Usage.
     """

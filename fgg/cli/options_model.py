@@ -32,13 +32,13 @@ MODEL = "model.safetensors"
 """The file in the folder of a training run that holds the best model."""
 
 
-def add_file(parser: Parser, *, optional: bool = False, besides: str = "") -> None:
-    """Add FILE, `--set` and `--json`; `besides` names what else FILE may be."""
+def add_file(parser: Parser, *, optional: bool = False, or_else: str = "") -> None:
+    """Add FILE, `--set` and `--json`; `or_else` names what else FILE may be."""
     parser.add_argument(
         "file",
         metavar="FILE",
         nargs="?" if optional else None,
-        help=f"{besides}a grammar file, FGG JSON, `-` for standard input, the name of a library "
+        help=f"{or_else}a grammar file, FGG JSON, `-` for standard input, the name of a library "
         "grammar, or the folder of a training run",
     )
     add_sizes(parser)

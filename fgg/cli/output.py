@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 Figures = dict[str, Any]
-"""What a command reports, by name, in a form that JSON can express."""
+"""The report of a command, by name, in a form that JSON can express."""
 
 MAX_SHOWN = 100
 WRONG_GRAMMAR = ("F0", "F1", "F2", "F405", "F406", "F407", "F425", "F46")

@@ -104,7 +104,7 @@ def by_frequency(text: Text, clusters: int) -> Clustering:
 
 def _counted(text: Text, clusters: int, across: bool) -> Bigrams:
     if clusters < 1:
-        refuse("F489", f"{clusters} clusters are asked for; at least 1 is needed")
+        refuse("F489", f"at least 1 cluster is needed, not {clusters}")
     bigrams = text if isinstance(text, Bigrams) else count_bigrams(text, across=across)
     if not bigrams.words:
         refuse("F489", "there are no words to cluster")

@@ -24,7 +24,7 @@ class Skipped:
     first: list[Diagnostic] = field(default_factory=list)
 
     def warning(self) -> Diagnostic | None:
-        """The diagnostic (F487) for what was left out; None if nothing was."""
+        """The diagnostic (F487) for skipped items; None if there are none."""
         if not self.count:
             return None
         what = "1 item was" if self.count == 1 else f"{self.count:,} items were"
@@ -54,7 +54,7 @@ class Corpus:
 
     @property
     def skipped(self) -> Skipped:
-        """What the most recent pass has left out so far."""
+        """The items that the most recent pass has skipped so far."""
         return self._passes[0]
 
     def map(self, *changes: Change) -> Corpus:
@@ -110,8 +110,8 @@ def read(
     """The corpus in some files. Without `format`, the suffix of their names decides (`SUFFIXES`).
 
     `columns` names the columns of the format `columns`. `skip` leaves out bad lines. `blank` keeps
-    empty lines as examples without words, in formats of one item a line. Raises GrammarError
-    (F486).
+    empty lines as examples without words, in formats with one item on each line. Raises
+    GrammarError (F486).
     """
     files = tuple(map(Path, paths))
     name = format or _guess(files)
@@ -122,7 +122,7 @@ def read(
     reader = FORMATS[name]
     if columns is not None:
         if name != "columns" or "word" not in columns or not set(columns) <= set(KNOWN):
-            message = f"columns {', '.join(columns)} of format `{name}`"
+            message = f"format `{name}` cannot have the columns {', '.join(columns)}"
             known = ", ".join(f"`{each}`" for each in KNOWN if each)
             refuse("F486", message, f"format `columns` has {known}, and `word` among them")
         reader = partial(read_columns, columns=tuple(columns))
@@ -135,4 +135,4 @@ def _guess(paths: Iterable[Path]) -> str:
         return name
     shown = ", ".join(f"`{path}`" for path in paths)
     known = ", ".join(f"`{name}`" for name in FORMATS)
-    refuse("F486", f"the name of {shown} does not tell its format", f"say which of {known}")
+    refuse("F486", f"the format of {shown} does not follow from its name", f"name one of {known}")

@@ -140,7 +140,7 @@ def _structure(
         elif mark == ")" and opened:
             pairs.append((opened.pop(), position))
         elif mark != ".":
-            wrong = "closes nothing" if mark == ")" else "is none of `(`, `.`, `)`"
+            wrong = "closes nothing" if mark == ")" else "is not one of `(`, `.`, `)`"
             report("F484", signs.number, f"sign {position + 1}, `{mark}`, {wrong}", "")
             return None
     if opened:

@@ -49,7 +49,9 @@ class Vocabulary:
         if word in self.index:
             return word
         if self.unknown is None:
-            refuse("F488", f"`{word}` is not in the vocabulary, which has no word for unknown ones")
+            refuse(
+                "F488", f"`{word}` is not in the vocabulary, which has no entry for unknown words"
+            )
         if self.shapes and (group := unknown_class(self.unknown, word)) in self.index:
             return group
         return self.unknown
@@ -182,7 +184,7 @@ def load(path: str | Path) -> Vocabulary:
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         word = line.removesuffix("\r")
         if not word:
-            refuse("F488", f"{path}:{number}: an empty line is no word")
+            refuse("F488", f"{path}:{number}: an empty line is not a word")
         if word in values:
             refuse("F488", f"{path}:{number}: `{word}` is in line {values[word]} already")
         values[word] = number

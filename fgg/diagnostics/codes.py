@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Code(NamedTuple):
-    """What a code stands for."""
+    """A code with its title and severity."""
 
     severity: str
     title: str
@@ -92,7 +92,7 @@ CODES: dict[str, Code] = {
         F143="a query rule that the model does not have",
         F144="a query rule with the wrong number of nonterminals",
         F145="a query rule with the wrong nonterminal",
-        F146="a query that speaks of an unknown node",
+        F146="a query that refers to an unknown node",
         F147="a nonterminal indexed in two ways",
         F148="a node fixed to an input of another domain",
         F149="something that does not belong here",
@@ -162,7 +162,7 @@ CODES: dict[str, Code] = {
         F476="an option of learning that cannot be used",
         F477="a state that does not fit",
         F478="data that do not fit the grammar",
-        F479="a training run that cannot be taken up",
+        F479="a training run that cannot be resumed",
         F480="packed data that cannot be unpacked",
         F481="a line that is not text",
         F482="a token id that cannot be used",
@@ -188,6 +188,6 @@ CODES: dict[str, Code] = {
         F442="a tolerance that no rank reaches",
         F487="items that were skipped",
         F464="an estimate outside the simplex",
-        F495="a factor with blocks that nothing ties to one",
+        F495="a factor with blocks in a rule without the block",
     ),
 }

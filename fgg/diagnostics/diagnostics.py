@@ -14,7 +14,7 @@ from fgg.grammar.spans import Source, Span
 
 @dataclass(frozen=True)
 class Label:
-    """A second place that a message points to, with what there is to say about it."""
+    """A second place that a message points to, with a remark about it."""
 
     span: Span
     text: str
@@ -41,7 +41,7 @@ class Diagnostic:
 
     @property
     def is_error(self) -> bool:
-        """Whether the input cannot be used as it is."""
+        """Whether this is an error, not a warning."""
         return self.severity == "error"
 
 

@@ -13,7 +13,7 @@ Format = Literal["svg", "dot", "tikz", "png"]
 
 MAX_RULES = 400
 MAX_VERTICES = 400
-"""The number of nodes and edges of a rule from which on nobody could read its picture."""
+"""The most nodes and edges of a rule that a picture can show legibly."""
 
 __all__ = ["MissingExtra", "TooLarge", "draw_grammar", "draw_rule", "render"]
 

@@ -14,7 +14,7 @@ MAX_TEXT = 28
 
 
 class Kind(Enum):
-    """What a vertex stands for."""
+    """The kinds of vertices."""
 
     NODE = "node"
     FACTOR = "factor"

@@ -50,7 +50,7 @@ def map_values(grammar: Grammar, name: str) -> tuple[int, ...]:
         source, target = factor.domains
         offset = next(iter(places(grammar, source, target)), None)
         if offset is None:
-            message = f"`{source}` is no part of `{target}`"
+            message = f"`{source}` is not a part of `{target}`"
             _refuse(factor, "F492", message, "`map(part)` leads from a part to its union")
         return tuple(range(offset, offset + count))
     if value.pattern:
@@ -98,7 +98,9 @@ def _checked(
         if number is None and isinstance(block, str) and block.isdecimal():
             number = int(block)  # its place, where the values have names
         if number is None or not 0 <= number < blocks:
-            message = f"value {place} of `{source}` goes to `{block}`, which `{target}` has not"
+            message = (
+                f"value {place} of `{source}` goes to `{block}`, which is not a value of `{target}`"
+            )
             help = did_you_mean(str(block), list(names)) if names and blocks < 10_000 else ""
             _refuse(factor, "F492", message, help or f"its blocks are 0 to {blocks - 1}")
         numbers.append(number)
@@ -119,7 +121,7 @@ def _array(factor: Factor, value: Map, count: int) -> list[int]:
 
 
 def _lines(grammar: Grammar, factor: Factor, value: Map) -> Sequence[str]:
-    """The blocks in a text file: `word block` a line, in any order, or a block a line."""
+    """The blocks in a text file: lines `word block` in any order, or one block on each line."""
     try:
         text = read_limited(Path(value.folder) / value.path).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -151,7 +153,7 @@ def _pairs(factor: Factor, value: Map, lines: Sequence[str]) -> Iterator[tuple[i
         cells = line.split("\t") if "\t" in line else line.strip().rsplit(None, 1)
         if len(cells) != 2:
             message = f"line {number} of `{value.path}` is not a value and its block"
-            _refuse(factor, "F490", message, "write `word block`, one a line")
+            _refuse(factor, "F490", message, "write lines of the form `word block`")
         yield number, cells[0].strip(), cells[1].strip()
 
 

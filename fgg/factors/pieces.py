@@ -6,7 +6,7 @@ A factor `binary(N -> C, C) rank r` is the sum over a rank node q of a product o
 
 Piece 0 has the nodes left of the arrow and the rank node, piece i > 0 the rank node and the i-th
 node right of it; each is a distribution if the whole is one. Of a potential, which has no arrow,
-piece 0 has the rank node alone (the weights λ_q), and piece i > 0 the i-th node besides.
+piece 0 has the rank node alone (the weights λ_q), and piece i > 0 also has the i-th node.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def given_axes(factors: Mapping[str, Factor], parts: Sequence[ProductPart]) -> s
 
 
 def multiplied(einsum: Callable[..., A], product: ProductOf, arrays: Mapping[str, A]) -> A:
-    """The array of a product factor, an axis a node, by the `einsum` of numpy or of torch."""
+    """The array of a product factor, `[*nodes]`, by the `einsum` of numpy or of torch."""
     operands: list[object] = []
     for part in product.parts:
         operands += [arrays[part.source], list(part.axes)]

@@ -1,8 +1,8 @@
 """Annotations of a sequence by a derivation: spans, tags, heads, segments, pairs.
 
-They follow from the cells and the rules of a derivation, for any grammar. Which word of a rule is
-the head of which is no general fact; the user gives it as *links*, each the name of a rule and two
-index expressions in its variables, `left_some=j-1:k`.
+They follow from the cells and the rules of a derivation, for any grammar. The grammar does not say
+which word of a rule is the head of which; the user says it by *links*, each the name of a rule and
+two index expressions in its variables, `left_some=j-1:k`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def read_links(texts: Iterable[str], grammar: Grammar) -> tuple[RuleLink, ...]:
         name, equals, rest = text.partition("=")
         first, colon, second = rest.partition(":")
         if not equals or not colon:
-            refuse("F478", f"`{text}` is no link", "write a rule and two positions, `arc=i:j-1`")
+            refuse("F478", f"`{text}` is not a link", "write a rule and two positions, `arc=i:j-1`")
         if name not in names:
             refuse("F478", f"there is no rule `{name}`", did_you_mean(name, names))
         links.append(RuleLink(name, _position(first, text), _position(second, text)))
@@ -77,7 +77,7 @@ def _position(text: str, whole: str) -> dict[str, int] | None:
         elif name.isidentifier():
             terms[name] = terms.get(name, 0) + sign
         elif name:
-            refuse("F478", f"`{whole}`: `{term}` is no index", "write sums such as `j-1`")
+            refuse("F478", f"`{whole}`: `{term}` is not an index", "write sums such as `j-1`")
     return terms
 
 

@@ -65,7 +65,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class _Definition:
-    """What all definitions have; `key` is the attribute that writes them."""
+    """The base of all definitions; `key` is the attribute that writes them."""
 
     key: ClassVar[str]
     span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
@@ -180,7 +180,7 @@ class ProductOf(_Definition):
 
 @dataclass(frozen=True)
 class InputEvidence(_Definition):
-    """What an input has at one position, `observed = w`. Grounding makes these factors."""
+    """The value of an input at one position, `observed = w`. Grounding makes these factors."""
 
     key = "observed"
     input: str

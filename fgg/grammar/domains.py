@@ -238,7 +238,7 @@ def path_domain(grammar: Grammar, domain: str, path: Sequence[str]) -> str | Non
 def lengths(grammar: Grammar) -> set[str]:
     """The lengths: names in the shapes of inputs and tables, and in ranges of input factors.
 
-    Names of sizes, and the indices of a factor in its own range, are none.
+    Names of sizes, and the indices of a factor in its own range, are not lengths.
     """
     names = {name for item in grammar.observed for expr in item.shape for name in expr.names()}
     for factor in grammar.input_factors:

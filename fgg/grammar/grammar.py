@@ -49,7 +49,7 @@ class Enumerated:
 
 @dataclass(frozen=True)
 class FromFile:
-    """Values read from a file, a line each, `file("vocab.txt")`."""
+    """Values read from a file, one on each line, `file("vocab.txt")`."""
 
     path: str
     values: tuple[str, ...]
@@ -323,9 +323,9 @@ class Reference:
 
 @dataclass(frozen=True, kw_only=True)
 class QueryRule:
-    """What a query says of a model rule: indices for its nonterminals in order, and evidence.
+    """A query's rule: indices for the nonterminals of a model rule, in order, and evidence.
 
-    `edges` are factors that the query adds; they and the clamps speak of the model rule's nodes.
+    `edges` are factors that the query adds; they and the clamps touch the model rule's nodes.
     """
 
     name: str
@@ -339,7 +339,7 @@ class QueryRule:
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """A second grammar over the same rule names that fixes what is observed."""
+    """A second grammar over the same rule names, which fixes the observed nodes."""
 
     name: str
     inputs: tuple[Input, ...] = ()
@@ -453,7 +453,7 @@ class Grammar:
 
     @property
     def observed(self) -> tuple[Input | InputTable, ...]:
-        """The inputs and tables: what has a shape, and so a length."""
+        """The inputs and tables, which have shapes and so lengths."""
         return (*self.inputs, *self.tables)
 
     @property

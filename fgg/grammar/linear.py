@@ -85,7 +85,7 @@ def variables(rows: Iterable[Row]) -> list[str]:
 
 
 def project(rows: Iterable[Row], keep: Iterable[str]) -> list[Row]:
-    """What `rows` say of the variables in `keep` alone."""
+    """The consequences of `rows` for the variables in `keep` alone."""
     return list(_project(tuple(rows), frozenset(keep)))
 
 

@@ -1,4 +1,4 @@
-"""What stands after `with`: options of a factor (`net`, `init`, `prior`, …), and its definition.
+"""The attributes after `with`: options of a factor (`net`, `init`, `prior`, …), its definition.
 
 Options are read here, without any numbers, so that the checker and the runtime agree.
 """
@@ -163,8 +163,8 @@ KNOWN = {
     "init": "an initialiser, `uniform`, `normal(0.1)` or `dirichlet(1)`",
     "blocks": "the map in whose blocks the weights sum to one, `clusters`",
     "frozen": "`yes` or `no`",
-    "observed": "what says what the factor is, `w` or `factor(phi)`; grounding writes it",
-    "tied": "what the factor follows from, `stationary(trans)`",
+    "observed": "the input that decides the factor, `w` or `factor(phi)`; grounding writes it",
+    "tied": "a distribution of another factor, `stationary(trans)`",
     "slice": "the factor it is a part of, a variant for each node, `binary(N, C(N), C(P))`",
     "piece": "the factor of low rank it is a piece of, and which, `binary(0)`",
     "product": "the factors it is the product of, and their nodes, `of(emit(0, 1), trans(0, 2))`",
@@ -172,7 +172,7 @@ KNOWN = {
 
 
 def check_attribute(attribute: Attribute) -> Diagnostic | None:
-    """What is wrong with an attribute, or None."""
+    """The mistake in an attribute, or None."""
     key, value = attribute.key, attribute.value
     if key not in KNOWN:
         return Diagnostic(
@@ -210,21 +210,21 @@ def check_attribute(attribute: Attribute) -> Diagnostic | None:
 
 
 def check_definitions(attributes: Sequence[Attribute]) -> Diagnostic | None:
-    """What is wrong with attributes that define a factor in two ways, or None."""
+    """The mistake if attributes define a factor in two ways, or None."""
     defining = [attribute for attribute in attributes if attribute.key in DEFINITION_KEYS]
     if len(defining) < 2:
         return None
     first, second = defining[:2]
     return Diagnostic(
         code="F134",
-        message=f"`{first.key}` and `{second.key}` both say what the factor is",
+        message=f"`{first.key}` and `{second.key}` both define the factor",
         span=second.span,
         help="drop one of them",
     )
 
 
 def with_attributes(factor: Factor, attributes: Iterable[Attribute]) -> Factor:
-    """The factor with what stands after `with`: a definition, and options."""
+    """The factor with the attributes after `with`: a definition, and options."""
     options = []
     for attribute in attributes:
         definition = read_definition(attribute.key, attribute.value, attribute.span)
@@ -236,7 +236,7 @@ def with_attributes(factor: Factor, attributes: Iterable[Attribute]) -> Factor:
 
 
 def written_attributes(item: Factor | InputFactor) -> tuple[Attribute, ...]:
-    """What stands after `with`: a factor's options, and then its definition."""
+    """The attributes after `with`: a factor's options, and then its definition."""
     options = item.attributes if isinstance(item, Factor) else ()
     if item.definition is None:
         return options

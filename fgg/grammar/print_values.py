@@ -45,7 +45,7 @@ def print_number(number: Number) -> str:
 
 
 def print_string(text: str) -> str:
-    """A text between double quotes; what cannot be seen is escaped."""
+    """A text between double quotes; invisible characters are escaped."""
     quoted = json.dumps(text, ensure_ascii=False)
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in quoted)
 

@@ -1,4 +1,4 @@
-"""A grammar as source text: what is printed parses back to an equal grammar."""
+"""A grammar as source text, which parses back to an equal grammar."""
 
 from __future__ import annotations
 

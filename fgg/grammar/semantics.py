@@ -2,8 +2,8 @@
 
     Z = sum over derivations, sum over assignments, product over edges of F(e)(values at e's nodes)
 
-Slow and obviously right: the last oracle. Nothing is shared between derivations, and what paths
-and domain values mean is said here once more rather than taken from `fgg.grammar.domains`.
+Slow and obviously right: the last oracle. Nothing is shared between derivations, and the meaning of
+paths and domain values is defined here again rather than taken from `fgg.grammar.domains`.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class NodePart:
 
 @dataclass
 class FactorGraph:
-    """What a derivation derives: nodes by number, factors, and places that must be equal.
+    """The factor graph of a derivation: nodes by number, factors, and places that must be equal.
 
     A place is equal to itself only if it exists: if a union node has its value in that part.
     """
@@ -218,7 +218,7 @@ def _assignments(
         factors.setdefault(last, []).append((label, touched))
 
     def weight(node: int) -> float:
-        """The weight of all that can be said once this node has its value."""
+        """The weight of all factors whose nodes have values once this node has its value."""
         total: float = 1
         for places in equal.get(node, ()):
             first, second = (_at(grammar, graph, place, assigned) for place in places)
@@ -317,7 +317,7 @@ def array_of(grammar: Grammar, factor: Factor) -> object:
 
 
 def _exponentials(entries: Nested) -> Array:
-    """What logarithms stand for, entry by entry."""
+    """The exponentials of logarithms, entry by entry."""
     return [_exponentials(e) for e in entries] if isinstance(entries, tuple) else exp(entries)
 
 

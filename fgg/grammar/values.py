@@ -59,7 +59,7 @@ class Sparse:
 class Load:
     """An array read from a `.npy` file, `= load("f.npy")`.
 
-    `path` is what the grammar says, `folder` where it is resolved from.
+    `path` is relative to `folder`, the folder of the grammar.
     """
 
     path: str

@@ -1,1 +1,1 @@
-"""Inputs: what users give, clamps that read it, and several clamps that read one token."""
+"""Inputs: the values users give, clamps that read them, several clamps that read one token."""

@@ -19,7 +19,7 @@ from fgg.grammar.index import Expr
 
 
 def path_steps(grammar: Grammar, domain: str, path: Sequence[str]) -> tuple[DomainPart | str, ...]:
-    """What a path goes through: parts of domains, and maps by name. Raises KeyError."""
+    """The steps of a path: parts of domains, and maps by name. Raises KeyError."""
     steps: list[DomainPart | str] = []
     for name in path:
         known = parts(grammar, domain)
@@ -53,7 +53,7 @@ def path_value(grammar: Grammar, domain: str, path: Sequence[str], value: int) -
 
 
 def clamp_domain(grammar: Grammar, clamp: Clamp) -> str:
-    """The domain of what a clamp fixes its node to."""
+    """The domain of the value to which a clamp fixes its node."""
     return path_end(grammar, grammar.input[clamp.input].domain, clamp.path)
 
 

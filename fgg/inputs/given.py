@@ -233,7 +233,7 @@ def _listed(nest: Nest) -> Nest:
 
 
 def _items(nest: object) -> Nest | None:
-    """What has a length and is no text: lists, tuples, arrays. None for anything else."""
+    """A list, tuple or array as a sequence; None for anything else, such as text."""
     if isinstance(nest, str) or not hasattr(nest, "__len__"):
         return None
     return cast(Nest, nest)

@@ -1,8 +1,8 @@
-"""Readings of a token: what several clamps of one rule read of one position of an input.
+"""Readings of a token: several clamps of one rule that read one position of an input.
 
-A token that is known fixes each of them by itself. A missing token (-1) does not, and yet it is one
-variable: an assignment of the rule's nodes counts, once, if some token has all the values that are
-read. Clamps through the components of a product read different variables.
+If the token is known, it fixes each clamp separately. A missing token (-1) is one variable: an
+assignment of the rule's nodes counts once if some token has all the values that the clamps read.
+Clamps through different components of a product read different variables.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def read_together(grammar: Grammar, one: Clamp, two: Clamp) -> bool:
 def meet(grammar: Grammar, one: Clamp, two: Clamp, rows: Sequence[Row]) -> bool | None:
     """Whether two clamps of an input read the same position, wherever inequalities hold.
 
-    None if they do at some indices, or if that cannot be told.
+    None if they do at some indices, or if that is unknown.
     """
     gaps = [a - b for a, b in zip(one.indices, two.indices, strict=True)]
     open_gaps = [gap for gap in gaps if gap.constant is None]
@@ -264,14 +264,14 @@ class _Tying:
         return kept
 
     def end(self, clamp: Clamp) -> str:
-        """The domain of what a clamp reads."""
+        """The domain of the value that a clamp reads."""
         grammar = self.ties.grammar
         return path_end(grammar, grammar.input[clamp.input].domain, clamp.path)
 
     def follow(
         self, clamps: Sequence[Clamp], columns: Sequence[tuple[int, ...]], first: int
     ) -> None:
-        """Let what the others read follow from what one of the clamps reads."""
+        """Derive the values of the other clamps from the value that one of them reads."""
         source = clamps[first]
         for clamp, column in zip(clamps, columns, strict=True):
             if clamp is not source:
@@ -280,7 +280,7 @@ class _Tying:
                 self.clamps.remove(clamp)
 
     def join(self, clamps: Sequence[Clamp], columns: Sequence[tuple[int, ...]]) -> None:
-        """Let what all the clamps read follow from a new node."""
+        """Derive the values of all clamps from a new node."""
         name = f"{clamps[0].input}_read"
         domain = self.ties.domain(len(columns[0]), name)
         node = Node(name=fresh(name, {n.name for n in self.nodes}), domain=domain)
@@ -289,7 +289,7 @@ class _Tying:
             self.edge(Attachment(node=node.name), domain, clamp, column)
 
     def edge(self, source: Attachment, domain: str, clamp: Clamp, values: tuple[int, ...]) -> None:
-        """Add the map from a node to what a clamp reads."""
+        """Add the map from a node to the value that a clamp reads."""
         name = "_".join((clamp.input, "gives", *clamp.path))
         label = self.ties.map(domain, self.end(clamp), values, name)
         ends = replace(source, span=None), replace(clamp.attachment, span=None)

@@ -50,7 +50,7 @@ def _read(data: object) -> AttributeValue:
             return Fraction(above, below)
         case {"call": str(name), "arguments": [*arguments], "keywords": [*keywords]}:
             return Call(_name(name), tuple(map(_read, arguments)), tuple(map(_keyword, keywords)))
-    raise ValueError("this is no attribute's value")
+    raise ValueError("this is not the value of an attribute")
 
 
 def _keyword(data: object) -> tuple[str, AttributeValue]:

@@ -159,7 +159,7 @@ class Located:
 
 
 def attempt(read: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T | None:
-    """What `read` returns for the arguments, or None if what it reads is malformed."""
+    """The result of `read` for the arguments, or None if it raises Malformed."""
     try:
         return read(*arguments, **options)
     except Malformed:
@@ -167,12 +167,12 @@ def attempt(read: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T 
 
 
 def read_each(items: Iterable[Located], read: Callable[[Located], T]) -> list[T]:
-    """What `read` makes of the items, without those that are malformed."""
+    """The results of `read` for the items that are well formed."""
     return list(read_fields(dict(enumerate(items)), lambda _, item: read(item)).values())
 
 
 def read_fields(fields: Mapping[K, Located], read: Callable[[K, Located], T]) -> dict[K, T]:
-    """What `read` makes of the entries by key, without those that are malformed."""
+    """The results of `read` for the entries that are well formed, by key."""
     results = {}
     for key, entry in fields.items():
         with suppress(Malformed):

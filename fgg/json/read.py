@@ -217,7 +217,7 @@ def _read_domains(
 
     def read_given(label: str, size: Located) -> Domain:
         if label in domains:
-            size.fail("the file says what values this node label has")
+            size.fail("the file already gives the values of this node label")
         if label not in used:
             size.fail("the grammar has no such node label", did_you_mean(label, used))
         return Domain(name=label, shape=Sized(Expr.of(_read_size(size))))
@@ -318,7 +318,7 @@ class _RuleReader:
     used: dict[str, None] = field(default_factory=dict)
 
     def declared(self, label: str) -> Factor | Nonterminal | None:
-        """The declaration of a label; None if there is none, or a wrong one."""
+        """The declaration of a label; None if it is missing or wrong."""
         return self.nonterminals.get(label) or self.terminals.get(label)
 
     def nonterminal_at(self, data: Located, key: str) -> str:

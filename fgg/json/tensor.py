@@ -59,7 +59,7 @@ def read_weight(data: Located) -> float:
 
 
 def constant_value(number: float, shape: Sequence[int], given: int | None) -> Value:
-    """The same weight everywhere, `uniform` if that is what it is."""
+    """The same weight everywhere, written `uniform` if it is the uniform distribution."""
     if given is not None and number == 1 / prod(shape[given:]):
         return Uniform()
     return Constant(number)

@@ -89,7 +89,7 @@ def _shape(grammar: Grammar, factor: Factor) -> tuple[int, ...]:
 
 
 def _holds(grammar: Grammar, condition: Condition) -> bool:
-    """Whether a condition, which can speak of sizes only, is true."""
+    """Whether a condition, which can contain sizes only, is true."""
     known = size_values(grammar)
     return all((expr.evaluate(known) or 0) >= 0 for expr in condition.inequalities())
 

@@ -229,6 +229,8 @@ class Block:
     overlaps: bool = False
     # The loops that are not empty if all guards hold.
     sure: tuple[str, ...] = ()
+    # The rule's own index variables, in terms of the loops and the level: for people.
+    variables: Mapping[str, Expr] = field(default_factory=dict)
 
     @property
     def loops(self) -> tuple[Loop, ...]:

@@ -250,6 +250,7 @@ def _block(plan: Plan, step: Step, *, scaled: bool) -> Block:
         operands=step.operands,
         path=tuple((pair.left, pair.right) for pair in step.path),
         overlaps=step.overlaps,
+        variables=step.variables,
     )
 
 

@@ -1,4 +1,4 @@
-"""Plans: what a compiled program does, as data.
+"""Plans: the computation of a compiled program, as data.
 
 A plan says which tensors are prepared from parameters and inputs, which charts exist, and which
 contractions fill them, level by level. The compiler makes plans, the emitter writes them as
@@ -64,7 +64,7 @@ class Chart:
 
 @dataclass(frozen=True, kw_only=True)
 class Operand:
-    """What a contraction reads: a chart's or a table's cells, or a parameter.
+    """An operand of a contraction: the cells of a chart or table, or a parameter.
 
     `index` has an expression for every stored axis; `axes` names the node of each state axis.
     A *view* is read in place; what is not is gathered, with zero outside the chart. `distinct`:
@@ -98,7 +98,7 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A rule on one level: what is contracted, over which box, and where the result goes.
+    """A rule on one level: its operands, its box, and the cells that the result goes to.
 
     Steps of the same `group` fill the same cells: their results are added, then put. `mode` says
     how that meets what the chart has: "write" (no other group fills these cells), "mixed" (others
@@ -236,7 +236,7 @@ class PositionTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A whole program: what it prepares, its charts and tables, and its stages of steps."""
+    """A whole program: its preparations, its charts and tables, and its stages of steps."""
 
     grammar: Grammar
     lengths: tuple[str, ...]
@@ -311,8 +311,21 @@ class Plan:
                 products.add((tuple(sorted(name for name, _ in item.operands)), -1))
         return tuple(sorted((names, depth) for names, depth in products if names))
 
+    @cached_property
+    def greatest_depth(self) -> int:
+        """How many charts with states are multiplied at most."""
+        return max(map(self.depth, self.steps), default=0)
+
+    @cached_property
+    def item_axes(self) -> Mapping[str, int]:
+        """The axis of the items, of the charts and tables that are multiplied."""
+        axes = {chart.family: len(chart.axes) for chart in self.charts if not chart.is_scalar}
+        axes |= {table.name: len(table.axes) for table in self.tables}
+        used = {name for names, _ in self.products for name in names}
+        return {name: axis for name, axis in axes.items() if name in used}
+
     def shares_scale(self, step: Step) -> bool:
-        """Whether a step's head has the scales of what the step maps."""
+        """Whether the head of a step shares the scales of the chart that the step maps."""
         return step.linear and self.chart[step.head].scale_of != step.head
 
     def has_scale(self, operand: Operand) -> bool:

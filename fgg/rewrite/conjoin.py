@@ -167,7 +167,7 @@ def conjunction(left: Grammar, right: Grammar, *, by_name: bool = False) -> Gram
     """The conjunction of two grammars [CR §4].
 
     Rules pair where they have the same nodes, external nodes and nonterminal attachments, in
-    order; with `by_name` they must have the same name besides. Only pairs of nonterminals that
+    order; with `by_name` they must also have the same name. Only pairs of nonterminals that
     can be reached from the start are kept. Both grammars must be free of indices.
     """
     for grammar in (left, right):

@@ -31,7 +31,7 @@ class RulePart:
 
 @dataclass(frozen=True)
 class Factorised:
-    """A grammar of small fragments, and what its rules were cut from."""
+    """A grammar of small fragments, and the rules they come from."""
 
     grammar: Grammar
     parts: Mapping[str, RulePart]

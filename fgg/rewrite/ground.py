@@ -233,7 +233,7 @@ class _Grounder:
     def observed_fragment(
         self, fragment: Fragment, edges: tuple[Edge, ...], clamps: tuple[Clamp, ...]
     ) -> Fragment | None:
-        """A fragment with its ground edges, and factors that say what the input has at clamps.
+        """A fragment with its ground edges, and factors for the observed values at clamps.
 
         None if it reads more of a missing token than any token has.
         """
@@ -344,7 +344,7 @@ class _Grounder:
         return self.labels[key]
 
     def evidence(self, clamp: Clamp) -> str:
-        """The unary factor that says what an input has at a position."""
+        """The unary factor of the value of an input at a position."""
         position = _position(clamp)
         key = (clamp.input, clamp.path, position)
         if key not in self.evidences:

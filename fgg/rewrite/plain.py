@@ -112,7 +112,7 @@ class _Plain:
     problems: list[Diagnostic] = field(default_factory=list)
 
     def check(self) -> None:
-        """Report what speaks of parts of domains in other ways than by nodes."""
+        """Report uses of parts of domains other than by nodes."""
         items: list[Factor | InputFactor] = [*self.grammar.factors, *self.grammar.input_factors]
         for item in items:
             if isinstance(item.definition, Slice):

@@ -75,7 +75,7 @@ def rename(
             if old not in valid:
                 _fail(problems, f"there is no {kind} `{old}`", did_you_mean(old, valid))
             if not is_safe(new):
-                _fail(problems, f"`{old}` cannot be renamed to a text that is no name")
+                _fail(problems, f"`{old}` cannot be renamed to a text that is not a name")
     labels = {**maps["factor"], **maps["nonterminal"]}
     _injective(
         problems, [*declared["size"], *declared["domain"]], {**maps["size"], **maps["domain"]}

@@ -1,4 +1,4 @@
-"""What a grammar needs: useful nonterminals and rules, and the factors that are used."""
+"""The useful nonterminals, rules and factors of a grammar."""
 
 from __future__ import annotations
 

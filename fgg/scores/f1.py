@@ -88,7 +88,7 @@ def _sorted(pairs: Pairs) -> set[tuple[int, int]]:
 class SegmentScore:
     """The scores of boundaries and parts over a corpus, and how many items are all right.
 
-    A part is right if both its ends are. The ends of an item are no boundaries.
+    A part is right if both its ends are. The ends of an item do not count as boundaries.
     """
 
     boundaries: Score

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 def perplexity(log_likelihood: float, events: int) -> float:
     """exp(-log-likelihood / events); infinite if the log-likelihood is -inf."""
     if events <= 0:
-        raise ValueError("there is nothing to take a perplexity of")
+        raise ValueError("there are no tokens to compute a perplexity from")
     rate = -log_likelihood / events
     return math.exp(rate) if rate < 709 else math.inf
 

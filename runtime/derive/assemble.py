@@ -23,7 +23,7 @@ from fgg.runtime.derive.plan_choices import PlanChoices
 from fgg.runtime.derive.search import Path
 
 LARGE = 2**14
-"""The number of assignments of inner nodes from which on a fragment is cut."""
+"""Fragments whose inner nodes have more assignments than this are divided."""
 
 
 def linked_steps(applied: Iterable[tuple[Rule, Mapping[str, int], int]]) -> tuple[Step, ...]:
@@ -51,20 +51,20 @@ def linked_steps(applied: Iterable[tuple[Rule, Mapping[str, int], int]]) -> tupl
 class Source:
     """The user's grammar, which the rules of a plan's grammar have as their source.
 
-    With `own`, the plan's grammar is the user's, and each of its rules is its own source.
+    With `itself`, the plan's grammar is the user's, and each of its rules is its own source.
     """
 
     grammar: Grammar
-    own: bool = False
+    itself: bool = False
 
     @staticmethod
     def of(grammar: Grammar) -> Source:
         """A grammar that is its own source."""
-        return Source(grammar, own=True)
+        return Source(grammar, itself=True)
 
     def origin(self, rule: Rule) -> RuleSource:
         """Where a rule of the plan's grammar comes from."""
-        if self.own or rule.source is None:
+        if self.itself or rule.source is None:
             return RuleSource.itself(rule)
         return rule.source
 
@@ -87,7 +87,7 @@ class Source:
         return {rule.lhs: self.of_rule(rule).lhs for rule in grammar.rules}
 
     def key(self, choice: Choice) -> tuple[object, ...]:
-        """What the reference engine orders choices by: rule, index variables, inner values."""
+        """The key by which the reference engine orders choices: rule, index variables, values."""
         rule = self.of_rule(choice.rule)
         values = self.values(choice)
         inner = tuple(values[node.name] for node in rule.rhs.internals)

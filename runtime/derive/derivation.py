@@ -94,7 +94,7 @@ class Derivation:
         return {name: self.value_name(step, name) for name in known}
 
     def lines(self) -> Iterator[str]:
-        """The derivation as an indented tree, a line a step."""
+        """The derivation as an indented tree, with a line for each step."""
         depth = [0] * len(self.steps)
         for number, step in enumerate(self.steps):
             if step.parent is not None:

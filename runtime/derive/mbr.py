@@ -25,7 +25,7 @@ from fgg.runtime.program.chart_reader import DerivationCharts, best_charts
 from fgg.runtime.program.chart_views import Refinement, refinements
 
 TIES = 1e-7
-"""What the marginal of a state counts, where it only breaks ties."""
+"""The factor for the marginals of states where they only break ties."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def _scores(
     *,
     states: bool,
 ) -> dict[str, Floats]:
-    """What each cell of each chart is worth, `[*axes, batch, *values]`.
+    """The score of each cell of each chart, `[*axes, batch, *values]`.
 
     `used` are the cells' marginals, of the same shape. Without `states`, a cell is worth the sum
     over the states of the user's family.

@@ -101,7 +101,7 @@ class FamilyMarginals:
     indices: int
 
     def worth(self, item: int, index: Sequence[int], *, states: bool) -> float:
-        """What a cell is worth: its marginal, or that of its best values."""
+        """The score of a cell: its marginal, or that of its best values."""
         cell = self.at(item, index)
         if cell is None or not cell.size:
             return 0.0
@@ -130,7 +130,7 @@ def _worths(
     *,
     states: bool,
 ) -> dict[str, Floats]:
-    """What each cell of the outline's charts is worth, `[*axes, batch]`; -inf if it is not used."""
+    """The score of each cell of the outline's charts, `[*axes, batch]`; -inf if it is not used."""
     scope = Scope(plan, batch)
     worths: dict[str, Floats] = {}
     for chart in plan.charts:

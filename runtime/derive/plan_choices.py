@@ -40,17 +40,17 @@ from fgg.runtime.interpret.prepare import tokens
 from fgg.runtime.interpret.semirings.base import to_numpy
 
 CACHED_BYTES = 2**28
-"""How much of the choices of cells is remembered for each item."""
+"""The size of the cache of choices of each item."""
 
 MAX_TIES = 512
-"""Up to how many choices of equal weight are put in order."""
+"""At most this many choices of equal weight are put in order."""
 
 TieKey = Callable[[Choice], tuple[object, ...]]
-"""What choices of equal weight are ordered by."""
+"""The key that orders choices of equal weight."""
 
 
 class BatchSteps:
-    """What the items of a batch share: arrays as logarithms, and the index arithmetic of steps.
+    """The data that the items of a batch share: arrays as logarithms, index arithmetic of steps.
 
     `tie_key` orders choices of equal weight; without one the first is the best. Log-weights that
     differ by no more than `rounding`, relative to the greatest, count as equal.
@@ -126,7 +126,7 @@ class PlanChoices:
         return float(array[(*index, self.item, *cell.values)])
 
     def at(self, cell: Cell) -> CellChoices:
-        """All ways to rewrite a cell; those of cells seen of late are remembered."""
+        """All ways to rewrite a cell; those of recent cells are cached."""
         if cell in self._choices:
             self._choices.move_to_end(cell)
             return self._choices[cell]
@@ -186,7 +186,7 @@ class PlanChoices:
             return function_of(expr)(values)
         except LooksUp:
             value = expr.evaluate(values, self._look_up)
-            assert value is not None, "a choice has indices that mean something"
+            assert value is not None, "the indices of a choice have values"
             return value
 
     def _look_up(self, table: str, position: tuple[int, ...]) -> int | None:

@@ -11,7 +11,7 @@ from fgg.grammar.index import Expr, Lookup
 from fgg.plan import HIGH, LEVEL, LOW, Bound, Loop, Plan
 from fgg.runtime.export.extents import bound_terms
 from fgg.runtime.export.values import BATCH, Named, aligned
-from fgg.runtime.prelude.charts import OUTSIDE
+from fgg.runtime.prelude.batch import OUTSIDE
 
 Tensors = Mapping[str, Tensor]
 """All tensors of a run by what they are: `v:X` values, `e:X` scales, `t:T` tables and `s:T` their

@@ -21,7 +21,8 @@ from fgg.runtime.export.signature import Signature
 from fgg.runtime.export.steps import SPARE, Noted, carry_out, written_by
 from fgg.runtime.export.tables import Tables
 from fgg.runtime.export.values import Named, packed
-from fgg.runtime.prelude.charts import NEGATIVE, Bounds, holds, least_power
+from fgg.runtime.prelude.cells import NEGATIVE
+from fgg.runtime.prelude.certificate import Bounds, holds, least_power
 
 LOG2_E = 1.4426950408889634
 

@@ -17,17 +17,9 @@ from torch import Tensor
 from fgg.plan import Operand, Pair, Plan, PlanStage, Step
 from fgg.runtime.export.frame import Frame, Tensors, taken
 from fgg.runtime.export.values import BATCH, Named, aligned, once, product, summed
-from fgg.runtime.prelude.charts import (
-    NEGATIVE,
-    TINY,
-    Batch,
-    log_of,
-    log_total,
-    spread,
-    total,
-    undiagonal,
-    weights,
-)
+from fgg.runtime.prelude.batch import Batch
+from fgg.runtime.prelude.cells import NEGATIVE, spread, undiagonal
+from fgg.runtime.prelude.scaled import TINY, log_of, log_total, total, weigh
 
 SPARE = 2
 
@@ -186,7 +178,7 @@ class StepRun:
             if scalar and all(value is None for value in values):
                 return None, Named(torch.logsumexp(scale.tensor, axes), dims)
             top = scale.tensor.amax(axes, keepdim=True)
-            weight = Named(weights(self.noted, scale.tensor, top), scale.dims)
+            weight = Named(weigh(self.noted, scale.tensor, top), scale.dims)
             scale = Named(scale.tensor.amax(axes), dims)
             self.carry(values, weight)
         return self.contract(values), scale
@@ -283,7 +275,7 @@ class StepRun:
         found = aligned(value, (*self.cell_dims, *axes)).expand(wanted)
         if len(axes) < len(step.head_axes):
             order = tuple(axes.index(a) for a in step.head_axes)
-            found = undiagonal(found, len(self.cell_dims), order)
+            found = undiagonal(found, len(self.cell_dims), order, tuple(wanted[len(sizes) :]))
         return found
 
     def scale_over_cells(self, scale: Named | None) -> Tensor:

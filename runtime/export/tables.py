@@ -16,9 +16,9 @@ from fgg.inputs.given import IMPOSSIBLE, MISSING
 from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, Potential
 from fgg.runtime.export.values import BATCH, Named, aligned, once, packed, product
 from fgg.runtime.interpret.prepare import moved_steps
-from fgg.runtime.prelude.charts import (
-    NEGATIVE,
-    Batch,
+from fgg.runtime.prelude.batch import Batch
+from fgg.runtime.prelude.cells import NEGATIVE, spread
+from fgg.runtime.prelude.evidence import (
     gather,
     indicator,
     mapped,
@@ -26,7 +26,6 @@ from fgg.runtime.prelude.charts import (
     part_of,
     potentials,
     shifted,
-    spread,
 )
 
 

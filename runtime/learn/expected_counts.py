@@ -19,7 +19,7 @@ from fgg.runtime.interpret.batch import batch_of
 from fgg.runtime.interpret.interpret import inside
 from fgg.runtime.interpret.semirings.log import LogWeights
 from fgg.runtime.learn.item_batches import CheckedItems
-from fgg.runtime.prelude.charts import NEGATIVE
+from fgg.runtime.prelude.cells import NEGATIVE
 from fgg.runtime.program.prepared_batch import Run, log_product, prepared, suited_to
 from fgg.runtime.program.program import Program
 from fgg.runtime.program.range_certificate import Certified, Weights
@@ -69,7 +69,7 @@ class ExpectedCounter:
             self.plain = set(names) == set(program.compiled.plan.parameters)
         missing = [name for name in names if name not in given]
         if missing:
-            message = f"this query needs `{missing[0]}`, which the model's own does not"
+            message = f"this query needs `{missing[0]}`, which the query of the model does not"
             refuse("F476", message, "make the model from a query that needs all factors")
         return names
 

@@ -67,8 +67,9 @@ def check_items(
 def in_memory(program: Program, data: Data, query: str | None = None) -> list[Items]:
     """Data in memory as batches of one item each.
 
-    Data are lists with one entry an item, by input, or a list with such a mapping for each item. If
-    the grammar has a single input, they may be a list of its values. Raises GrammarError (F476).
+    Data are a mapping from inputs to lists of values, one for each item, or a list of mappings, one
+    for each item. If the grammar has a single input, they may be a list of its values. Raises
+    GrammarError (F476).
     """
     by_input = _by_input(program.for_query(query), data)
     counts = {len(values) for values in by_input.values()}
@@ -135,7 +136,7 @@ def _length(item: Items) -> int:
 
 
 def _values(values: object) -> list[object]:
-    """The values of an input, one an item."""
+    """The values of an input, one for each item."""
     assert isinstance(values, Iterable)
     return list(values)
 

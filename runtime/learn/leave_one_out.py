@@ -17,7 +17,7 @@ from fgg.runtime.memory import require
 from fgg.runtime.model.model import Model
 
 Unit = tuple[int, ...]
-"""What is counted together: the number of an item, or the numbers of the items of a batch."""
+"""A unit of counting: the number of an item, or the numbers of the items of a batch."""
 
 LEAST_PRIOR = 1e-50
 """The least prior that can be added to counts."""

@@ -19,7 +19,8 @@ from fgg.diagnostics import refuse
 from fgg.runtime.learn.distributions import Distributions
 from fgg.runtime.learn.method import Reduce
 from fgg.runtime.model.materialise import whole
-from fgg.runtime.model.model import Model, stationary, tied_to
+from fgg.runtime.model.model import Model, tied_to
+from fgg.runtime.stationary_distribution import stationary_tensor
 
 STEPS = 50
 """The most steps of the search for a maximum."""
@@ -115,7 +116,7 @@ class TiedFactors:
                 (tables[p].reshape(self.distributions[p].shape) if p in tables else logs[p]).exp()
                 for p in pieces
             ]
-            tied[name] = stationary(weights[0] if len(weights) == 1 else whole(weights, 1))
+            tied[name] = stationary_tensor(weights[0] if len(weights) == 1 else whole(weights, 1))
         return tied
 
     def search(

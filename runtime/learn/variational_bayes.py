@@ -27,7 +27,7 @@ from fgg.runtime.model.model import Model
 class VB(AccumulatingMethod):
     """Mean-field variational Bayes under Dirichlet priors [CVB §2.2].
 
-    Items are counted with θ̃ = exp(ψ(f + α) - ψ(Σ_A (f + α))), which is no distribution. The first
+    Items are counted with θ̃ = exp(ψ(f + α) - ψ(Σ_A (f + α))), not a distribution. The first
     sweep counts with the model's weights and reports their log-likelihood. From then on the
     objective is minus the free energy,
 

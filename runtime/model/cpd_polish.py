@@ -95,7 +95,7 @@ def _balanced(matrices: Sequence[Array], norm: float) -> list[Array]:
 
 
 class _Step(Protocol):
-    """What scipy passes to a callback: among others, the value of the objective."""
+    """The argument that scipy passes to a callback; it holds the value of the objective."""
 
     fun: float
 

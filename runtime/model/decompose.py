@@ -172,7 +172,7 @@ class _Decomposer:
         notes = []
         if not best.converged:
             message = (
-                f"the decomposition of `{self.name}` was still getting better after "
+                f"the decomposition of `{self.name}` was still improving after "
                 f"{best.sweeps:,} sweeps (relative error {error:.2g})"
             )
             help = "allow more sweeps, or another rank"

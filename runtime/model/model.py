@@ -23,6 +23,7 @@ from fgg.runtime.model.materialise import multiplied
 from fgg.runtime.model.nets import FactorNet, Maker, Shared
 from fgg.runtime.model.segment_softmax import group_tensor, softmax_in_groups
 from fgg.runtime.model.state_nets import StateNet
+from fgg.runtime.stationary_distribution import stationary_tensor
 
 if TYPE_CHECKING:
     import os
@@ -101,7 +102,7 @@ class Model(nn.Module):
         self.logits[_key(name)] = nn.Parameter(logits, requires_grad=not frozen)
 
     def _check_nets(self, nets: Mapping[str, nn.Module], weights: Mapping[str, Any]) -> None:
-        """Raise GrammarError (F470) for networks of what is no parameter."""
+        """Raise GrammarError (F470) for networks of factors that are not parameters."""
         problems = []
         known = [f.name for f in self.program.parameters if f.value is None and tied_to(f) is None]
         for name, net in nets.items():
@@ -124,10 +125,10 @@ class Model(nn.Module):
     def _check_logits(self, name: str, net: nn.Module) -> None:
         """Raise GrammarError (F470) for a network that does not make a factor's logits."""
         with torch.no_grad():
-            found = net()
+            logits = net()
         shape = self.program.shape(name)
-        if not isinstance(found, Tensor) or tuple(found.shape) != shape:
-            what = tuple(found.shape) if isinstance(found, Tensor) else "no tensor"
+        if not isinstance(logits, Tensor) or tuple(logits.shape) != shape:
+            what = tuple(logits.shape) if isinstance(logits, Tensor) else "no tensor"
             message = f"the network of `{name}` gives {what}, not logits of shape {shape}"
             refuse("F470", message)
 
@@ -164,10 +165,10 @@ class Model(nn.Module):
             made: Tensor = net(self.shared, grammar, kept)
             return made
         if net is None:
-            found: Tensor = self.logits[_key(name)]
+            logits: Tensor = self.logits[_key(name)]
         else:
-            found = net(self.shared, grammar) if isinstance(net, FactorNet) else net()
-        return found if kept is None else kept.select(grammar.factor[name], found)
+            logits = net(self.shared, grammar) if isinstance(net, FactorNet) else net()
+        return logits if kept is None else kept.select(grammar.factor[name], logits)
 
     def weight(self, name: str, kept: Kept | None = None) -> Tensor:
         """The weights of a factor; if only some states are `kept`, those of the smaller model."""
@@ -177,7 +178,7 @@ class Model(nn.Module):
             return buffer
         source = tied_to(grammar.factor[name])
         if source is not None:
-            return stationary(self.weight(source, kept))
+            return stationary_tensor(self.weight(source, kept))
         if _key(name) in self.logits or _key(name) in self.nets:
             logits = self.factor_logits(name, kept)
             blocks = groups(grammar, grammar.factor[name])
@@ -185,8 +186,8 @@ class Model(nn.Module):
                 return softmax_in_groups(logits, group_tensor(blocks, logits.device))
             return _normalised(logits, grammar.factor[name].given)
         pieces = {piece: self.weight(piece, kept) for piece in self.program.pieces(name)}
-        found: Tensor = multiplied(grammar, name, pieces)
-        return found
+        product: Tensor = multiplied(grammar, name, pieces)
+        return product
 
     def forward(self, *, lengths: Lengths = None, **inputs: object) -> Tensor:
         """log Z of every item, `[batch]`."""
@@ -238,17 +239,6 @@ def _normalised(logits: Tensor, given: int | None) -> Tensor:
     if logits.dim() == given + 1:
         return logits.softmax(-1)
     return logits.flatten(given).softmax(-1).reshape(logits.shape)
-
-
-def stationary(transition: Tensor) -> Tensor:
-    """The distribution pi with pi = pi A, by a linear solve; differentiable."""
-    size = transition.shape[0]
-    wide = transition.to(torch.float64)
-    eye = torch.eye(size, dtype=wide.dtype, device=wide.device)
-    # The last equation is replaced by: the entries sum to one.
-    system = torch.cat([(wide.T - eye)[:-1], torch.ones_like(wide[:1])])
-    found: Tensor = torch.linalg.solve(system, eye[-1])
-    return found.to(transition.dtype)
 
 
 def tied_to(factor: Factor) -> str | None:

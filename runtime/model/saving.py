@@ -203,7 +203,7 @@ def _difference(grammar: Grammar, saved: SavedModel) -> str:
             same = next((x for x in other if x.split("=")[0] == line.split("=")[0]), None)
             return f"here it is `{line}`" + (f", there `{same}`" if same else "")
     extra = next((line for line in other if line not in mine), "")
-    return f"there is `{extra}` besides" if extra else "its lines are in another order"
+    return f"the file also has `{extra}`" if extra else "its lines are in another order"
 
 
 def _other(saved: SavedModel, reason: str) -> GrammarError:

@@ -39,7 +39,8 @@ from fgg.grammar.values import (
     exact,
 )
 from fgg.runtime.interpret.semirings.base import exponentials
-from fgg.runtime.reference.exact_linear import Singular, solve_fractions
+from fgg.runtime.reference.exact_linear import Singular
+from fgg.runtime.stationary_distribution import stationary
 
 Array = NDArray[Any]
 
@@ -64,11 +65,11 @@ def bind(
 
     `supplied` weights come first, then values in the grammar; with a `seed` the factors that are
     left get random parameters, normalised where an arrow says so. Raises GrammarError for what
-    is missing or does not fit, and for logarithms whose exponentials are no floats.
+    is missing or does not fit, and for logarithms whose exponentials floats cannot hold.
     """
     binder = _Binder(grammar, dict(supplied or {}), seed, exactly)
-    found = binder.run()
-    real = {n: binder.real(n, w) if isinstance(w, Logs) else w for n, w in found.items()}
+    weights = binder.run()
+    real = {n: binder.real(n, w) if isinstance(w, Logs) else w for n, w in weights.items()}
     binder.raise_problems()
     return real
 
@@ -80,7 +81,7 @@ def bind_with_logs(
     seed: int | None = None,
     exactly: bool = False,
 ) -> dict[str, Array | Logs]:
-    """What `bind` gives, but weights that are given by their logarithms stay so."""
+    """As `bind`, but weights given by their logarithms stay logarithms."""
     return _Binder(grammar, dict(supplied or {}), seed, exactly).run()
 
 
@@ -92,8 +93,8 @@ def value_of(grammar: Grammar, name: str, *, exactly: bool = False) -> Array:
     if prod(shape) > MAX_ENTRIES:
         message = f"factor `{name}` has {prod(shape):,} entries"
         refuse("F420", message)
-    found = binder.value(factor, shape)
-    real = binder.real(name, found) if isinstance(found, Logs) else found
+    value = binder.value(factor, shape)
+    real = binder.real(name, value) if isinstance(value, Logs) else value
     binder.raise_problems()
     return real
 
@@ -107,7 +108,7 @@ class _Binder:
         self.generator = None if seed is None else np.random.default_rng(seed)
         self.exactly = exactly
         self.problems: list[Diagnostic] = []
-        self.found: dict[str, Array | Logs] = {}
+        self.bound: dict[str, Array | Logs] = {}
         self.drawn: dict[str, list[Array]] = {}
 
     def run(self) -> dict[str, Array | Logs]:
@@ -123,9 +124,11 @@ class _Binder:
         needed = self.needed()
         missing = []
         for factor in grammar.factors:
-            own = [n for names in self.pieces(factor).values() for n in names if n in needed]
-            if own:
-                missing += self.decomposed(factor, own)
+            used_pieces = [
+                n for names in self.pieces(factor).values() for n in names if n in needed
+            ]
+            if used_pieces:
+                missing += self.decomposed(factor, used_pieces)
                 continue
             if factor.name not in self.supplied:
                 if factor.definition is not None and factor.definition.sources:
@@ -137,7 +140,7 @@ class _Binder:
             if weights is None:
                 missing.append(factor.name)
             else:
-                self.found[factor.name] = weights
+                self.bound[factor.name] = weights
         for factor in grammar.factors:
             if factor.name in needed:
                 self.follow(factor)
@@ -149,14 +152,14 @@ class _Binder:
                 "give values in the grammar, a file of weights, or a seed for random ones",
             )
         self.raise_problems()
-        return self.found
+        return self.bound
 
     def raise_problems(self) -> None:
         if self.problems:
             raise GrammarError(self.problems)
 
     def real(self, name: str, weights: Array | Logs) -> Array:
-        """Weights that are not logarithms; reports those that are no floats."""
+        """Weights that are not logarithms; reports those too large for floats."""
         if not isinstance(weights, Logs):
             return weights
         logs = weights.array
@@ -165,7 +168,7 @@ class _Binder:
         if bool((np.abs(logs[np.isfinite(logs)]) > MAX_LOG).any()):
             self.fail(
                 "F417",
-                f"`{name}` has weights with logarithms beyond {MAX_LOG:g}: they are no floats",
+                f"`{name}` has weights with logarithms beyond {MAX_LOG:g}: floats cannot hold them",
                 "the reference engine takes them, in the semirings `log` and `max`",
             )
             return self.zeros(logs.shape)
@@ -173,15 +176,15 @@ class _Binder:
 
     def needed(self) -> set[str]:
         """The factors that rules use, and those that these follow from."""
-        found = {edge.label for rule in self.grammar.rules for edge in rule.rhs.edges}
-        agenda = [factor for factor in self.grammar.factors if factor.name in found]
+        needed = {edge.label for rule in self.grammar.rules for edge in rule.rhs.edges}
+        agenda = [factor for factor in self.grammar.factors if factor.name in needed]
         while agenda:
             factor = agenda.pop()
             for source in () if factor.name in self.supplied else _sources(factor):
-                if source not in found:
-                    found.add(source)
+                if source not in needed:
+                    needed.add(source)
                     agenda.append(self.grammar.factor[source])
-        return found
+        return needed
 
     def join_pieces(self) -> None:
         """Multiply supplied pieces of factors that the grammar has not decomposed."""
@@ -222,13 +225,13 @@ class _Binder:
         """The names of a factor's pieces in the grammar, by number."""
         return {} if factor.rank is None else pieces(self.grammar, factor.name)
 
-    def decomposed(self, factor: Factor, own: list[str]) -> list[str]:
+    def decomposed(self, factor: Factor, used: list[str]) -> list[str]:
         """Draw the pieces of a factor of which rules use some; the names of those missing."""
         if factor.name in self.supplied:
             self.fail(
                 "F417",
                 f"weights are given for `{factor.name}`, which is decomposed",
-                "give its pieces: " + ", ".join(f"`{name}`" for name in own),
+                "give its pieces: " + ", ".join(f"`{name}`" for name in used),
             )
             return []
         if self.generator is not None:
@@ -236,10 +239,10 @@ class _Binder:
         missing = []
         for number, names in self.pieces(factor).items():
             for name in names:
-                if name not in own or name in self.supplied:
+                if name not in used or name in self.supplied:
                     continue
                 if factor.name in self.drawn:
-                    self.found[name] = self.drawn[factor.name][number]
+                    self.bound[name] = self.drawn[factor.name][number]
                 else:
                     missing.append(name)
         return missing
@@ -248,21 +251,21 @@ class _Binder:
         """The weights of a decomposed factor that another one is tied to."""
         arrays = list(self.drawn.get(factor.name, ()))
         for number, names in sorted(self.pieces(factor).items()):
-            known = [self.real(n, self.found[n]) for n in names if n in self.found]
+            known = [self.real(n, self.bound[n]) for n in names if n in self.bound]
             arrays[number : number + 1] = known[:1] or arrays[number : number + 1]
         if len(arrays) == len(signatures(factor, "")):
-            self.found[factor.name] = product_of(arrays, factor.given or 0)
+            self.bound[factor.name] = product_of(arrays, factor.given or 0)
 
     def follow(self, factor: Factor) -> None:
         """The weights of a factor that follows from others: a tie, a slice, a product, a joint."""
-        if factor.name not in self.found and self.pieces(factor):
+        if factor.name not in self.bound and self.pieces(factor):
             self.multiply(factor)
         sources = _sources(factor)
-        if not sources or factor.name in self.found:
+        if not sources or factor.name in self.bound:
             return
         for name in sources:
             self.follow(self.grammar.factor[name])
-        if not self.found.keys() >= set(sources):
+        if not self.bound.keys() >= set(sources):
             return  # one is missing, or cannot be known
         name = sources[0]
         definition = factor.definition
@@ -272,11 +275,11 @@ class _Binder:
             self.tie(factor, name)
         else:
             wanted = steps(self.grammar, definition.axes)
-            source = self.found[name]
+            source = self.bound[name]
             if isinstance(source, Logs):
-                self.found[factor.name] = Logs(take(source.array, wanted))
+                self.bound[factor.name] = Logs(take(source.array, wanted))
             else:
-                self.found[factor.name] = take(source, wanted)
+                self.bound[factor.name] = take(source, wanted)
 
     def join(self, factor: Factor, joint: ProductOf) -> None:
         """The product of the parts of a joint factor."""
@@ -284,8 +287,8 @@ class _Binder:
         if prod(shape) > MAX_ENTRIES:
             self.fail("F420", f"factor `{factor.name}` has {prod(shape):,} entries")
         else:
-            parts = {p.source: self.real(p.source, self.found[p.source]) for p in joint.parts}
-            self.found[factor.name] = multiplied(np.einsum, joint, parts)
+            parts = {p.source: self.real(p.source, self.bound[p.source]) for p in joint.parts}
+            self.bound[factor.name] = multiplied(np.einsum, joint, parts)
 
     def fail(self, code: str, message: str, help: str = "") -> None:
         self.problems.append(Diagnostic(code=code, message=message, help=help))
@@ -323,17 +326,17 @@ class _Binder:
         return self.checked(factor.name, weights, shape)
 
     def checked_logs(self, name: str, weights: Logs, shape: tuple[int, ...]) -> Logs:
-        """Supplied logarithms as an array of this shape; reports what does not fit."""
+        """Supplied logarithms as an array of this shape; reports misfits."""
         logs = weights.array
         array = np.asarray(logs.detach().cpu() if hasattr(logs, "detach") else logs, dtype=float)
         if array.shape != shape:
             self.fail("F417", f"weights for `{name}` have shape {array.shape}, not {shape}")
         elif not bool((array < np.inf).all()):
-            self.fail("F417", f"logarithms of weights for `{name}` are not all numbers below inf")
+            self.fail("F417", f"some logarithms of weights for `{name}` are NaN or +inf")
         return Logs(array)
 
     def checked(self, name: str, weights: Any, shape: tuple[int, ...]) -> Array:
-        """Supplied weights as an array of this shape; reports what does not fit."""
+        """Supplied weights as an array of this shape; reports misfits."""
         if hasattr(weights, "detach"):
             weights = weights.detach().cpu().numpy()
         try:
@@ -396,7 +399,7 @@ class _Binder:
 
     def random_pieces(self, factor: Factor) -> list[Array]:
         """Random pieces of a factor of declared rank, as `fgg.factors.pieces` has them."""
-        found = []
+        arrays = []
         shapes = self.piece_shapes(factor)
         for number, signature in enumerate(signatures(factor, "")):
             shape = shapes[number]
@@ -404,8 +407,8 @@ class _Binder:
                 message = f"piece {number} of factor `{factor.name}` has {prod(shape):,} entries"
                 self.fail("F420", message)
                 shape = (1,) * len(shape)
-            found.append(self.draw(shape, signature.given))
-        return found
+            arrays.append(self.draw(shape, signature.given))
+        return arrays
 
     def piece_shapes(self, factor: Factor) -> list[tuple[int, ...]]:
         """The shapes of the pieces of a factor of declared rank."""
@@ -438,14 +441,14 @@ class _Binder:
     def tie(self, factor: Factor, name: str) -> None:
         """The stationary distribution of a transition factor: pi = pi A, sum one."""
         try:
-            self.found[factor.name] = stationary(self.real(name, self.found[name]))
+            self.bound[factor.name] = stationary(self.real(name, self.bound[name]))
         except (np.linalg.LinAlgError, Singular):
             self.fail(
                 "F417",
                 f"`{factor.name}` is tied to the stationary distribution of `{name}`, "
                 "which has several",
             )
-            self.found[factor.name] = self.zeros(self.shape(factor))
+            self.bound[factor.name] = self.zeros(self.shape(factor))
 
 
 def _sources(factor: Factor) -> tuple[str, ...]:
@@ -457,14 +460,14 @@ def _sources(factor: Factor) -> tuple[str, ...]:
 def within_blocks(numbers: Array, blocks: Sequence[int]) -> Array:
     """Weights such that those of each block of the last axis sum to one."""
     flat = numbers.reshape(-1, numbers.shape[-1])
-    found = np.empty_like(flat)
+    result = np.empty_like(flat)
     members: dict[int, list[int]] = {}
     for place, block in enumerate(blocks):
         members.setdefault(block, []).append(place)
     for places in members.values():
-        own = flat[:, places]
-        found[:, places] = own / own.sum(axis=1, keepdims=True)
-    return found.reshape(numbers.shape)
+        block_weights = flat[:, places]
+        result[:, places] = block_weights / block_weights.sum(axis=1, keepdims=True)
+    return result.reshape(numbers.shape)
 
 
 def product_of(arrays: Sequence[Array], given: int) -> Array:
@@ -481,27 +484,10 @@ def product_of(arrays: Sequence[Array], given: int) -> Array:
 
 @per_grammar
 def table_array(grammar: Grammar, name: str) -> Array:
-    """The entries of a factor's table as floats, converted once a grammar; not to be changed."""
+    """The entries of a factor's table as floats, converted once for each grammar; do not modify."""
     value = grammar.factor[name].value
     assert isinstance(value, Table)
     return np.array(value.entries, dtype=float)
-
-
-def stationary(transition: Array) -> Array:
-    """The distribution pi with pi = pi A, by an exact or a float64 linear solve."""
-    size = len(transition)
-    if transition.dtype == object:
-        system = np.array(
-            [[transition[j, i] - (i == j) for j in range(size)] for i in range(size)], dtype=object
-        )
-        system[-1, :] = Fraction(1)
-        right = np.array([Fraction(0)] * (size - 1) + [Fraction(1)], dtype=object)
-        return solve_fractions(system, right)
-    system = transition.T - np.eye(size)
-    system[-1, :] = 1.0
-    right = np.zeros(size)
-    right[-1] = 1.0
-    return np.asarray(np.linalg.solve(system, right))
 
 
 def _exact(number: float) -> Fraction:

@@ -30,7 +30,8 @@ from fgg.runtime.interpret.prepare import Prepared, checked_weights
 from fgg.runtime.interpret.semirings import SEMIRINGS
 from fgg.runtime.interpret.semirings.base import Numbers, NumpyArray, to_numpy
 from fgg.runtime.memory import require
-from fgg.runtime.prelude.charts import least_power
+from fgg.runtime.prelude.batch import Batch as TensorBatch
+from fgg.runtime.prelude.certificate import Powers, centre, least_power, lossless
 from fgg.runtime.program.emitted import Engine, ScaledCharts
 from fgg.runtime.program.inputs import Lengths
 
@@ -118,8 +119,8 @@ class DerivationCharts:
     def uses(self) -> dict[str, Tensor] | None:
         """How often a derivation is expected to use each cell, `[*axes, batch, *values]`.
 
-        An item without derivations has 0 everywhere. None if no emitted program can tell: there is
-        none, its start symbol has external nodes, or the range of numbers is too small.
+        An item without derivations has 0 everywhere. None if there is no emitted program, its
+        start symbol has external nodes, or the range of its numbers is too small.
         """
         modules = self.modules
         if modules is None or not modules.has_scalar_start or self._sums is None:
@@ -224,7 +225,7 @@ class _PreparedItems:
         # Values and scales, and both together as logarithms.
         needed = 2 * chart_bytes(plan, environment(lengths), items.size, 8)
         require(needed, cpu, "this batch")
-        self.batch = module.Batch(items.size, lengths, tables, torch.float64, cpu)
+        self.batch = TensorBatch(items.size, lengths, tables, torch.float64, cpu)
         self.batch.levels = levels
         tokens = {name: torch.from_numpy(array) for name, array in items.tokens.items()}
         missing = any(bool((array == MISSING).any()) for array in items.tokens.values())
@@ -245,7 +246,7 @@ class _PreparedItems:
         module, batch = self.module, self.batch
         leaves = {name: leaf.detach() for name, leaf in self.leaves.items()}
         batch.begin()
-        module.centre(batch, leaves, module.DEPTH, {})
+        centre(batch, leaves, self.plan.greatest_depth, {})
         if marks is None:
             values, scales = engine.inside(leaves, self.scales, batch)
         else:
@@ -255,8 +256,8 @@ class _PreparedItems:
                 # A mark is one more factor of every product.
                 gap = torch.stack(least).amin().clamp_max(0.0) * log(2)
                 batch.note_gap(gap.expand(batch.size))
-        powers = module.Powers(module.STORED, leaves, values, scales, batch)
-        safe = module.lossless(module.PRODUCTS, powers, batch)
+        powers = Powers(self.plan.item_axes, leaves, values, scales, batch)
+        safe = lossless(self.plan.products, powers, batch)
         return (values, scales) if bool(safe.all()) else None
 
     def marks(self, chart: Chart, marks: Mapping[str, NumpyArray]) -> Tensor:
@@ -290,7 +291,7 @@ class _PreparedItems:
 
 @dataclass(frozen=True, eq=False)
 class _SumPass:
-    """The inside pass of an emitted program with sums, of which nothing was lost."""
+    """The certified inside pass of an emitted program with sums."""
 
     prepared: _PreparedItems
     values: Mapping[str, Tensor]
@@ -298,7 +299,7 @@ class _SumPass:
 
     @torch.inference_mode()
     def uses(self, plan: Plan, engine: Engine) -> dict[str, Tensor] | None:
-        """The expected uses of each cell, `[*axes, batch, *values]`; None if one is no number."""
+        """The expected uses of each cell, `[*axes, batch, *values]`; None if one is NaN or inf."""
         prepared, batch = self.prepared, self.prepared.batch
         ones = torch.ones(batch.size, dtype=torch.float64)
         _, adjoints = engine.outside(

@@ -26,7 +26,7 @@ from fgg.inputs.given import IMPOSSIBLE
 from fgg.plan import Plan
 from fgg.plan.sizes import low_end
 from fgg.runtime.memory import require
-from fgg.runtime.prelude.charts import mapped, part_of
+from fgg.runtime.prelude.evidence import mapped, part_of
 from fgg.runtime.program.inputs import Collated
 
 
@@ -132,10 +132,12 @@ class Refinement:
 
 def refinements(grammar: Grammar, plan: Plan) -> tuple[Refinement, ...]:
     """The charts of a plan that belong to families of the user's grammar, which may be its own."""
-    own = {item.name: FamilySource.itself(item) for item in grammar.nonterminals}
+    themselves = {item.name: FamilySource.itself(item) for item in grammar.nonterminals}
     return tuple(
         Refinement(name, source.family, grammar, source.variants)
-        for name, source in (own if plan.grammar is grammar else families_of(plan.grammar)).items()
+        for name, source in (
+            themselves if plan.grammar is grammar else families_of(plan.grammar)
+        ).items()
         if name in plan.chart
     )
 

@@ -1,4 +1,4 @@
-"""What a program asks of the compiler that made it: other programs and plans of the same model."""
+"""The protocol by which a program asks its compiler for other programs and plans of a model."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Compiler(Protocol):
         """Return a plan without messages, whose derivations are the user's.
 
         With `known`, it is for batches in which no token is missing. None if derivations cannot be
-        told apart.
+        enumerated.
         """
         ...
 

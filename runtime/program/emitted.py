@@ -1,4 +1,4 @@
-"""Emitted programs as Python modules, and what carries out their passes."""
+"""Emitted programs as Python modules, and the engines that run their passes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from fgg.runtime.prelude.charts import Batch
+    from fgg.runtime.prelude.batch import Batch
 
 ScaledCharts = tuple[dict[str, Tensor], dict[str, Tensor]]
 """The values of each family's chart, `[*indices, batch, *states]`, and the scales of its cells."""

@@ -66,13 +66,13 @@ def kl(
     z_q: Tensor = (
         log_charts(plan, modules, real_q, other) if fast else inside(plan, real_q, other, "log")
     ).z
-    found = z_q - z_p + mean
+    divergence = z_q - z_p + mean
     if any(bool(torch.isinf(g).any()) for g in (*gaps.values(), *potentials.values())):
         beyond = {name: torch.isinf(g).to(torch.float64) for name, g in gaps.items()}
         beyond_here = {name: torch.isinf(g).to(torch.float64) for name, g in potentials.items()}
         _, uses = _directed(plan, modules, real_p, batch, beyond, beyond_here)
-        found = torch.where(uses > 0, float("inf"), found)
-    return found
+        divergence = torch.where(uses > 0, float("inf"), divergence)
+    return divergence
 
 
 def expected_counts(
@@ -95,9 +95,9 @@ def expected_counts(
         if bool(torch.isfinite(z)) and z.requires_grad:
             slopes = torch.autograd.grad(z, list(leaves.values()), allow_unused=True)
         for (name, leaf), slope in zip(leaves.items(), slopes, strict=True):
-            own = torch.zeros_like(leaf) if slope is None else slope * leaf
-            rows[name].append(own.detach())
-    return {name: torch.stack(found) for name, found in rows.items()}
+            counts = torch.zeros_like(leaf) if slope is None else slope * leaf
+            rows[name].append(counts.detach())
+    return {name: torch.stack(counts) for name, counts in rows.items()}
 
 
 def _tensors(weights: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -131,27 +131,27 @@ def _directed(
     """log Z, and the expected sum over a derivation of numbers given for log-weights.
 
     It is the derivative of log Z in the direction of the numbers. Items share their weights, so
-    that it takes two passes back: the first is linear in what it begins with, one number an item,
-    and the second asks how much each of these moves the result. Where no derivative of it is
-    wanted and the items are few, the emitted program has each item's own derivative at once.
+    this takes two backward passes: the first is linear in its seeds, one number for each item, and
+    the second differentiates the result by these seeds. If no gradients are needed and there are
+    few items, the emitted program computes the derivative of each item directly.
     Raises GrammarError if an item has no derivation.
     """
     wanted = _wanted(weights, batch)
     if modules is not None and not wanted and _few(plan, modules, batch):
-        found = _one_by_one(modules, weights, batch, logs, potentials)
-        if found is not None:
-            return found
+        means = _one_by_one(modules, weights, batch, logs, potentials)
+        if means is not None:
+            return means
     real = {name: _leaf(w) for name, w in weights.items()}
-    own = {name: _leaf(logs) for name, logs in batch.potentials.items()}
+    given = {name: _leaf(logs) for name, logs in batch.potentials.items()}
     with torch.enable_grad():
-        z: Tensor = inside(plan, real, replace(batch, potentials=own), "log").z
+        z: Tensor = inside(plan, real, replace(batch, potentials=given), "log").z
         _check(z)
         each = torch.ones_like(z, requires_grad=True)
-        leaves = [*real.values(), *own.values()]
+        leaves = [*real.values(), *given.values()]
         slopes = torch.autograd.grad(z, leaves, each, create_graph=True, allow_unused=True)
         total = (each * 0.0).sum()
         directions = [(w, logs[name], w) for name, w in real.items()]
-        directions += [(x, potentials[name], torch.ones_like(x)) for name, x in own.items()]
+        directions += [(x, potentials[name], torch.ones_like(x)) for name, x in given.items()]
         for slope, (value, numbers, factor) in zip(slopes, directions, strict=True):
             if slope is not None:
                 used = torch.isfinite(value) & torch.isfinite(numbers)
@@ -161,7 +161,7 @@ def _directed(
 
 
 def _wanted(weights: Mapping[str, Tensor], batch: Batch) -> bool:
-    """Whether derivatives in weights or log-potentials are asked for."""
+    """Whether weights or log-potentials require gradients."""
     leaves = (*weights.values(), *batch.potentials.values())
     return torch.is_grad_enabled() and any(x.requires_grad for x in leaves)
 
@@ -189,18 +189,18 @@ def _one_by_one(
     values, means = [], []
     for number in range(batch.size):
         item = batch.item(number)
-        own = slopes(modules, weights, item)
-        if own is None:
+        passes = slopes(modules, weights, item)
+        if passes is None:
             return None
-        z, found = own
+        z, gradients = passes
         total = torch.zeros((), dtype=torch.float64)
         for name, w in weights.items():
             used = (w > 0) & torch.isfinite(logs[name])
-            total = total + (found[name] * w * torch.where(used, logs[name], 0.0)).sum()
+            total = total + (gradients[name] * w * torch.where(used, logs[name], 0.0)).sum()
         for name, x in item.potentials.items():
             numbers = potentials[name][number : number + 1]
             used = torch.isfinite(x) & torch.isfinite(numbers)
-            total = total + (found[name] * torch.where(used, numbers, 0.0)).sum()
+            total = total + (gradients[name] * torch.where(used, numbers, 0.0)).sum()
         values.append(z)
         means.append(total)
     z = torch.cat(values)

@@ -26,7 +26,7 @@ from fgg.plan.sizes import environment, extents
 from fgg.runtime.memory import require
 
 Lengths = Mapping[str, Sequence[int] | Tensor | int] | Sequence[int] | Tensor | int | None
-"""Lengths by name, or those of the only length: one number, or one an item."""
+"""Lengths by name, or those of the only length: one number, or one for each item."""
 Inputs = Mapping[str, object] | None
 """Inputs by name: words or numbers as nested lists, arrays or tensors; log-potentials too."""
 MAX_LENGTH = 2**31 - 1
@@ -57,7 +57,7 @@ def collate(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
 ) -> Collated:
-    """The inputs checked and padded, the lengths found. Raises GrammarError."""
+    """Check and pad the inputs, and infer the lengths. Raises GrammarError."""
     if not isinstance(inputs, Mapping):
         message = "inputs are given by name: `{'w': [[0, 1]]}`"
         refuse("F411", message)
@@ -136,7 +136,7 @@ class _Collator:
                 names = ", ".join(f"`{n}`" for n in self.wanted) or "none"
                 raise self.fail(f"lengths must be given by name; the lengths are {names}")
             given = {self.wanted[0]: given}
-        found: dict[str, list[int]] = {}
+        lengths: dict[str, list[int]] = {}
         for name, values in given.items():
             if name not in self.wanted:
                 raise self.fail(f"there is no length `{name}`", did_you_mean(name, self.wanted))
@@ -150,9 +150,9 @@ class _Collator:
                 raise self.fail(f"length `{name}` must be a list of whole numbers from 0 up")
             if not numbers:
                 raise self.fail("a batch has at least one item")
-            found[name] = numbers
+            lengths[name] = numbers
             self.batch(f"length `{name}`", len(numbers))
-        return found
+        return lengths
 
     def batch(self, what: str, count: int) -> None:
         """Check that something has as many items as the rest of the batch."""
@@ -182,14 +182,14 @@ class _Collator:
             self.values[key] = value
         return self.values[key]
 
-    def set_length(self, expr: Expr, found: Sequence[int]) -> None:
+    def set_length(self, expr: Expr, extents: Sequence[int]) -> None:
         """Learn a length from the extents of the items, if it is the only unknown."""
         unknown = [n for n in expr.names() if n not in self.sizes and n not in self.lengths]
         if len(unknown) != 1:
             return
         name = unknown[0]
         values = []
-        for others, extent in zip(self.items(len(found)), found, strict=True):
+        for others, extent in zip(self.items(len(extents)), extents, strict=True):
             rest = self.value(expr, (*others, (name, 0)))
             if self.value(expr, (*others, (name, 1))) - rest != 1:
                 return
@@ -241,11 +241,11 @@ class _Collator:
             for axis, expr in enumerate(item.shape)
             if all(n in self.sizes or n in self.lengths for n in expr.names())
         ]
-        found = torch.full((len(rows), *widest), IMPOSSIBLE)
+        padded = torch.full((len(rows), *widest), IMPOSSIBLE)
         for number, (row, shape) in enumerate(zip(rows, shapes, strict=True)):
             assert shape is not None
             if all(shape):
-                place = found[number]
+                place = padded[number]
                 for axis, extent in enumerate(shape):
                     place = place.narrow(axis, 0, extent)
                 place.copy_(torch.tensor(row))
@@ -255,7 +255,7 @@ class _Collator:
                         f"`{item.name}`: item {number} has {shape[axis]} entries, "
                         f"{wanted[number]} are expected"
                     )
-        return found
+        return padded
 
     def row(
         self,
@@ -314,7 +314,7 @@ class _Collator:
         self.batch(f"`{item.name}`", tensor.shape[0])
         # The greatest is no number where any is none.
         if tensor.is_floating_point() and tensor.numel() and not float(tensor.detach().max()) < inf:
-            raise self.fail(f"`{item.name}` has log-potentials that are not numbers below infinity")
+            raise self.fail(f"`{item.name}` has log-potentials that are NaN or +inf")
         if len(self.lengths) < len(self.wanted):
             for position, expr in _extents(self.grammar, item.name):
                 self.set_length(expr, [row.shape[position] for row in rows])
@@ -330,13 +330,13 @@ class _Collator:
             tensor = tensor.narrow(axis + 1, 0, max(wanted, 0))
             extents = self.extents(expr)
             if isinstance(item, InputTable) or min(extents) < wanted:
-                # Nothing is beyond an item's own lengths: no entry, and no token that is missing.
+                # Nothing is beyond an item's ends lengths: no entry, and no token that is missing.
                 nothing = NO_ENTRY if isinstance(item, InputTable) else IMPOSSIBLE
-                own = torch.tensor(extents, device=tensor.device)
-                own = own.reshape(-1, *(1,) * len(item.shape))
+                ends = torch.tensor(extents, device=tensor.device)
+                ends = ends.reshape(-1, *(1,) * len(item.shape))
                 here = torch.arange(max(wanted, 0), device=tensor.device)
                 here = here.reshape(-1, *(1,) * (len(item.shape) - axis - 1))
-                tensor = tensor.masked_fill(here >= own, nothing)
+                tensor = tensor.masked_fill(here >= ends, nothing)
         if isinstance(item, Input) and tensor.numel():
             size = domain_size(self.grammar, item.domain)
             low, high = (int(x) for x in torch.aminmax(tensor))
@@ -353,24 +353,24 @@ class _Collator:
 def _extents(grammar: Grammar, name: str) -> tuple[tuple[int, Expr], ...]:
     """Axes of an input factor's indices, with the extents that conditions like `i < n` allow."""
     item, sizes = grammar.input_factor[name], size_values(grammar)
-    found = []
+    axes = []
     for position, index in enumerate(item.indices):
         for expr in (e for c in item.conditions for e in c.inequalities()):
             names = set(expr.names())
             if index in names and not names & (set(item.indices) - {index}):
                 high = (expr + Expr.of(index)).substitute(dict(sizes))
                 if index not in high.names() and high.constant is None:
-                    found.append((position, high + 1))
-    return tuple(found)
+                    axes.append((position, high + 1))
+    return tuple(axes)
 
 
-def check_potentials(plan: Plan, found: Collated) -> None:
+def check_potentials(plan: Plan, batch: Collated) -> None:
     """Raise GrammarError where log-potentials do not reach as far as the lengths need."""
-    ends = environment(found.lengths)
+    ends = environment(batch.lengths)
     for step in plan.preparations:
         if isinstance(step, Potential):
             wanted = extents(plan.table[step.name], ends)
-            have = tuple(found.inputs[step.source].shape[1 : 1 + len(wanted)])
+            have = tuple(batch.inputs[step.source].shape[1 : 1 + len(wanted)])
             if any(h < w for h, w in zip(have, wanted, strict=True)):
                 message = f"`{step.source}` has {have} positions; the lengths need {wanted}"
                 refuse("F411", message)
@@ -383,10 +383,10 @@ def _padded(rows: Sequence[Tensor]) -> Tensor:
     shape = [max(sizes) for sizes in zip(*(row.shape for row in rows), strict=True)]
     if all(list(row.shape) == shape for row in rows):
         return torch.stack(tuple(rows))
-    found = rows[0].new_zeros((len(rows), *shape))
-    for place, row in zip(found, rows, strict=True):
+    padded = rows[0].new_zeros((len(rows), *shape))
+    for place, row in zip(padded, rows, strict=True):
         place[tuple(slice(0, size) for size in row.shape)] = row
-    return found
+    return padded
 
 
 def _is_array(value: Any) -> bool:

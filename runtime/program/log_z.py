@@ -45,7 +45,7 @@ class LogZ(torch.autograd.Function):
 
 
 def _given(run: Run, name: str, slopes: dict[str, Tensor]) -> Tensor | None:
-    """A derivative in the type of what it is a derivative in. Raises GrammarError."""
+    """A derivative, converted to the type of its weight. Raises GrammarError (F427)."""
     if name not in slopes:
         return None
     like = run.tensors[name].detach()
@@ -59,7 +59,7 @@ def _given(run: Run, name: str, slopes: dict[str, Tensor]) -> Tensor | None:
         large |= ~torch.isfinite(slope)
         if name in run.joined or bool((large & (like != 0)).any()) or name not in run.weights:
             kind = str(like.dtype).removeprefix("torch.")
-            raise refused(f"a derivative in `{name}` is too large for {kind}")
+            raise refused(f"the derivative with respect to `{name}` is too large for {kind}")
         slope = held(slope)
     return slope
 

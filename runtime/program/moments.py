@@ -1,4 +1,4 @@
-"""Joint weights of kept input positions: what is left of a batch when their values are free."""
+"""Joint weights of the values at kept input positions, with all others summed out or clamped."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def moments(
 ) -> Any:
     """The weight of each assignment of the kept positions, `[batch, *values]`.
 
-    `keep` names positions of inputs, `{"w": [0, 2]}`: an axis each, in order. Other positions are
-    as the inputs have them: clamped, or summed out where a token is missing. In `real` and `log`
+    `keep` names positions of inputs, `{"w": [0, 2]}`: one axis for each, in order. Other positions
+    keep the values of the inputs; missing tokens are summed out. In `real` and `log`
     it is differentiable.
     """
     batch = batch_of(plan, inputs, lengths)
@@ -49,22 +49,22 @@ def moments(
         message = f"the kept positions have {count:,} joint values"
         refuse("F420", message, "keep fewer positions")
     real = checked_weights(plan, weights)
-    own = semiring_of("log" if semiring == "real" else semiring, real)
+    algebra = semiring_of("log" if semiring == "real" else semiring, real)
     pieces = []
     for start in range(0, batch.size * count, ITEMS):
         numbers = np.arange(start, min(start + ITEMS, batch.size * count))
         values = np.unravel_index(numbers % count, sizes) if sizes else ()
         part = _assigned(batch, numbers // count, kept, values)
-        pieces.append(inside(plan, real, part, own).z)
-    found = own.concatenate(pieces)
+        pieces.append(inside(plan, real, part, algebra).z)
+    joint = algebra.concatenate(pieces)
     if semiring == "real":
-        found = found.exp()
-    return found.reshape((batch.size, *sizes, *found.shape[1:]))
+        joint = joint.exp()
+    return joint.reshape((batch.size, *sizes, *joint.shape[1:]))
 
 
 def _positions(plan: Plan, batch: Batch, keep: Keep) -> list[tuple[str, tuple[int, ...]]]:
     """The kept positions. Raises GrammarError for those that an item does not have."""
-    found = []
+    kept = []
     for name, positions in keep.items():
         if name not in plan.grammar.input:
             help = did_you_mean(name, plan.grammar.input)
@@ -80,12 +80,12 @@ def _positions(plan: Plan, batch: Batch, keep: Keep) -> list[tuple[str, tuple[in
             if not is_there:
                 message = f"`{name}` has no position {', '.join(map(str, place))}"
                 refuse("F411", message)
-            if (name, place) in found:
+            if (name, place) in kept:
                 shown = ", ".join(map(str, place))
                 message = f"position {shown} of `{name}` is kept twice"
                 refuse("F411", message)
-            found.append((name, place))
-    return found
+            kept.append((name, place))
+    return kept
 
 
 def _assigned(

@@ -1,4 +1,4 @@
-"""The weights of parameters: which there are, of what shapes, and what is wrong with given ones."""
+"""The parameters of a program: their names and shapes, and the checks of given weights."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Parameterised(ABC):
 
     @property
     def names_if_missing(self) -> set[str]:
-        """The factors that a computation may read besides where tokens are missing."""
+        """The further factors that a computation may read where tokens are missing."""
         return set()
 
     @property
@@ -68,8 +68,8 @@ class Parameterised(ABC):
 
     def pieces(self, name: str) -> tuple[str, ...]:
         """The names of a factor's pieces, or its own if it has none."""
-        found = pieces(self.weighted, name)
-        return tuple(found[number][0] for number in sorted(found)) or (name,)
+        by_number = pieces(self.weighted, name)
+        return tuple(by_number[number][0] for number in sorted(by_number)) or (name,)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a factor's weights."""
@@ -94,11 +94,11 @@ class Parameterised(ABC):
         whole = {n: as_weight(n, given.pop(n)) for n in self.whole_names if self.is_whole(n, given)}
         parts = {piece for name in whole for piece in self.pieces(name)}
         unused = {piece: torch.zeros(self.shape(piece)) for piece in parts}
-        found = bind(self.weighted, given | unused, seed=seed)
+        bound = bind(self.weighted, given | unused, seed=seed)
         result: dict[str, Tensor] = {}
         for name in self.parameter_names:
             if name not in parts:
-                weights = tensors[name] if name in tensors else torch.as_tensor(found[name])
+                weights = tensors[name] if name in tensors else torch.as_tensor(bound[name])
                 result[name] = weights.to(dtype=dtype, device=device)
         return result | {n: w.to(dtype=dtype, device=device) for n, w in whole.items()}
 
@@ -143,12 +143,12 @@ class Parameterised(ABC):
                 problems.append(Diagnostic(code="F417", message=message))
         if problems:
             raise GrammarError(problems)
-        found = {name: weights[name] for name in needed}
-        if found:
-            known = check_numbers(found)
+        used = {name: weights[name] for name in needed}
+        if used:
+            known = check_numbers(used)
             if ends is not None:
                 ends.update(known)
-        return self.whole(found, self.whole_names)
+        return self.whole(used, self.whole_names)
 
     @overload
     def whole(self, weights: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]: ...
@@ -169,10 +169,10 @@ class Parameterised(ABC):
 def as_weight(name: str, value: object) -> Tensor:
     """Weights as a tensor; arrays and lists too. Raises GrammarError."""
     try:
-        found = value if isinstance(value, Tensor) else torch.as_tensor(value)
-        if isinstance(value, Tensor) or found.is_floating_point():
-            return found
-        return found.to(torch.get_default_dtype())
+        weights = value if isinstance(value, Tensor) else torch.as_tensor(value)
+        if isinstance(value, Tensor) or weights.is_floating_point():
+            return weights
+        return weights.to(torch.get_default_dtype())
     except (TypeError, ValueError, RuntimeError):
         message = f"weights for `{name}` are not an array of numbers"
         refuse("F417", message)
@@ -181,11 +181,11 @@ def as_weight(name: str, value: object) -> Tensor:
 def check_numbers(weights: Mapping[str, Tensor]) -> dict[str, Ends]:
     """The least and the greatest weight of each factor.
 
-    Raises GrammarError for weights that are negative, infinite or no numbers, or of two types.
+    Raises GrammarError for weights that are negative, infinite or NaN, or of two types.
     """
     problems = []
     names = [name for name, w in weights.items() if w.numel()]
-    found: list[float] = []
+    values: list[float] = []
     types = {w.dtype for w in weights.values()}
     if len(types) > 1 or not types <= {torch.float32, torch.float64}:
         kinds = ", ".join(sorted(str(t).removeprefix("torch.") for t in types))
@@ -196,12 +196,12 @@ def check_numbers(weights: Mapping[str, Tensor]) -> dict[str, Ends]:
     else:
         # One question to the device for all factors.
         ends = [end for name in names for end in torch.aminmax(weights[name].detach())]
-        found = torch.stack(ends).tolist() if ends else []
-        if not all(0 <= end < inf for end in found):
+        values = torch.stack(ends).tolist() if ends else []
+        if not all(0 <= end < inf for end in values):
             for name, w in weights.items():
                 if not bool(((w >= 0) & torch.isfinite(w)).all()):
-                    message = f"weights for `{name}` are negative, infinite or no numbers in places"
+                    message = f"some weights for `{name}` are negative, infinite or NaN"
                     problems.append(Diagnostic(code="F417", message=message))
     if problems:
         raise GrammarError(problems)
-    return dict(zip(names, zip(found[::2], found[1::2], strict=True), strict=True))
+    return dict(zip(names, zip(values[::2], values[1::2], strict=True), strict=True))

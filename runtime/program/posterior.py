@@ -44,7 +44,7 @@ MAX_WHOLE = 2**22
 class Posterior(ABC):
     """The distribution over the derivations of every item of a batch.
 
-    Ask it what you like: `log_z`, `marginals`, `counts`, `best()`, `mbr()`, `sample()`,
+    Ask it for `log_z`, `marginals`, `counts`, `best()`, `mbr()`, `sample()`,
     `entropy()` … Results are computed when they are first asked for, and kept. Methods that give
     derivations raise GrammarError (F421) if an item has none.
     """
@@ -69,7 +69,8 @@ class Posterior(ABC):
     def counts(self) -> Mapping[str, Tensor]:
         """How often each entry of each factor is expected to be used, over the whole batch.
 
-        Of input factors item by item, `[batch, …]`. It is the gradient of log Z in log-weights.
+        Counts of input factors are for each item, `[batch, …]`. It is the gradient of log Z in
+        log-weights.
         """
 
     def best(self) -> list[Derivation]:
@@ -112,7 +113,7 @@ class Posterior(ABC):
         """The best derivation of each item by a method of `METHODS`: `best()` or `mbr(…)`."""
         if method not in METHODS:
             known = ", ".join(f"`{name}`" for name in METHODS)
-            refuse("F415", f"there is no way to decode called `{method}`", f"there are {known}")
+            refuse("F415", f"there is no decoding method `{method}`", f"there are {known}")
         return self.best() if method == "viterbi" else self.mbr(families=families, states=states)
 
     @abstractmethod
@@ -238,7 +239,8 @@ class CompiledPosterior(Posterior):
     def counts(self) -> dict[str, Tensor]:
         """How often each entry of each factor is expected to be used, over the whole batch.
 
-        Of input factors item by item, `[batch, …]`. It is the gradient of log Z in log-weights.
+        Counts of input factors are for each item, `[batch, …]`. It is the gradient of log Z in
+        log-weights.
         """
         if self._wide is not None:
             return {name: count.float() for name, count in self._wide.counts.items()}
@@ -304,7 +306,7 @@ class CompiledPosterior(Posterior):
         if self.program.compiler.space == "rank":
             refuse(
                 "F426",
-                "rank space knows no best derivation: a maximum over states is none over ranks",
+                "rank space has no best derivation: maxima over states and over ranks differ",
                 'minimum Bayes risk does not need one (`method="mbr"`, `posterior.mbr()`); '
                 '`space="state"` or `"dense"` has Viterbi',
             )
@@ -376,7 +378,7 @@ class CompiledPosterior(Posterior):
             refuse(
                 "F420",
                 f"factor `{large}` is too large to be multiplied out",
-                f"rule `{rule}` has states that go together, which marginals alone do not tell",
+                f"rule `{rule}` needs joint states, and marginals alone do not give them",
             )
         assert program.outline is not None
         return mbr_on_outline(
@@ -470,7 +472,7 @@ class CompiledPosterior(Posterior):
 
 
 def check_number(number: int) -> None:
-    """Refuse (F411) what is not a number of derivations."""
+    """Refuse (F411) a number of derivations that is not a whole number from 1 up."""
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         refuse("F411", f"`number` is a whole number from 1 up, not {number!r}")
 
@@ -502,7 +504,7 @@ def _through_products(
 
 
 def _too_large(program: CompiledProgram) -> str | None:
-    """A factor of declared rank that nobody would want to multiply out, if there is one."""
+    """A factor of declared rank that is too large to multiply out, or None."""
     grammar: Grammar = program.grammar
     for factor in grammar.factors:
         size = prod(domain_size(grammar, domain) for domain in factor.domains)
@@ -512,6 +514,6 @@ def _too_large(program: CompiledProgram) -> str | None:
 
 
 def _same_model(one: CompiledPosterior, two: CompiledPosterior) -> bool:
-    """Whether two posteriors speak of the same derivations."""
+    """Whether two posteriors are over the same derivations."""
     same = one.program is two.program or one.program.grammar == two.program.grammar
     return same and one.collated.lengths == two.collated.lengths

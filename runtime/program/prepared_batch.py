@@ -15,7 +15,9 @@ from fgg.plan import Cut, Gather, Plan, TokenAxis
 from fgg.plan.sizes import chart_bytes, environment, table_bytes
 from fgg.progress import levels
 from fgg.runtime.memory import require
-from fgg.runtime.prelude.charts import ROOM, Batch, least_power
+from fgg.runtime.prelude.batch import Batch
+from fgg.runtime.prelude.certificate import least_power
+from fgg.runtime.prelude.scaled import ROOM
 from fgg.runtime.program.inputs import Collated, Inputs, Lengths
 from fgg.runtime.program.parameters import Ends, as_weight
 
@@ -28,8 +30,8 @@ class Run:
     """A batch ready for its charts.
 
     `weights` are those of the factors that the plan reads. `tensors` are copies of weights and
-    log-potentials, `leaves` what is prepared from these: derivatives go back through them to the
-    `sources`. `scales` are the powers of two taken out of leaves.
+    log-potentials, `leaves` the tensors prepared from them: derivatives go back through leaves to
+    the `sources`. `scales` are the powers of two taken out of leaves.
     """
 
     program: CompiledProgram
@@ -140,7 +142,7 @@ def prepared(
     needed += table_bytes(plan, values, collated.size, width)
     require(2 * needed, place, "this batch")
     tables = {t.name: collated.inputs[t.name] for t in program.grammar.tables}
-    batch: Batch = module.Batch(collated.size, dict(collated.lengths), tables, dtype, place)
+    batch = Batch(collated.size, dict(collated.lengths), tables, dtype, place)
     batch.levels = levels
     potentials = {n: collated.inputs[n] for n in program.grammar.input_factor}
     sources = {**weights, **potentials}

@@ -111,7 +111,7 @@ class Program(Parameterised, ABC):
 
     @cached_property
     def _siblings(self) -> dict[str, Program]:
-        """The programs of other queries that were asked for: at most one a query of the model."""
+        """The programs of other queries, at most one for each query of the model."""
         return {}
 
     def for_query(self, query: str | None) -> Program:
@@ -127,7 +127,7 @@ class Program(Parameterised, ABC):
 class CompiledProgram(Program):
     """A program with the plan of its inference, and the plan as Python.
 
-    `plan` speaks of a rewritten grammar, whose rules and families carry where they come from. In
+    The grammar of `plan` is a rewritten one, whose rules and families carry their sources. In
     rank `space` charts have no states.
     """
 
@@ -147,7 +147,7 @@ class CompiledProgram(Program):
 
     @property
     def names_if_missing(self) -> set[str]:
-        """The factors that the plan for missing tokens may read besides."""
+        """The further factors that the plan for missing tokens may read."""
         return self.used_names if self.plan.known else set()
 
     @cached_property
@@ -157,7 +157,7 @@ class CompiledProgram(Program):
 
     @cached_property
     def engine(self) -> Engine:
-        """What carries out the inside and outside passes: the module, or machine code."""
+        """The engine of the inside and outside passes: the module, or machine code."""
         return self._engine(self.plan, self.module)
 
     @cached_property
@@ -199,7 +199,7 @@ class CompiledProgram(Program):
 
     @cached_property
     def tree_plan(self) -> Plan | None:
-        """A plan without messages, if derivations can be told apart."""
+        """A plan without messages, if derivations can be enumerated."""
         return self.compiler.derivation_plan()
 
     @property
@@ -208,7 +208,7 @@ class CompiledProgram(Program):
         if self.tree_plan is None:
             refuse(
                 "F425",
-                f"`{self.grammar.name}`: derivations of this start symbol cannot be told apart",
+                f"`{self.grammar.name}`: derivations of this start symbol cannot be enumerated",
                 "its node is a union or a product: begin with a symbol that has no nodes",
             )
         return self.tree_plan
@@ -241,7 +241,7 @@ class CompiledProgram(Program):
 
     @cached_property
     def outline(self) -> Outline | None:
-        """The shapes of derivations, if factors are not there as a whole to tell more."""
+        """The plan of the shapes of derivations, if factors are not multiplied out."""
         from fgg.runtime.derive.mbr_outline import Outline
 
         if self.decomposed is None or self.space == "dense":

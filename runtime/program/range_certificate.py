@@ -1,17 +1,16 @@
 """Inside and outside passes with a range certificate: a number is right, or it is refused.
 
-A pass of an emitted program keeps what tells, for each item, whether any product of positive
-numbers fell below the smallest normal number (`fgg.runtime.prelude.charts.lossless`).
-Items of which that is not known are computed again, and only they, with what follows next:
+A pass of an emitted program records, for each item, whether any product of positive numbers may
+have fallen below the smallest normal number (`fgg.runtime.prelude.charts.lossless`). Only items
+that may have lost a product are computed again, in these ways, one after the other:
 
-1. the same numbers *lifted*: whatever is positive and too small is raised, so that nothing can be
-   lost. The first pass is a lower bound of Z and this one an upper bound; where both agree, what
-   was lost does not matter, however peaked the model is;
+1. the same type, *lifted*: every positive number that is too small is raised, so nothing can be
+   lost. The first pass is a lower bound of Z and this one an upper bound. If both agree, the loss
+   did not matter, however peaked the model is;
 2. float64, as it is and lifted;
 3. logarithms throughout, which have no range to leave.
 
-What is asked afterwards (gradients, marginals, expected counts) is answered for each item from the
-pass that its log Z comes from.
+Gradients, marginals and expected counts of an item come from the same pass as its log Z.
 """
 
 from __future__ import annotations
@@ -29,7 +28,16 @@ from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar.provenance import pins_of
 from fgg.plan import Contract, Cut, Gather
 from fgg.plan.sizes import environment
-from fgg.runtime.prelude.charts import NEGATIVE, ROOM, Lift, is_lower_bound, least_power, spread
+from fgg.runtime.prelude.cells import NEGATIVE, spread
+from fgg.runtime.prelude.certificate import (
+    Lift,
+    Powers,
+    centre,
+    is_lower_bound,
+    least_power,
+    lossless,
+)
+from fgg.runtime.prelude.scaled import ROOM
 from fgg.runtime.program.chart_views import unpinned
 from fgg.runtime.program.prepared_batch import Run, prepared
 
@@ -63,7 +71,7 @@ class RangeReport:
         return dict(vars(self))
 
     def line(self) -> str:
-        """What to tell a user, if anything."""
+        """A sentence for the user, or an empty text if no item needed more range."""
         if not self.wider:
             return ""
         parts = [f"{self.float64:,} in float64"] if self.float64 else []
@@ -100,16 +108,16 @@ class Group:
         cls, run: Run, items: Tensor | None = None, *, lifted: bool = False, keep: bool = False
     ) -> Group:
         """The inside pass of a run."""
-        module, batch = run.program.module, run.batch
+        depth, batch = run.program.plan.greatest_depth, run.batch
         leaves = {name: leaf.detach() for name, leaf in run.leaves.items()}
         # Nothing is recorded of what a program does, not even versions: calls cost less so.
         with torch.inference_mode():
             batch.lift = None
-            module.centre(batch, leaves, module.DEPTH, {} if lifted else run.ends)
+            centre(batch, leaves, depth, {} if lifted else run.ends)
             if lifted:
                 leaves = {n: _raised(x, ROOM[batch.dtype].entry) for n, x in leaves.items()}
                 batch.lift = _lift(run, leaves)
-                module.centre(batch, leaves, module.DEPTH, {})
+                centre(batch, leaves, depth, {})
             charts = cls._inside(run, leaves)
             log_z = run.program.engine.result(charts[1], batch)
             safe = certificate(run, leaves, charts, log_z)
@@ -162,7 +170,7 @@ class Group:
         return passed
 
     def gradients(self, gradient: Tensor) -> dict[str, Tensor] | None:
-        """Those of weights and log-potentials, or None if they are no numbers."""
+        """The derivatives in weights and log-potentials, or None if some are not numbers."""
         return self._through_leaves(self.outside(gradient)[0])
 
     def _through_leaves(self, leaf_slopes: Weights) -> dict[str, Tensor] | None:
@@ -182,7 +190,7 @@ class Group:
         return run.through_leaves(slopes)
 
     def counts(self) -> dict[str, Tensor] | None:
-        """The derivatives in logarithms: what is 0 is never used. None if they are no numbers."""
+        """The derivatives in logarithms, 0 for unused weights; None if some are not numbers."""
         slopes = self._through_leaves(self.of_log_z()[0])
         if slopes is None:
             return None
@@ -193,7 +201,7 @@ class Group:
         return slopes
 
     def marginals(self) -> dict[str, Tensor] | None:
-        """How often each cell and state is used, or None if that is no number."""
+        """The expected uses of each cell and state, or None if some are not numbers."""
         _, adjoints, values = self.of_log_z()
         with torch.inference_mode():
             flows = {
@@ -245,7 +253,7 @@ class LogGroup:
         with torch.enable_grad():
             log_z: Tensor = self.charts.z
         if bool(torch.isnan(log_z).any() | torch.isposinf(log_z).any()):
-            raise refused("log Z is no number, even in logarithms")
+            raise refused("log Z is not a number, even in logarithms")
         return log_z
 
     def counts(self) -> dict[str, Tensor]:
@@ -286,7 +294,7 @@ class LogGroup:
                 for name in names & logs.keys() & _hoisted(run):
                     large = bool((logs[name] > shift + 700.0).any())
                     if large or not bool(torch.isfinite(run.leaves[name]).all()):
-                        raise refused("a derivative in a product of weights is no number")
+                        raise refused("a derivative in a product of weights is not a number")
                 for name in names & logs.keys():
                     slope = logs[name].to(slopes[name])
                     if name in run.scales:
@@ -321,21 +329,20 @@ class LogGroup:
 def certificate(
     run: Run, leaves: Weights, charts: tuple[Weights, Weights], log_z: Tensor
 ) -> Tensor:
-    """Of which items it is known that no number of the inside pass was lost, `[batch]`."""
-    module = run.program.module
-    powers = module.Powers(module.STORED, leaves, *charts, run.batch)
-    safe: Tensor = module.lossless(module.PRODUCTS, powers, run.batch) & (log_z < inf)
-    return safe
+    """The items for which the inside pass provably lost no number, as a mask `[batch]`."""
+    plan = run.program.plan
+    powers = Powers(plan.item_axes, leaves, *charts, run.batch)
+    return lossless(plan.products, powers, run.batch) & (log_z < inf)
 
 
 def _hoisted(run: Run) -> set[str]:
     """The leaves that are products of weights, or parts of such."""
-    found: set[str] = set()
+    names: set[str] = set()
     for step in run.program.plan.preparations:
-        part = isinstance(step, Cut | Gather) and step.source in found
+        part = isinstance(step, Cut | Gather) and step.source in names
         if part or isinstance(step, Contract):
-            found.add(step.name)
-    return found
+            names.add(step.name)
+    return names
 
 
 def all_finite(tensors: list[Tensor]) -> bool:
@@ -346,14 +353,14 @@ def all_finite(tensors: list[Tensor]) -> bool:
 
 
 def held(slopes: Tensor) -> Tensor:
-    """Derivatives with the greatest number in place of what is too large to be one."""
+    """Derivatives, with infinities replaced by the greatest number of the type."""
     return slopes.nan_to_num(posinf=torch.finfo(slopes.dtype).max)
 
 
 def refused(what: str) -> GrammarError:
-    """The error for what no type of numbers can hold."""
+    """The error (F427) for numbers that no type can hold."""
     message = f"{what}: the weights are too extreme"
-    help = "use float64 or less extreme weights; derivatives in logarithms of weights are smaller"
+    help = "use float64 or less extreme weights; derivatives in log-weights are smaller"
     return GrammarError([Diagnostic(code="F427", message=message, help=help)])
 
 
@@ -368,15 +375,15 @@ def _raised(leaf: Tensor, powers: int) -> Tensor:
 def _lift(run: Run, leaves: Mapping[str, Tensor]) -> Lift:
     """The floors of a lifted pass: so that the product of the least values is a number.
 
-    A product has at most `DEPTH` values of cells; each may be a message, in which the entries of
-    leaves are multiplied already.
+    A product has at most `greatest_depth` values of cells; each may be a message, in which the
+    entries of leaves are multiplied already.
     """
-    module, batch = run.program.module, run.batch
+    plan, batch = run.program.plan, run.batch
     room, gap = ROOM[batch.dtype], GAP[batch.dtype]
     least = {n: min(float(least_power(x, None)), 0.0) for n, x in leaves.items() if x.numel()}
-    leaves_of = (sum(least.get(n, 0.0) for n in names) for names, _ in module.PRODUCTS)
+    leaves_of = (sum(least.get(n, 0.0) for n in names) for names, _ in plan.products)
     worst = min(leaves_of, default=0.0)
-    power = (room.least + gap + 4 - 2 * worst) / max(module.DEPTH, 1)
+    power = (room.least + gap + 4 - 2 * worst) / max(plan.greatest_depth, 1)
     floor = 2.0 ** min(power, log2(batch.up))
     return Lift(floor, 2.0 ** (room.least + 24), -gap * log(2))
 
@@ -426,7 +433,7 @@ class Certified:
         return torch.arange(self.run.batch.size, device=self.run.batch.device)
 
     def _passes(self, run: Run, items: Tensor | None) -> Iterator[Group | LogGroup]:
-        """The groups of a run, with as much range as each item needs."""
+        """The groups of a run, each with as much range as its items need."""
         plain = Group.of(run, items, keep=self.keep)
         if self.run.loses_pieces(run.batch.dtype):
             yield from self._wider(run.batch.dtype, self._places(plain).clone())
@@ -575,8 +582,8 @@ class Certified:
             for part in program.refinements:
                 chart, pins = flows[part.family], pinned.get(part.family)
                 if pins is not None:
-                    own = group.run.collated
-                    chart = unpinned(chart, part.family, pins, program.plan, own, ends)
+                    collated = group.run.collated
+                    chart = unpinned(chart, part.family, pins, program.plan, collated, ends)
                 part.add_to(families, chart, program.plan, ends)
             tables.append((group, families))
         first, families = tables[0]

@@ -1,6 +1,6 @@
 """A program's interface on the reference engine: for grammars that have no schedule.
 
-Each item is grounded and solved on its own. Slow, but every finite grammar can be asked.
+Each item is grounded and solved separately. This is slow, but works for every finite grammar.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ReferenceProgram(Program):
     def items(self, inputs: Inputs, lengths: Lengths) -> list[Item]:
         """The ground grammar of each item of a batch, and its log-potentials in float64."""
         batch = collate(self.grammar, inputs or {}, lengths, dtype=torch.float64, device="cpu")
-        found = []
+        items = []
         for number in range(batch.size):
             sizes = {name: values[number] for name, values in batch.lengths.items()}
             tensors = {}
@@ -84,8 +84,8 @@ class ReferenceProgram(Program):
             given = {name: tensor.tolist() for name, tensor in tensors.items()}
             flat, origins = ground_with_origin(self.grammar, lengths=sizes, inputs=given)
             logs = {label: Logs(tensors[name][index]) for label, (name, index) in origins.items()}
-            found.append(Item(flat, sizes, logs))
-        return found
+            items.append(Item(flat, sizes, logs))
+        return items
 
     def extents(self, name: str, lengths: Mapping[str, int]) -> list[int]:
         """The extents of an input for an item's lengths; log-potentials are not cut."""
@@ -109,7 +109,7 @@ class ReferenceProgram(Program):
 
     @property
     def compiled(self) -> NoReturn:
-        """Refused (F425): there is none."""
+        """Refused (F425): a program on the reference engine has no plan."""
         self.refuse_charts()
 
     def log_z(self, weights: Weights, inputs: Inputs = None, lengths: Lengths = None) -> Tensor:
@@ -174,7 +174,8 @@ class ReferencePosterior(Posterior):
     def counts(self) -> dict[str, Tensor]:
         """How often each entry of each factor is expected to be used, over the whole batch.
 
-        Of input factors item by item, `[batch, …]`. It is the gradient of log Z in log-weights.
+        Counts of input factors are for each item, `[batch, …]`. It is the gradient of log Z in
+        log-weights.
         """
         names = self.program.grammar.input_factor
         with torch.inference_mode(False), torch.enable_grad():
@@ -196,12 +197,12 @@ class ReferencePosterior(Posterior):
 
     @cached_property
     def _posteriors(self) -> list[GroundPosterior | None]:
-        """What the reference engine says of each item; None of an item without derivations."""
-        found: list[GroundPosterior | None] = []
+        """The results of the reference engine for each item; None for one without derivations."""
+        posteriors: list[GroundPosterior | None] = []
         for item, log_z in zip(self._items, self.log_z.tolist(), strict=True):
             weights = item.weights(self._numbers)
-            found.append(posterior(item.grammar, weights=weights) if log_z > -inf else None)
-        return found
+            posteriors.append(posterior(item.grammar, weights=weights) if log_z > -inf else None)
+        return posteriors
 
     @cached_property
     def marginals(self) -> dict[str, Tensor]:

@@ -68,27 +68,28 @@ def rule_marginals(
 ) -> RuleMarginals:
     """The expected uses of one of the user's rules, by index point and values of its nodes.
 
-    `nodes` are those to tell apart; all that are not clamped, if none are named. In an HMM, the
-    rule that goes from state to state has the pairwise marginals of neighbours.
+    `nodes` are the nodes whose values the result distinguishes; by default, all that are not
+    clamped. In an HMM, the rule that goes from state to state has the pairwise marginals of
+    neighbours.
     """
     source = source or Source.of(plan.grammar)
     if rule not in source.rule:
         help = did_you_mean(rule, source.rule)
         message = f"there is no rule `{rule}`"
         refuse("F415", message, help)
-    own = source.rule[rule]
-    clamped = {clamp.attachment.node for clamp in own.rhs.clamps}
+    asked = source.rule[rule]
+    clamped = {clamp.attachment.node for clamp in asked.rhs.clamps}
     if nodes is None:
-        nodes = [n.name for n in own.rhs.nodes if n.name not in clamped]
+        nodes = [n.name for n in asked.rhs.nodes if n.name not in clamped]
     for name in nodes:
-        if name not in own.rhs.by_name:
-            help = did_you_mean(name, own.rhs.by_name)
+        if name not in asked.rhs.by_name:
+            help = did_you_mean(name, asked.rhs.by_name)
             message = f"rule `{rule}` has no node `{name}`"
             refuse("F415", message, help)
     with torch.no_grad():
         real = checked_weights(plan, weights)
         charts = inside(plan, real, batch_of(plan, inputs, lengths), "log")
-        return _Uses(charts, source, own, tuple(nodes)).run()
+        return _Uses(charts, source, asked, tuple(nodes)).run()
 
 
 class _Uses:
@@ -151,13 +152,13 @@ class _Uses:
         live = np.argwhere(uses.any(-1))
         if not len(live):
             return
-        found = uses[live[:, 0], live[:, 1]]
+        used = uses[live[:, 0], live[:, 1]]
         grids = [np.broadcast_to(frame.evaluate(e)[0], shape) for e in step.variables.values()]
         flat = [grid.reshape(-1, shape[-1])[live[:, 0], live[:, 1]] for grid in grids]
         self.rows.append(np.stack(flat, 1) if flat else np.zeros((len(live), 0), dtype=np.int64))
         self.items.append(live[:, 1])
         whole = np.zeros((len(live), prod(self.sizes)))
-        whole[:, self.entries(step, kept)] = found
+        whole[:, self.entries(step, kept)] = used
         self.values.append(whole.reshape((-1, *self.sizes)))
 
     def entries(self, step: Step, kept: Sequence[str]) -> Any:
@@ -171,8 +172,8 @@ class _Uses:
             place = 0
             for name, size in zip(self.nodes, self.sizes, strict=True):
                 node = origin.nodes[name]
-                own = source_value(grammar, node.variant, [values[leaf] for leaf in node.nodes])
-                place = place * size + own
+                value = source_value(grammar, node.variant, [values[leaf] for leaf in node.nodes])
+                place = place * size + value
             places.append(place)
         return places
 
@@ -195,8 +196,8 @@ class _Uses:
                 indices = [indices[i] for i in charts.plan.chart[edge.label].stored]
             operands.append(self.read(frame, array, indices, low, names))
         for clamp in step.rule.rhs.clamps:
-            found = tokens(grammar, charts.batch, clamp.input, clamp.path)
-            values = np.moveaxis(found, 0, -1)[..., None]
+            token_ids = tokens(grammar, charts.batch, clamp.input, clamp.path)
+            values = np.moveaxis(token_ids, 0, -1)[..., None]
             name = clamp.attachment.node
             size = domain_size(grammar, step.rule.rhs.by_name[name].domain)
             array = algebra.ones((values == np.arange(size)) | (values == -1))
@@ -214,7 +215,7 @@ class _Uses:
         entries = prod(sizes[d] for d in out)
         if entries > MAX_ENTRIES:
             message = f"the marginals of rule `{self.rule.name}` would be {entries:,} numbers"
-            help = "name fewer nodes to tell apart"
+            help = "ask for fewer nodes"
             refuse("F420", message, help)
         result: Tensor = contract(
             algebra.semiring,

@@ -87,7 +87,7 @@ class ValueChart(Generic[Array]):
         self.place: dict[str, tuple[int, int]] = {}
 
     def add(self, names: Sequence[str], block: Array) -> None:
-        """Add the values of several nonterminals, one a row."""
+        """Add the values of several nonterminals, a row for each."""
         for row, name in enumerate(names):
             self.place[name] = (len(self.blocks), row)
         self.blocks.append(block)
@@ -98,7 +98,7 @@ class ValueChart(Generic[Array]):
         return self.blocks[block][row, ...]  # an array also where there are no axes
 
     def gather(self, names: Sequence[str]) -> Array:
-        """The values of several nonterminals of one shape, one a row."""
+        """The values of several nonterminals of one shape, a row for each."""
         by_block: dict[int, list[int]] = {}
         for position, name in enumerate(names):
             by_block.setdefault(self.place[name][0], []).append(position)

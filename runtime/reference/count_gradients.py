@@ -48,7 +48,7 @@ class Handles:
         return self.rules[self.number[term.rule.name]].exp()
 
     def new_cells(self, names: Sequence[str], shape: Sequence[int]) -> Tensor:
-        """New zeros for the cells of some nonterminals, one a row, in the given shape."""
+        """New zeros for the cells of some nonterminals, a row for each, in the given shape."""
         zeros = torch.zeros(tuple(shape), dtype=torch.float64, requires_grad=True)
         self.cells.append((tuple(names), zeros))
         return zeros

@@ -35,7 +35,7 @@ from fgg.runtime.reference.blocks import Structure, structure
 from fgg.runtime.reference.chart import ValueChart, Weights
 from fgg.runtime.reference.count_gradients import Handles
 from fgg.runtime.reference.evaluate import evaluate_level
-from fgg.runtime.reference.finite import best_values, solve_exactly
+from fgg.runtime.reference.exact_recursion import best_values, solve_exactly
 from fgg.runtime.reference.newton import (
     NoConvergence,
     Outcome,

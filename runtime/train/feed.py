@@ -27,7 +27,7 @@ FIELDS = ("words", "tags", "fine_tags", "parts")
 NONE = -2
 """The token of a part that is not among the values of its domain."""
 UNTAGGED, MISSING = "_", -1
-"""An unknown tag as CoNLL-U writes it, and the token of what is not observed."""
+"""An unknown tag as CoNLL-U writes it, and the token for missing values."""
 
 Changes = Mapping[str, Any]
 """Preprocessing options of a run, as JSON: `characters`, `lower`, `digits`, `max_length`, …"""

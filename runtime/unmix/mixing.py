@@ -22,7 +22,7 @@ from fgg.runtime.unmix.topology import topologies
 Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-9
-"""Entries of the matrix are counts over counts: what is solved exactly is solved to this."""
+"""The tolerance of an exact solution: entries of the matrix are ratios of counts."""
 
 
 @dataclass(frozen=True, order=True)
@@ -40,7 +40,7 @@ class Observed:
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """The positions in the order of the axes: rows, columns, what is projected."""
+        """The positions in the order of the axes: rows, columns, the projected one."""
         pair = (self.first, self.second)
         return pair if self.third is None else (*pair, self.third)
 
@@ -122,7 +122,7 @@ class Mixing:
 
 PAIRS = ((1, 2),)
 TRIPLES = ((1, 2, 3), (1, 3, 2), (2, 3, 1))
-"""For words in the order of the sentence: which are the rows, the columns, what is projected."""
+"""For words in the order of the sentence: which are rows, columns, and projected."""
 
 
 def mixing(grammar: Grammar, lengths: Iterable[int], *, order: int = 3) -> Mixing:

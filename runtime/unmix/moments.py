@@ -30,7 +30,7 @@ class Moments(Protocol):
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """The lengths that there are moments of."""
+        """The lengths of sentences with moments."""
 
     def slices(self, at: Observed, directions: Floats) -> Floats:
         """E[x_i ⊗ x_j (η·x_k)] for each direction η, `[direction, words, words]`."""
@@ -49,7 +49,7 @@ class ExactMoments:
     known: dict[tuple[int, tuple[int, ...]], Floats] = field(default_factory=dict)
 
     def joint(self, length: int, positions: Sequence[int]) -> Floats:
-        """The joint distribution of the words at these positions, an axis each.
+        """The joint distribution of the words at these positions, an axis for each position.
 
         Where all sentences are few it is read off the table of them, which takes one call.
         """
@@ -91,7 +91,7 @@ class SampledMoments:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """The lengths that there are sentences of."""
+        """The lengths of the sentences."""
         return tuple(sorted(self.sentences))
 
     def slices(self, at: Observed, directions: Floats) -> Floats:
@@ -157,7 +157,7 @@ def _numbers(length: int, sentences: object) -> Ints:
     except ValueError:  # of different lengths
         array = np.empty(0)
     if array.size and array.dtype.kind not in "iub":
-        message = f"sentences of {length} words have words that are no whole numbers"
+        message = f"sentences of {length} words have words that are not whole numbers"
         refuse("F411", message, "words are given by their numbers, from 0")
     return array.astype(np.int64)
 

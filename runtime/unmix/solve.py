@@ -14,13 +14,12 @@ from fgg.diagnostics import Diagnostic, refuse
 from fgg.grammar import Factor
 from fgg.progress import steps as progress
 from fgg.runtime.memory import require
-from fgg.runtime.program.bind import stationary
-from fgg.runtime.unmix import spectral
-from fgg.runtime.unmix import stationary as roots
+from fgg.runtime.stationary_distribution import stationary
+from fgg.runtime.unmix import dep_ies, pcfg_ie
 from fgg.runtime.unmix.mixing import Floats, Mixing, mixing, stationary_roots
 from fgg.runtime.unmix.moments import ExactMoments, Moments, SampledMoments
+from fgg.runtime.unmix.pcfg_ie import project
 from fgg.runtime.unmix.result import MOVED, Unmixing
-from fgg.runtime.unmix.spectral import project
 from fgg.runtime.unmix.structure import Arcs, States
 from fgg.runtime.unmix.topology import only_input
 
@@ -62,7 +61,7 @@ def _spectral(
     seed: int,
 ) -> Unmixing:
     require(32 * (number + 1) * shape.words**2, torch.device("cpu"), "slices of moments")
-    random = spectral.directions(shape.words, number, seed)
+    random = pcfg_ie.directions(shape.words, number, seed)
     tried = np.concatenate([np.ones((1, shape.words)), random])
     # Ψ₂ and Ψ₃ hold the same numbers for other words: the mean of both varies less than either.
     ways = [
@@ -79,7 +78,7 @@ def _spectral(
             slices = moments.slices(at, tried)
             unmixed += weight / len(ways) * (np.swapaxes(slices, 1, 2) if turn else slices)
     used = [str(at) for weights, _ in ways for at in weights]
-    estimate = spectral.recover(
+    estimate = pcfg_ie.recover(
         unmixed[0], unmixed[1:], tried[1:], shape.states, exact=isinstance(moments, ExactMoments)
     )
     raw = {shape.root: estimate.root, shape.child: estimate.child, shape.emit: estimate.emit}
@@ -95,13 +94,13 @@ def _stationary(program: Program, shape: Arcs, moments: Moments, mixed: Mixing) 
     # Every word of a sentence has the stationary distribution.
     pairs = [moments.pair(at) for at in mixed.rows]
     root = np.mean([pair.sum(axis=axis) for pair in pairs for axis in (0, 1)], axis=0)
-    estimate = roots.recover(
+    estimate = dep_ies.recover(
         shape, mixed, moments.pair, root, exact=isinstance(moments, ExactMoments)
     )
-    used = [str(at) for at in roots.polynomial(mixed, shape).weights]
+    used = [str(at) for at in dep_ies.polynomial(mixed, shape).weights]
     facts = {
         "method": "roots",
-        "polynomial": roots.text(estimate.polynomial),
+        "polynomial": dep_ies.text(estimate.polynomial),
         "choices": estimate.choices,
     }
     done = _finished(

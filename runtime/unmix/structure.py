@@ -100,7 +100,7 @@ def _states(grammar: Grammar, root: str, paths: list[tuple[Path, bool, bool]]) -
             "F460",
             f"`{name}`: no tree of three words has two of them at a child of the root and the "
             "third one at the other child",
-            f"`{emit}` is to draw a word from a state that `{child}` draws",
+            f"`{emit}` must draw words from states that `{child}` draws",
         )
     return shape
 

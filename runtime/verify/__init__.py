@@ -1,1 +1,1 @@
-"""Verifying: whether rewritten grammars, plans and programs mean what their source means."""
+"""Verifying that rewritten grammars, plans and programs mean the same as their source."""

@@ -26,7 +26,7 @@ Weigh = Callable[[Grammar], Mapping[str, NumpyArray]]
 
 
 Value = Fraction | float | None
-"""The value of an item in a semiring; None where there is none to compare."""
+"""The value of an item in a semiring; None if it cannot be compared."""
 
 
 class Side(Protocol):

@@ -57,7 +57,7 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """An item and a trial at which values differ, or why there is none to compare."""
+    """An item and a trial at which values differ, or the reason why they cannot be compared."""
 
     item: Item
     trial: Trial

@@ -151,7 +151,7 @@ class Counterexample:
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """The comparisons of a grammar with what the compiler makes of it.
+    """The comparisons of a grammar with its compiled forms.
 
     It is true if the compiler is proved right. `sizes` are the sizes that were used, and `shrunk`
     those among them that were made small. `items` inputs were tried, and `alive` of them have

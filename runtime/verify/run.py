@@ -48,8 +48,8 @@ FAINT = 0.1
 """The factor by which weights are scaled down where recursions would diverge."""
 MAX_BROKEN = 6
 """The most broken laws that are investigated."""
-UNCONFIRMED = "the numbers differ, but a second evaluation does not have those of the source"
-CONFIRMED = "the source once more, with 320 binary digits"
+UNCONFIRMED = "the numbers differ, but a second evaluation of the source disagrees with the first"
+CONFIRMED = "a second evaluation of the source, with 320 binary digits"
 Progress = Callable[[int, int], None]
 """Called with how many pieces of work are done, and how many there are."""
 
@@ -328,7 +328,7 @@ class _Run:
             try:
                 example = self.disproved(program, space, violation)
             except FAILURES as error:
-                row = replace(row, holds=None, note=f"{violation.law}, but not here: {said(error)}")
+                row = replace(row, holds=None, note=f"broken law ({violation.law}): {said(error)}")
                 continue
             if example is not None:
                 self.example = self.example or example
@@ -354,7 +354,7 @@ class _Run:
                     example = self.refuting(asked, worst, space, tolerance)
                     if example is not None:
                         return replace(
-                            example, note=f"with {setting.name}: not so: {violation.law}"
+                            example, note=f"with {setting.name} a law is broken: {violation.law}"
                         )
         return None
 
@@ -431,7 +431,7 @@ class _Run:
         """The counterexample of a gap, if a second evaluation confirms the reference's number."""
         confirmed = CONFIRMED
         if isnan(worst.wanted):
-            confirmed = "it fails once more"
+            confirmed = "it fails again"
         else:
             again = asked.second(worst, self.source)
             if again is None or not _near(again, worst.wanted, tolerance):

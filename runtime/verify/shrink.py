@@ -121,7 +121,7 @@ def _if_confirmed(report: Counterexample, example: Example) -> Counterexample | 
         how = f"all {number} derivations and assignments, one by one"
     else:
         value = np.sum(np.asarray(solve(flat, "exact", weights=weights).value, dtype=object))
-        how = "the source once more, in fractions"
+        how = "a second evaluation of the source, in fractions"
     residue = example.ring.convert(np.asarray(Fraction(value), dtype=object))
     return replace(report, confirmed=how) if int(residue) == example.wanted else None
 

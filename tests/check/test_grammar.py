@@ -67,7 +67,7 @@ def test_a_tied_factor_has_no_value() -> None:
     factor trans(T -> T)
     nonterminal S() start S rule S -> f(t) trans(t, u)
     """
-    assert problem(text).message == "`f` is tied to `trans`, but has a value besides"
+    assert problem(text).message == "`f` is tied to `trans`, but also has a value"
 
 
 # Warnings

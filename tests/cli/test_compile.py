@@ -51,7 +51,7 @@ def test_a_written_module_trains_without_this_package(
         capsys, "compile", "pcfg", "--set", "nt=3", "pt=4", "words=20", "-o", str(file)
     )
     assert (code, out) == (0, "") and err.endswith(f"wrote {file}\n")
-    assert "dense space has the least to do" in err
+    assert "dense space is the cheapest" in err
     # Isolated: only the standard library, torch and the folder of the module.
     code_text = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{TRAIN}"
     subprocess.run([sys.executable, "-I", "-c", code_text], check=True, cwd=tmp_path)
@@ -262,13 +262,13 @@ def test_the_cheapest_space_is_chosen(capsys: pytest.CaptureFixture[str]) -> Non
     sizes = {"dense": ("nt=2", "pt=2", "r=50"), "rank": ("nt=100", "pt=100", "r=4")}
     for space, options in sizes.items():
         code, out, err = run(capsys, "compile", "pcfg", "--emit", "cost", "--set", *options)
-        assert code == 0 and err.startswith(f"{space} space has the least to do; multiply-adds at")
+        assert code == 0 and err.startswith(f"{space} space is the cheapest; multiply-adds at")
         own = run(capsys, "compile", "pcfg", "--emit", "cost", "--set", *options, "--space", space)
         assert own == (0, out, "")
         found = run(capsys, "compile", "pcfg", "--emit", "cost", "--set", *options, "--json")[1]
         assert json.loads(found)["space"] == space and json.loads(found)["reason"] in err
         _, out, _ = run(capsys, "compile", "pcfg", "--set", *options)
-        assert f"\n{space} space has the least to do" in out  # in the module's docstring
+        assert f"\n{space} space is the cheapest" in out  # in the module's docstring
     _, out, err = run(capsys, "compile", "hmm", "--emit", "cost", "--json")
     assert json.loads(out)["space"] == "state" and err == ""
 
@@ -278,7 +278,7 @@ def test_costs_in_rank_space(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "compile", "hmm_rank", *options)
     assert code == 0 and out.startswith("hmm_rank_string: O(n*r^2 + k*r^2)\n")
     code, _, err = run(capsys, "compile", "lhmm", *options)
-    assert code == 1 and "cannot go to rank space: rule `step`, node `t`: `emit`" in err
+    assert code == 1 and "cannot be compiled in rank space: rule `step`, node `t`: `emit`" in err
 
 
 def test_a_grammar_that_cannot_be_compiled_is_shown_with_the_rule(

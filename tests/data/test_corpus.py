@@ -149,7 +149,7 @@ BAD = [
     ("a.dbn", ">x\nAC\n()\nAC\n", "F484", "4: a line that belongs to no `>name`"),
     ("a.dbn", ">x\nAC\n).\n", "F484", "3: sign 1, `)`, closes nothing"),
     ("a.dbn", ">x\nAC\n(.\n", "F484", "3: bracket 1 is not closed"),
-    ("a.dbn", ">x\nAC\n[.\n", "F484", "3: sign 1, `[`, is none of `(`, `.`, `)`"),
+    ("a.dbn", ">x\nAC\n[.\n", "F484", "3: sign 1, `[`, is not one of `(`, `.`, `)`"),
     ("a.dbn", ">x\nAC\n", "F484", "1: a name without letters and brackets"),
     ("morphs", "word\two rt\n", "F485", "1: the parts of `word` are `wo rt`"),
     ("morphs", "word\two rd\tx\tmany\n", "F485", "1: `many` is not a count"),
@@ -194,7 +194,7 @@ def test_heads_that_go_round_are_found_wherever_they_are(tmp_path: Path) -> None
 def test_formats_that_do_not_exist_are_refused(tmp_path: Path) -> None:
     with pytest.raises(GrammarError, match="did you mean `trees`"):
         read("a.txt", format="tree")
-    with pytest.raises(GrammarError, match=r"`a\.tsv` does not tell its format"):
+    with pytest.raises(GrammarError, match=r"format of `a\.tsv` does not follow"):
         read("a.tsv")
     with pytest.raises(GrammarError, match="F486"):
         read("a.tsv", format="columns", columns=("tag",))

@@ -92,7 +92,12 @@ def test_segments_cover_a_word() -> None:
 
 @pytest.mark.parametrize(
     ("link", "message"),
-    [("root", "no link"), ("rot=:r", "no rule"), ("root=:r*2", "no index"), ("root=:q", "`q`")],
+    [
+        ("root", "not a link"),
+        ("rot=:r", "no rule"),
+        ("root=:r*2", "not an index"),
+        ("root=:q", "`q`"),
+    ],
 )
 def test_links_that_mean_nothing_are_refused(link: str, message: str) -> None:
     program, found = sampled("dmv", {"tags": 3}, {"w": [[0, 1]]}, 1)

@@ -94,5 +94,5 @@ def test_a_factor_with_two_definitions_is_refused() -> None:
     grammar = loads(text.format("piece = f(0)"))
     assert grammar.factor["p"].definition == Piece("f", 0)
     assert loads(print_grammar(grammar)) == grammar
-    with pytest.raises(GrammarError, match=r"F134.*`piece` and `slice` both say"):
+    with pytest.raises(GrammarError, match=r"F134.*`piece` and `slice` both define"):
         loads(text.format("piece = f(0), slice = f(A, A)"))

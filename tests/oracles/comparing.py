@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -17,9 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg.api.compile import compile
-from fgg.compiler.emit.python.frame import StepFrame
-from fgg.compiler.emit.python.names import affine_code
-from fgg.compiler.plan.affine import coefficient_of
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar, InputFactor
 from fgg.grammar.definitions import Piece, Slice
@@ -29,9 +25,9 @@ from fgg.grammar.index import Expr
 from fgg.grammar.linear import Row, project
 from fgg.grammar.ranges import condition_rows, length_rows
 from fgg.grammar.values import Exp
-from fgg.plan import Operand
 from fgg.rewrite.ground import ground
 from fgg.runtime.derive.decode_ground import k_best
+from fgg.runtime.prelude.cells import Cells, Index
 from fgg.runtime.program.program import Program
 from fgg.runtime.reference.posterior import gradients, posterior
 from fgg.runtime.reference.solve import solve
@@ -317,39 +313,25 @@ def compare_derivations(
 
 def compile_checked(grammar: Grammar, space: str = "dense") -> Program:
     """A program in which a view that leaves its chart is an error; torch sees the storage only."""
-    original = StepFrame.place
-
-    def place(self: StepFrame, tensor: str, operand: Operand, origin: str) -> str:
-        code = original(self, tensor, operand, origin)
-        if self.whole or not operand.index:
-            return code
-        start = "".join(
-            f"{affine_code(expr, self.scope)}, " for expr in self.start(operand, origin)
-        )
-        loops = "".join(
-            f"({self.counts[d]}, {', '.join(str(coefficient_of(e, d)) for e in operand.index)}), "
-            for d in self.index_dims(operand)
-            if d in self.counts
-        )
-        check = f"*within({tensor}, ({start}), ({loops}))"
-        if not loops:
-            return f"{tensor}[{check}, {start}]"
-        return code.replace(".as_strided((", f".as_strided(({check}, ", 1)
-
-    with patch.object(StepFrame, "place", place):
-        program = compile(grammar, space=space, fallback=False)
-    program.module.within = within  # type: ignore[attr-defined]
-    return program
+    Cells.__getitem__ = checked_view  # type: ignore[method-assign]
+    return compile(grammar, space=space, fallback=False)
 
 
-def within(chart: Tensor, start: Sequence[int], loops: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Nothing; but assert that a view's cells lie inside its chart, axis by axis."""
-    assert all(loop[0] > 0 for loop in loops), loops
-    for axis, first in enumerate(start):
-        low = first + sum(min(0, (loop[0] - 1) * loop[1 + axis]) for loop in loops)
-        high = first + sum(max(0, (loop[0] - 1) * loop[1 + axis]) for loop in loops)
-        assert 0 <= low and high < chart.shape[axis], (tuple(chart.shape), start, loops)
-    return ()
+_view = Cells.__getitem__
+
+
+def checked_view(cells: Cells, index: Index) -> Tensor:
+    """A view of cells, all of which must be there."""
+    forms = index if isinstance(index, tuple) else (index,)
+    extents = cells.all.shape[: len(cells.low)]
+    for form, low, extent in zip(forms, cells.low, extents, strict=True):
+        first = last = form if isinstance(form, int) else form.constant
+        for _, count, coefficient in () if isinstance(form, int) else form.terms:
+            assert count > 0, "a view has no cells"
+            first += min(0, coefficient * (count - 1))
+            last += max(0, coefficient * (count - 1))
+        assert low <= first and last < low + extent, (first, last, low, extent)
+    return _view(cells, index)
 
 
 def lengths_of(grammar: Grammar) -> list[str]:

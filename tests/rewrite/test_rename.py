@@ -81,7 +81,7 @@ def test_a_prefix_goes_everywhere_but_to_what_is_given_at_run_time() -> None:
         ("rules", {"end": "step"}, "`step` and `end` would both be called `step`"),
         ("sizes", {"k": "i"}, "`i` cannot name a size: it is an index or a length"),
         ("sizes", {"k": "n"}, "`n` cannot name a size: it is an index or a length"),
-        ("domains", {"N": "a`b"}, "`N` cannot be renamed to a text that is no name"),
+        ("domains", {"N": "a`b"}, "`N` cannot be renamed to a text that is not a name"),
     ],
 )
 def test_names_that_do_not_fit_are_refused(kind: str, names: dict[str, str], message: str) -> None:

@@ -1,127 +1,204 @@
 """From a plan to a Python module: `prepare`, `inside`, `result`, `outside`, `log_z`.
 
-The text is deterministic, begins with the helpers of `fgg.runtime.prelude.charts`, and needs
-torch only.
+The text is deterministic. It imports what it needs from `fgg.runtime.prelude`, or has it in it.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
+import builtins
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from textwrap import wrap
 
-from fgg.compiler.emit.python.context import Context
-from fgg.compiler.emit.python.frame import StepFrame
-from fgg.compiler.emit.python.inside import InsideWriter
-from fgg.compiler.emit.python.names import (
-    Names,
-    affine_code,
-    bound_code,
-    extreme_code,
-    plain,
-    single,
+from fgg.check.describe import equation
+from fgg.compiler.emit.python.block import BlockPrinter, Program
+from fgg.compiler.emit.python.expressions import Scope
+from fgg.compiler.emit.python.layout import WIDTH, fitted, indented
+from fgg.compiler.emit.python.names import SHORT, Names, identifier, plain, quoted
+from fgg.compiler.emit.python.prelude import (
+    definitions,
+    import_lines,
+    standalone_lines,
+    used_names,
 )
-from fgg.compiler.emit.python.outside import OutsideWriter
-from fgg.compiler.emit.python.peephole import fused, guarded, in_place, without_unused, written
-from fgg.compiler.emit.python.prepare import PrepareWriter
+from fgg.compiler.emit.python.prepare import PreparePrinter
+from fgg.compiler.emit.simplify import passes
 from fgg.factors.maps import is_map, map_values
 from fgg.grammar.domains import domain_size, size_values
-from fgg.grammar.index import Expr
 from fgg.grammar.printer import print_rule
-from fgg.plan import Chart, Gather, Indicator, OneHot, Plan, PlanStage, Step
+from fgg.plan import HIGH, LEVEL, LOW, Chart, Contract, Gather, Indicator, OneHot, Plan
+from fgg.plan.kernel import Block, Kernel, Levels, Put, Stage
 
-INDENT = "    "
+LOCAL = """
+    batch leaves scales values charts gradient weights inputs missing torch marks terms
+    layouts prepare inside result outside log_z PASSES MAPS PARAMETERS
+    scale share top slope
+""".split()
+"""Names that emitted functions use themselves."""
 
 
-def emit(plan: Plan, *, best: bool = False) -> str:
+LONG_CHART = 22
+"""How long the name of a chart may be before it is cut."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What the docstring of a module says besides: its cost, and the command that made it."""
+
+    cost: str = ""
+    command: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def emit(
+    plan: Plan, *, best: bool = False, standalone: bool = False, about: About | None = None
+) -> str:
     """The program of a plan, as a Python module.
 
-    With `best` its inside pass has maxima instead of sums, and there is no outside pass.
+    With `best` its inside pass has maxima instead of sums, and there is no outside pass. A
+    `standalone` module has all that it needs in it and imports torch only.
     """
-    return _Emitter(plan, best=best).run()
+    return _Module(plan, best=best).text(standalone=standalone, about=about or About())
 
 
-class _Emitter:
+class _Module:
+    """Writes a module."""
+
     def __init__(self, plan: Plan, *, best: bool) -> None:
         self.plan = plan
         self.best = best
-        self.context = Context(plan, best=best)
-        self.names = self.context.names
-        self.scope = self.context.scope
-        self.origins = self.context.origins
-        self.strided: set[tuple[str, int]] = set()
-        self.before: list[str] = []
+        names = Names({*definitions(), *LOCAL, *dir(builtins)})
+        scope: dict[str, str] = {}
+        for length in plan.lengths:
+            high = names.get("length", length)
+            scope |= {length + HIGH: high}
+            scope[length] = names.get("own", length, f"own_{high}")
+            scope[length + LOW] = names.get("least", length, f"least_{high}")
+        self.names = names
+        self.scope = Scope(scope)
+        self.program = Program(plan, names, self.scope, best)
+        for chart in plan.charts:
+            self.name_chart(chart.family)
+        for name in self.leaf_names():
+            self.name_leaf(name)
+        inside, outside = passes(plan)
+        self.inside_kernel, self.outside_kernel = inside, outside
 
-    def run(self) -> str:
-        plan = self.plan
-        what = "best derivations" if self.best else "inside, outside, log Z"
-        title = f"Inference for the grammar `{plan.grammar.name}`: {what}."
-        body = [
-            *_docstring([title, *plan.notes]),
-            "",
-            *prelude_lines(),
-            *(["", "", *prelude_lines("best")] if self.best else []),
-            "",
-            "",
-            *self.declarations(),
-            "",
-            "",
-            *PrepareWriter(self.context).prepare(),
-            "",
-            "",
-            *self.inside(),
-            "",
-            "",
-            *self.result(),
-            *([] if self.best else ["", "", *self.outside(), "", "", *_FRONT]),
-        ]
-        return "\n".join(body) + "\n"
+    def leaf_names(self) -> Iterator[str]:
+        """All parameters and prepared tensors."""
+        yield from self.plan.parameters
+        yield from (step.name for step in self.plan.preparations)
 
-    def declarations(self) -> list[str]:
+    def name_chart(self, name: str) -> None:
+        """Call a chart by its own name, or by the beginning of that if it is long."""
+        short = name if len(name) <= LONG_CHART else "_".join(name.split("_")[:2])
+        self.names.get("chart", name, short)
+
+    def name_leaf(self, name: str) -> None:
+        """Call a leaf by its own name, or by a letter if that is long."""
+        if name not in self.plan.leaves or len(name) <= SHORT:
+            self.names.get("leaf", name)
+        else:
+            self.names.letter("leaf", name)
+
+    def text(self, *, standalone: bool, about: About) -> str:
+        """The whole module."""
+        code = "\n".join(fitted(self.code())) + "\n"
+        used = used_names(code)
+        head = list(self.docstring(about))
+        if standalone:
+            start = ["", *standalone_lines(used)]
+        else:
+            start = [""]
+            if "torch" in used:
+                start.append("import torch")
+            start += import_lines(used)
+        return "\n".join([*head, *start, "", ""]) + code
+
+    def code(self) -> Iterator[str]:
+        """Everything behind the imports."""
+        yield from self.declarations()
+        sections = [self.layouts(), self.prepare(), self.inside(), self.result()]
+        if not self.best:
+            sections += [self.outside(), self.passes(), self.log_z()]
+        for section in sections:
+            yield ""
+            yield ""
+            yield from section
+
+    # ------------------------------------------------------------------------------- docstring
+
+    def docstring(self, about: About) -> Iterator[str]:
+        """What the module computes, as equations, and how it is used."""
         plan, grammar = self.plan, self.plan.grammar
-        shapes = {
-            name: tuple(domain_size(grammar, d) for d in grammar.factor[name].domains)
-            for name in plan.parameters
-        }
-        inputs = {
-            item.name: tuple(
-                affine_code(e.substitute(dict(size_values(grammar))), {n: n for n in plan.lengths})
-                for e in item.shape
-            )
-            for item in grammar.observed
-        }
-        lines = [
-            f"LENGTHS = {tuple(plan.lengths)!r}",
-            "",
-            "# The factors and their shapes.",
-            "PARAMETERS = {",
-        ]
-        lines += [f"    {name!r}: {shape!r}," for name, shape in shapes.items()]
-        lines += ["}", "", "# The shape of each input, after the batch.", "INPUTS = {"]
-        lines += [f"    {name!r}: {shape!r}," for name, shape in inputs.items()]
-        lines += ["}"]
-        lines.append(f"TABLES = {tuple(t.name for t in grammar.tables)!r}")
-        lines += ["# The inputs of which no token may be missing.", f"KNOWN = {plan.known!r}"]
-        return lines + self.products() + self.maps()
+        what = "best derivations" if self.best else "inside, outside, log Z"
+        yield f'"""Inference for the grammar `{plain(grammar.name)}`: {what}.'
+        yield ""
+        yield "Every rule adds to the value on its left:"
+        yield ""
+        for rule in dict.fromkeys(step.rule for step in plan.steps):
+            text = plain(equation(grammar, rule))
+            yield from wrap(text, WIDTH, initial_indent="    ", subsequent_indent=" " * 8)
+        legend = list(self.legend())
+        if legend:
+            yield ""
+            yield "where"
+            yield ""
+            for line in legend:
+                yield from wrap(line, WIDTH, initial_indent="    ", subsequent_indent=" " * 8)
+        for note in about.notes:
+            yield ""
+            yield from wrap(plain(note), WIDTH)
+        if about.cost or about.command:
+            yield ""
+        if about.cost:
+            yield from wrap(f"Cost: {plain(about.cost)}", WIDTH, subsequent_indent="    ")
+        if about.command:
+            yield from wrap(f"Made by: {plain(about.command)}", WIDTH, subsequent_indent="    ")
+        if not self.best:
+            yield ""
+            yield from self.example()
+        yield '"""'
 
-    def products(self) -> list[str]:
-        """What is multiplied, which axis has the items, how many charts are in one product."""
-        plan = self.plan
-        stored = {c.family: len(c.axes) for c in plan.charts if not c.is_scalar}
-        stored |= {table.name: len(table.axes) for table in plan.tables}
-        used = {name for names, _ in plan.products for name in names}
-        lines = ["", "# What is multiplied, and the most charts in the sum.", "PRODUCTS = ["]
-        lines += [f"    {product!r}," for product in plan.products]
-        lines += ["]", "# The axis of the items, where there is one.", "STORED = {"]
-        lines += [f"    {name!r}: {axis}," for name, axis in stored.items() if name in used]
-        depth = max(map(plan.depth, plan.steps), default=0)
-        lines += ["}", "# How many charts with states are multiplied at most.", f"DEPTH = {depth}"]
-        return lines
+    def legend(self) -> Iterator[str]:
+        """What short names stand for."""
+        for chart in self.plan.charts:
+            if len(chart.family) > LONG_CHART:
+                yield f"{self.program.chart(chart.family)} = {plain(chart.family)}"
+        for step in self.plan.preparations:
+            name = self.program.leaf(step.name)
+            if isinstance(step, Contract) and step.name in self.plan.leaves:
+                factors = " · ".join(plain(other) for other, _ in step.operands)
+                yield f"{name} = {factors}"
 
-    def maps(self) -> list[str]:
+    def example(self) -> Iterator[str]:
+        """Three lines that call the module."""
+        names = [item.name for item in self.plan.grammar.observed]
+        inputs = ", ".join(f"{plain(quoted(name))}: {identifier(name)}" for name in names)
+        yield "Example (weights are probabilities or potentials, not logarithms):"
+        yield ""
+        yield "    weights = {name: torch.rand(shape) for name, shape in PARAMETERS.items()}"
+        call = f"log_z(weights, {{{inputs}}})  # [batch], differentiable"
+        yield from wrap(call, WIDTH, initial_indent="    ", subsequent_indent=" " * 8)
+
+    # ------------------------------------------------------------------------------ description
+
+    def declarations(self) -> Iterator[str]:
+        """The shapes of factors, and maps of values."""
+        grammar = self.plan.grammar
+        if self.plan.parameters:
+            yield "PARAMETERS = {"
+            for name in self.plan.parameters:
+                shape = tuple(domain_size(grammar, d) for d in grammar.factor[name].domains)
+                yield f"    {quoted(name)}: {shape!r},"
+            yield "}"
+        else:
+            yield "PARAMETERS = {}"
+        yield '"""The factors and their shapes."""'
+        yield from self.maps()
+
+    def maps(self) -> Iterator[str]:
         """The maps that anything is computed from: a block for each value."""
         used = {step.name for step in self.plan.preparations if isinstance(step, Indicator)}
         for step in self.plan.preparations:
@@ -129,322 +206,337 @@ class _Emitter:
                 used.update(step.path)
             elif isinstance(step, Gather):
                 used.update(name for token in step.tokens for name in token.path)
-        found = [f for f in self.plan.grammar.factors if f.name in used and is_map(f)]
-        if not found:
-            return []
-        lines = ["", "# The block of each value.", "MAPS = {"]
-        for factor in found:
+        maps = [f for f in self.plan.grammar.factors if f.name in used and is_map(f)]
+        if not maps:
+            return
+        yield ""
+        yield "# fmt: off"
+        yield "MAPS = {"
+        for factor in maps:
             numbers = ", ".join(map(str, map_values(self.plan.grammar, factor.name)))
-            lines.append(f"    {factor.name!r}: [")
-            lines += wrap(numbers, 96, initial_indent=" " * 8, subsequent_indent=" " * 8)
-            lines.append("    ],")
-        return [*lines, "}"]
+            yield f"    {quoted(factor.name)}: ["
+            yield from wrap(numbers, 96, initial_indent=" " * 8, subsequent_indent=" " * 8)
+            yield "    ],"
+        yield "}"
+        yield '"""The block of each value."""'
+        yield "# fmt: on"
+
+    def layouts(self) -> Iterator[str]:
+        """The function that says what charts are like."""
+        lines = ["return {"]
+        for chart in self.plan.charts:
+            lines.append(f"    {quoted(chart.family)}: {self.layout(chart)},")
+        lines.append("}")
+        yield "def layouts(batch):"
+        yield '    """The range of each index of a chart, and the sizes of its states."""'
+        yield from self.function(lines)
+
+    def layout(self, chart: Chart) -> str:
+        """What a chart is like."""
+        arguments = [self.scope.range(axis) for axis in chart.axes]
+        if chart.states:
+            arguments.append(f"states={chart.states!r}")
+        if chart.half:
+            arguments.append("half=True")
+        if chart.scale_of != chart.family:
+            arguments.append(f"scale_of={quoted(chart.scale_of)}")
+        return f"Layout({', '.join(arguments)})"
+
+    def function(self, lines: Sequence[str]) -> Iterator[str]:
+        """The body of a function, with the lengths that it uses before it."""
+        used, self.scope.used = set(self.scope.used), set()
+        self.scope.used.clear()
+        names = self.scope.names
+        for length in self.plan.lengths:
+            if length + HIGH in used:
+                yield f"    {names[length + HIGH]} = batch.high[{quoted(length)}]"
+            if length + LOW in used:
+                yield f"    {names[length + LOW]} = batch.low[{quoted(length)}]"
+            if length in used:
+                yield f"    {names[length]} = batch.own({quoted(length)})"
+        yield from indented(lines)
+
+    # ------------------------------------------------------------------------------------ passes
+
+    def prepare(self) -> Iterator[str]:
+        """The function that prepares the leaves."""
+        plan, leaf = self.plan, self.program.leaf
+        lines = [f"{leaf(name)} = weights[{quoted(name)}]" for name in plan.parameters]
+        lines += PreparePrinter(self.program).body()
+        parts = {
+            name: leaf(name)
+            for step in plan.preparations
+            if isinstance(step, Contract)
+            for name, _ in step.operands
+            if name not in plan.leaves
+        }
+        if parts:
+            # What is multiplied before the charts: the range certificate looks at it.
+            lines += ["batch.parts = {", *(f"    {quoted(n)}: {x}," for n, x in parts.items()), "}"]
+        leaves = {name: leaf(name) for name in plan.leaves}
+        scales = {
+            name: f"{leaf(name)}_scale"
+            for name, kind in plan.leaves.items()
+            if kind == "table" and plan.table[name].scaled
+        }
+        lines += [*_dictionary("leaves", leaves), f"return leaves, {_inline(scales)}"]
+        yield "def prepare(weights, inputs, batch, missing):"
+        yield '    """What is computed before the charts, once a batch."""'
+        yield from self.function(lines)
 
     def leaf_lines(self) -> Iterator[str]:
+        """The leaves by name."""
         for name, kind in self.plan.leaves.items():
-            prefix = "p_" if kind == "parameter" else "t_"
-            yield f"{self.names.get(prefix, name)} = leaves[{name!r}]"
-            if kind == "table" and self.plan.table[name].scaled:
-                yield f"{self.names.get('s_', name)} = scales[{name!r}]"
-
-    def extents(self, chart: Chart) -> str:
-        found = []
-        for axis, low in zip(chart.axes, self.origins[chart.family], strict=True):
-            high = single(axis.high)
-            if high is not None:
-                found.append(affine_code(high - low + 1, self.scope))
+            ident = self.program.leaf(name)
+            if kind == "parameter":
+                yield f"{ident} = leaves[{quoted(name)}]"
             else:
-                code = bound_code(axis.high, self.scope, low=False)
-                found.append(f"{code} + {affine_code(1 - low, self.scope)}")
-        return "(" + "".join(f"{x}, " for x in found) + ")"
+                rank = len(self.plan.table[name].axes)
+                yield f"{ident} = table(batch, leaves, scales, {quoted(name)}, {rank})"
 
-    def stride_lines(self, body: Sequence[str]) -> Iterator[str]:
-        """Strides and inner shapes of the tensors that are viewed."""
-        text = "\n".join(line for line in body if not line.lstrip().startswith("#"))
-        for name in sorted(set(re.findall(r"\bq_(\w+)\b", text))):
-            yield f"q_{name} = p_{name}.mT"
-        for name, rows in sorted(self.names.rows().items()):
-            if re.search(rf"\b{rows}\[", text):
-                yield f"{rows} = {name}.unbind()"
-        used = set(re.findall(r"(\w+)\.as_strided\(", text))
-        for tensor, rank in sorted(self.strided):
-            if tensor not in used:
+    def chart_names(self) -> str:
+        """The charts, as a target or as arguments."""
+        return ", ".join(self.program.chart(chart.family) for chart in self.plan.charts)
+
+    def inside(self) -> Iterator[str]:
+        """The function that fills the charts."""
+        lines = list(self.leaf_lines())
+        names = self.chart_names()
+        target = f"{names}," if len(self.plan.charts) == 1 else names
+        make = "best_charts" if self.best else "new_charts"
+        more = ", marks" if self.best else ""
+        if names:
+            lines.append(f"{target} = {make}(batch, layouts(batch){more})")
+        lines += self.kernel(self.inside_kernel)
+        lines.append(f"return filled({names})")
+        yield f"def inside(leaves, scales, batch{more}):"
+        yield '    """Fill the charts."""'
+        yield from self.function(lines)
+
+    def result(self) -> Iterator[str]:
+        """The function that reads log Z."""
+        start = self.plan.start
+        if start.name not in self.plan.chart:
+            lines = ["return batch.over(NEGATIVE).to(batch.dtype)"]
+        else:
+            place = "".join(f", {self.scope.affine(expr)}" for expr in start.index)
+            name = quoted(start.name)
+            lines = [f"return read_log_z(batch, layouts(batch)[{name}], charts[{name}]{place})"]
+        yield "def result(charts, batch):"
+        yield '    """Read log Z of every item."""'
+        yield from self.function(lines)
+
+    def outside(self) -> Iterator[str]:
+        """The function that computes derivatives."""
+        plan = self.plan
+        lines = list(self.leaf_lines())
+        slopes = {}
+        for name, kind in plan.leaves.items():
+            if name in plan.constants:
                 continue
-            names = "".join(f"{self.names.get(f'k{i}_', tensor)}, " for i in range(rank))
-            yield f"{names}*{self.names.get('kt_', tensor)} = {tensor}.stride()"
-            yield f"{self.names.get('ks_', tensor)} = {tensor}.shape[{rank}:]"
-            if re.search(rf"\b{self.names.get('ko_', tensor)}\b", text):
-                yield f"{self.names.get('ko_', tensor)} = {tensor}.storage_offset()"
-
-    def inside(self) -> list[str]:
-        plan = self.plan
-        lines = [
-            f"def inside(leaves, scales, batch{', marks' if self.best else ''}):",
-            '    """The charts: the values of every family, and their scales."""',
-        ]
-        lines += [f"    {line}" for line in (*self.context.length_lines(), *self.leaf_lines())]
-        lines += [f"    {line}" for line in self.context.origin_lines()]
-        for chart in plan.charts:
-            lines.append(f"    # {plain(self.chart_text(chart))}")
-            extents = self.extents(chart)
-            if not chart.is_scalar:
-                states = "(" + "".join(f"{s}, " for s in chart.states) + ")"
-                half = f", {chart.family!r}" if chart.half and not self.best else ""
-                name = self.names.get("v_", chart.family)
-                lines.append(f"    {name} = batch.values({extents}, {states}{half})")
-            if chart.scale_of == chart.family:
-                lines.append(f"    {self.names.get('e_', chart.family)} = batch.scales({extents})")
-            if self.best:
-                lines.append(f"    {self.names.get('m_', chart.family)} = marks[{chart.family!r}]")
-        body = [line for stage in plan.stages for line in self.stage(stage, reverse=False)]
-        lines += [f"    {line}" for line in (*self.stride_lines(body), *body)]
-        self.strided.clear()
-        values = ", ".join(
-            f"{c.family!r}: {self.names.get('v_', c.family)}"
-            for c in plan.charts
-            if not c.is_scalar
-        )
-        scales = ", ".join(f"{c.family!r}: {self.names.get('e_', c.scale_of)}" for c in plan.charts)
-        lines.append(f"    return {{{values}}}, {{{scales}}}")
-        return lines
-
-    def chart_text(self, chart: Chart) -> str:
-        family = self.plan.grammar.nonterminal[chart.family]
-        text = f"{chart.family}[{', '.join(family.indices)}]" if family.indices else chart.family
-        if chart.scale_of != chart.family:
-            text += f", with the scales of {chart.scale_of}"
-        return text
-
-    def stage(self, stage: PlanStage, *, reverse: bool) -> Iterator[str]:
-        body = list(self.steps(stage.steps, reverse=reverse))
-        yield from dict.fromkeys(self.before)
-        self.before.clear()
-        if not stage.has_levels:
-            yield from body
-            return
-        first = extreme_code(stage.first, self.scope, low=True)
-        last = extreme_code(stage.last, self.scope, low=False)
-        forms = ", ".join(f"{name} at {stage.level[name]}" for name in stage.families)
-        if not body:
-            return  # nothing that a gradient could go to
-        yield f"# Levels: {plain(forms)}"
-        if reverse:
-            yield f"for level in batch.levels({last}, {first} - 1, -1):"
-        else:
-            yield f"for level in batch.levels({first}, {last} + 1):"
-        yield from (INDENT + line for line in body)
-
-    def steps(self, steps: Sequence[Step], *, reverse: bool) -> Iterator[str]:
-        """Steps in order, or in reverse; those of one group are added before they are put."""
-        if reverse:
-            for step in reversed(steps):
-                back = OutsideWriter(*self.shared(step))
-                body = back.outside(charts=True, parameters=not at_once(self.plan, step))
-                self.before += back.before
-                yield from self.step(back, fused(without_unused(body), back.matrices))
-            return
-        for _, members in groupby(steps, key=lambda step: (step.head, step.group)):
-            group = list(members)
-            several = len(group) > 1
-            if several:
-                yield "terms = []"
-                if not self.plan.chart[group[0].head].is_scalar:
-                    yield "depth = 0"
-            for step in group:
-                writer = InsideWriter(*self.shared(step), best=self.best)
-                body = written(in_place(without_unused(writer.inside(terms=several))))
-                yield from self.step(writer, body)
-            if several:
-                yield "if terms:"
-                yield from (INDENT + line for line in writer.put_terms())
-                self.strided |= writer.strided
-
-    def shared(
-        self, step: Step
-    ) -> tuple[Plan, Step, Names, Mapping[str, str], Mapping[str, Sequence[Expr]]]:
-        """What every writer of a step is made from."""
-        return self.plan, step, self.names, self.scope, self.origins
-
-    def step(self, writer: StepFrame, body: Sequence[str]) -> Iterator[str]:
-        """The lines of a step, with its rule, its box and its condition."""
-        self.strided |= writer.strided
-        if not body:
-            return
-        if writer.is_sparse and writer.scaled is not None:
-            body = guarded(body, writer.scaled)
-        yield f"# {plain(print_rule(self.plan.grammar, writer.step.rule))}"
-        yield from writer.bounds()
-        condition = writer.condition()
-        if condition:
-            yield f"if {condition}:"
-            yield from (INDENT + line for line in body)
-        else:
-            yield from body
-
-    def result(self) -> list[str]:
-        plan = self.plan
-        lines = ["def result(charts, batch):", '    """log Z of every item."""']
-        start = plan.start
-        if start.name not in plan.chart:
-            lines.append(
-                "    return torch.full((batch.size,), NEGATIVE, dtype=batch.dtype, "
-                "device=batch.device)"
-            )
-            return lines
-        lines += [
-            f"    {line}" for line in (*self.context.length_lines(), *self.context.origin_lines())
-        ]
-        chart = f"charts[{start.name!r}]"
-        lines.append(f"    found = take({chart}, {self.start_place(chart)}, NEGATIVE)")
-        lines.append("    return found.to(batch.dtype)")
-        return lines
-
-    def start_place(self, tensor: str) -> str:
-        """Where a tensor has the start symbol's cell of each item."""
-        plan = self.plan
-        chart = plan.chart[plan.start.name]
-        found = [
-            affine_code(expr - low, self.scope)
-            for expr, low in zip(plan.start.index, self.origins[chart.family], strict=True)
-        ]
-        return f"cells_at({tensor}, ({''.join(f'{x}, ' for x in found)}))"
-
-    def outside(self) -> list[str]:
-        plan, names = self.plan, self.names
-        lines = [
-            "def outside(leaves, scales, values, charts, batch, gradient):",
-            '    """Gradients of log Z: of the leaves, and of every cell relative to its scale."""',
-        ]
-        lines += [f"    {line}" for line in (*self.context.length_lines(), *self.leaf_lines())]
-        lines += [f"    {line}" for line in self.context.origin_lines()]
-        for name, kind in self.plan.leaves.items():
-            if name not in plan.constants:
-                prefix = "p_" if kind == "parameter" else "t_"
-                lines.append(
-                    f"    {names.get('g_', name)} = torch.zeros_like({names.get(prefix, name)})"
-                )
-        for chart in plan.charts:
-            if not chart.is_scalar:
-                values = names.get("v_", chart.family)
-                lines.append(f"    {values} = values[{chart.family!r}]")
-                new = f"batch.adjoint({values}, {chart.family!r})"
-                if not chart.half:
-                    new = f"torch.zeros_like({values})"
-                lines.append(f"    {names.get('a_', chart.family)} = {new}")
-            if chart.scale_of == chart.family:
-                scales = names.get("e_", chart.family)
-                lines.append(f"    {scales} = charts[{chart.family!r}]")
-                lines.append(f"    {names.get('i_', chart.family)} = inverse({scales})")
-            if chart.is_scalar:
-                lines.append(
-                    f"    {names.get('a_', chart.family)} = torch.zeros_like("
-                    f"{names.get('e_', chart.family)}, dtype=batch.dtype)"
-                )
+            ident = self.program.leaf(name)
+            slopes[name] = f"{ident}.adjoint.all"
+            if kind == "parameter":
+                lines.append(f"d_{ident} = torch.zeros_like({ident})")
+                slopes[name] = f"d_{ident}"
+        names = self.chart_names()
+        target = f"{names}," if len(plan.charts) == 1 else names
+        if names:
+            lines.append(f"{target} = old_charts(batch, layouts(batch), values, charts)")
         if plan.start.name in plan.chart:
-            lines.append("    # d log Z: what the start symbol's cell has, where it is not zero.")
-            lines.append("    live = result(charts, batch) > NEGATIVE")
-            start = names.get("a_", plan.start.name)
-            lines.append(
-                f"    give({start}, {self.start_place(start)}, "
-                "torch.where(live, gradient * batch.slope, 0.0).to(batch.dtype))"
-            )
-        stages = reversed(plan.stages)
-        body = [line for stage in stages for line in self.stage(stage, reverse=True)]
-        for stage in plan.stages:
-            for step in stage.steps:
-                if at_once(self.plan, step):
-                    writer = OutsideWriter(*self.shared(step), whole=True)
-                    rule = plain(print_rule(self.plan.grammar, step.rule))
-                    body.append(f"# {rule}: all cells at once")
-                    body += without_unused(writer.outside(charts=False, parameters=True))
-        lines += [f"    {line}" for line in (*self.stride_lines(body), *body)]
-        self.strided.clear()
-        grads = ", ".join(
-            f"{name!r}: {names.get('g_', name)}"
-            for name in self.plan.leaves
-            if name not in plan.constants
-        )
-        adjoints = ", ".join(f"{c.family!r}: {names.get('a_', c.family)}" for c in plan.charts)
-        lines.append(f"    return batch.settled({{{grads}}}), {{{adjoints}}}")
-        return lines
+            place = "".join(f", {self.scope.affine(expr)}" for expr in plan.start.index)
+            lines.append(f"seed(batch, {self.program.chart(plan.start.name)}, gradient{place})")
+        lines += self.kernel(self.outside_kernel)
+        lines += _dictionary("slopes", slopes)
+        lines.append(f"return batch.settled(slopes), adjoints({names})")
+        yield "def outside(leaves, scales, values, charts, batch, gradient):"
+        yield '    """Compute the derivatives of log Z by the leaves, and all adjoints."""'
+        yield from self.function(lines)
+
+    def kernel(self, kernel: Kernel) -> Iterator[str]:
+        """The statements of a pass."""
+        for stage in kernel.stages:
+            body = list(self.stage(stage))
+            before = self.program.before
+            yield from (f"{name} = {code}" for code, name in before.items())
+            before.clear()
+            yield from body
+
+    def stage(self, stage: Stage) -> Iterator[str]:
+        """The statements of a stage."""
+        if stage.levels is None:
+            yield from self.groups(stage, depth=1)
+            return
+        name = self.level_name(stage)
+        self.scope.names[LEVEL] = name
+        body = list(self.groups(stage, depth=2))
+        yield f"for {name} in batch.levels({self.level_range(stage.levels)}):"
+        yield from indented(body)
+        del self.scope.names[LEVEL]
+
+    def level_range(self, levels: Levels) -> str:
+        """The levels, upwards or downwards."""
+        if levels.reverse:
+            first = self.scope.extreme(levels.last, low=False)
+            last = self.scope.extreme(levels.first, low=True, more=-1)
+            return f"{first}, {last}, -1"
+        first = self.scope.extreme(levels.first, low=True)
+        last = self.scope.extreme(levels.last, low=False, more=1)
+        return f"{first}, {last}"
+
+    def level_name(self, stage: Stage) -> str:
+        """What the level is: an index, the width of a span, or a level."""
+        assert stage.levels is not None
+        loops = {loop.name.rstrip("'") for block in stage.blocks for loop in block.loops}
+        forms = list(dict.fromkeys(stage.levels.forms.values()))
+        variables = [[(m[0], c) for m, c in form.terms if m] for form in forms]
+        if len(forms) == 1 and len(forms[0].terms) == len(variables[0]):
+            if len(variables[0]) == 1 and variables[0][0][1] == 1:
+                name = str(variables[0][0][0])
+                if name not in loops:
+                    return self.names.get("loop", name)
+            if sorted(c for _, c in variables[0]) == [-1, 1]:
+                return self.names.get("loop", "@width", "width")
+        return self.names.get("loop", "@level", "level")
+
+    def groups(self, stage: Stage, depth: int) -> Iterator[str]:
+        """The statements of all groups; neighbours with the same condition share it."""
+        pieces: list[tuple[str, Sequence[_Statements]]] = []
+        for group in stage.groups:
+            if len(group) == 1:
+                piece = self.block(group[0], depth)
+                pieces.append((piece.condition, [piece]))
+            else:
+                pieces.append(("", [_Statements("", (), list(self.several(group, depth)))]))
+        for condition, members in groupby(pieces, key=lambda piece: piece[0]):
+            body = list(_in_turn(piece for _, parts in members for piece in parts))
+            if condition:
+                yield f"if {condition}:"
+                yield from indented(body)
+            else:
+                yield from body
+
+    def several(self, group: Sequence[Block], depth: int) -> Iterator[str]:
+        """The statements of blocks that fill the same cells: the sum is put."""
+        yield "terms = []"
+        for block in group:
+            piece = self.block(block, depth, terms=True)
+            yield from piece.comment
+            body = [*piece.box, *piece.body]
+            if piece.condition:
+                yield f"if {piece.condition}:"
+                yield from indented(body)
+            else:
+                yield from body
+        put = next(op for op in group[-1].body if isinstance(op, Put))
+        printer = BlockPrinter(self.program, group[-1], inline=2, terms=True)
+        yield "if terms:"
+        yield from indented(printer.put_terms(put))
+
+    def block(self, block: Block, depth: int, *, terms: bool = False) -> _Statements:
+        """The statements of a block: few of them if these are not too long."""
+        for inline in (2, 1, 0):
+            printer = BlockPrinter(self.program, block, inline=inline, terms=terms)
+            condition = printer.condition()
+            body = printer.body()
+            box = tuple(printer.box())
+            indent = 4 * (depth + bool(condition))
+            if all(len(line) + indent <= WIDTH for line in (*box, *body)):
+                break
+        return _Statements(condition, box, body, tuple(self.comment(block, depth)))
+
+    def comment(self, block: Block, depth: int) -> Iterator[str]:
+        """The rule of a block."""
+        rule = plain(print_rule(self.plan.grammar, block.rule)).removeprefix("rule ")
+        width = WIDTH - 4 * (depth + 2)
+        yield from wrap(rule, width, initial_indent="# ", subsequent_indent="#     ")
+
+    # ------------------------------------------------------------------------------------- front
+
+    def passes(self) -> Iterator[str]:
+        """The functions as one value, with what the inputs are and what is multiplied."""
+        plan, grammar = self.plan, self.plan.grammar
+        sizes = dict(size_values(grammar))
+        lengths = Scope({name: name for name in plan.lengths})
+        yield "PASSES = Passes("
+        yield from (f"    {name}," for name in ("prepare", "inside", "result", "outside"))
+        yield f"    lengths={_tuple(plan.lengths)},"
+        shapes = {
+            item.name: _tuple([lengths.affine(e.substitute(sizes)) for e in item.shape])
+            for item in grammar.observed
+        }
+        yield from indented(_argument("inputs", shapes))
+        yield f"    tables={_tuple([t.name for t in grammar.tables])},"
+        yield f"    complete={_tuple(plan.known)},"
+        if plan.products:
+            yield "    products=["
+            yield from (f"        ({_tuple(names)}, {depth})," for names, depth in plan.products)
+            yield "    ],"
+        else:
+            yield "    products=[],"
+        yield from indented(_argument("stored", {n: str(a) for n, a in plan.item_axes.items()}))
+        yield f"    depth={plan.greatest_depth},"
+        yield ")"
+
+    def log_z(self) -> Iterator[str]:
+        """The function that users call."""
+        yield "def log_z(weights, inputs, lengths=None):"
+        yield '    """Compute log Z of every item, `[batch]`, differentiable in all weights.'
+        yield ""
+        yield "    `weights` are the factors' values (not logarithms). `inputs` are token ids"
+        yield "    `[batch, ...]` (-1 is missing, -2 impossible) and log-potentials. `lengths` has"
+        yield "    a list for each length; without it, all items are as long as the inputs."
+        yield '    """'
+        yield "    return PASSES.log_z(weights, inputs, lengths)"
 
 
-def at_once(plan: Plan, step: Step) -> bool:
-    """Whether a step's parameters get their gradient from all cells at once.
+@dataclass(frozen=True)
+class _Statements:
+    """What is written for a block: when, the statements that make its variables, the others."""
 
-    A chart with several axes is half empty, so that this would be twice the work there.
-    """
-    return plan.shares_scale(step) and len(plan.chart[step.head].axes) < 2
-
-
-def prelude_lines(name: str = "charts") -> list[str]:
-    """The text of helpers, without their module docstring."""
-    # The module is found, not imported: that would load torch.
-    spec = find_spec(f"fgg.runtime.prelude.{name}")
-    assert spec is not None and spec.origin is not None
-    text = Path(spec.origin).read_text(encoding="utf-8")
-    lines = text.splitlines()
-    if name != "charts":
-        # It follows the prelude: what it imports is there.
-        imports = [i for i, line in enumerate(lines) if line.startswith(("import ", "from "))]
-        return "\n".join(lines[imports[-1] + 1 :]).strip().splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("from __future__"))
-    body = lines[start:]
-    body.insert(body.index("import torch"), "from types import SimpleNamespace\n")
-    return body
+    condition: str
+    box: tuple[str, ...]
+    body: Sequence[str]
+    comment: tuple[str, ...] = ()
 
 
-def _docstring(paragraphs: Sequence[str]) -> list[str]:
-    """The module's own docstring: a title, and notes."""
-    if len(paragraphs) == 1:
-        return [f'"""{plain(paragraphs[0])}"""']
-    first, *rest = paragraphs
-    lines = [f'"""{plain(first)}']
-    for paragraph in rest:
-        lines += ["", *wrap(plain(paragraph), 96)]
-    return [*lines, '"""']
+def _in_turn(pieces: Iterable[_Statements]) -> Iterator[str]:
+    """The statements of blocks one after the other; variables that are there are not made again."""
+    made: tuple[str, ...] = ()
+    for piece in pieces:
+        yield from piece.comment
+        if piece.box != made:
+            same = bool(made and piece.box) and piece.box[0] == made[0]
+            yield from piece.box[1:] if same else piece.box
+        made = piece.box
+        yield from piece.body
 
 
-_FRONT = '''\
-def batch_of(weights, inputs, lengths=None):
-    """The batch that inputs make; lengths are those of the inputs unless they are given."""
-    known = {}
-    for name, value in (lengths or {}).items():
-        known[name] = value.tolist() if isinstance(value, Tensor) else list(value)
-    size = next((len(v) for v in known.values()), 1)
-    for name, value in inputs.items():
-        size = value.shape[0]
-        for extent, axis in zip(INPUTS.get(name, ()), value.shape[1:]):
-            if extent in LENGTHS:
-                known.setdefault(extent, [axis] * size)
-    sample = next(v for v in (*weights.values(), *inputs.values()) if v.is_floating_point())
-    tables = {name: value for name, value in inputs.items() if name in TABLES}
-    return Batch(size, known, tables, sample.dtype, sample.device)
+def _tuple(names: Iterable[str]) -> str:
+    """A tuple of strings."""
+    strings = list(map(quoted, names))
+    return f"({strings[0]},)" if len(strings) == 1 else f"({', '.join(strings)})"
 
 
-def log_z(weights, inputs, lengths=None, missing=None):
-    """log Z of every item, `[batch]`, differentiable in weights and log-potentials.
+def _inline(items: dict[str, str]) -> str:
+    """A dictionary in one line."""
+    return "{" + ", ".join(f"{quoted(name)}: {code}" for name, code in items.items()) + "}"
 
-    `weights` are the factors' values (not logarithms), `inputs` token ids `[batch, …]` (-1 is
-    missing, -2 impossible) and log-potentials, `lengths` a list for each length. A batch in which
-    numbers may have become too small for float32 is computed in float64. Raises ArithmeticError if
-    that may not do either.
-    """
-    batch = batch_of(weights, inputs, lengths)
-    if missing is None:
-        tokens = [v for name, v in inputs.items() if name in INPUTS and name not in TABLES]
-        missing = any(bool((v == -1).any()) for v in tokens)
-    for name in KNOWN if missing else ():
-        known(name, inputs.get(name))
-    leaves, scales = prepare(weights, inputs, batch, missing)
-    program = SimpleNamespace(**globals())
-    found = Inside.apply(program, tuple(leaves), scales, batch, *leaves.values())
-    if bool(batch.safe.all()):
-        return found
-    if batch.dtype == torch.float64:
-        items = torch.nonzero(~batch.safe).flatten().tolist()
-        raise ArithmeticError(f"items {items[:5]} need more range than float64 has")
-    wide = {name: weight.double() for name, weight in weights.items()}
-    given = {n: x.double() if x.is_floating_point() else x for n, x in inputs.items()}
-    return log_z(wide, given, lengths, missing).to(batch.dtype)
-'''.splitlines()
+
+def _dictionary(name: str, items: dict[str, str]) -> Iterator[str]:
+    """The assignment of a dictionary, an entry a line."""
+    if not items:
+        yield f"{name} = {{}}"
+        return
+    yield f"{name} = {{"
+    yield from (f"    {quoted(key)}: {code}," for key, code in items.items())
+    yield "}"
+
+
+def _argument(name: str, items: dict[str, str]) -> Iterator[str]:
+    """A dictionary as an argument, an entry a line."""
+    lines = list(_dictionary(name, items))
+    yield lines[0].replace(" = ", "=", 1) if len(lines) > 1 else f"{name}={{}},"
+    if len(lines) > 1:
+        yield from lines[1:-1]
+        yield "},"

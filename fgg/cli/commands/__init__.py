@@ -1,1 +1,1 @@
-"""The subcommands of `fggc`, one a module."""
+"""The subcommands of `fggc`, one in each module."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fgg.cli.arguments import Parser, Usage, assignments, whole_number
 from fgg.cli.options_compiler import add_after, check_pass, space_of
@@ -14,6 +16,9 @@ from fgg.cli.options_model import add_declarations, add_file, add_query, load_gr
 from fgg.cli.output import Figures, placed, print_diagnostics, print_report, write_whole
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.grammar import Grammar
+
+if TYPE_CHECKING:
+    from fgg.plan import Plan
 
 FORMS = ("python", "grammar", "schedule", "plan", "cost", "cpp", "aoti")
 WIDTHS = {"float32": 4, "float64": 8}
@@ -51,6 +56,9 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.flag(
         "--missing", "also allow missing tokens where rules read a token twice or through a map"
+    )
+    parser.flag(
+        "--standalone", "write a module that needs torch only: what it uses of fgg is part of it"
     )
     parser.choice("--dtype", tuple(WIDTHS), "the type of number, to count bytes", default="float32")
 
@@ -93,8 +101,12 @@ def _check_options(arguments: argparse.Namespace) -> None:
             )
     if arguments.emit == "aoti" and arguments.output in (None, "-"):
         raise Usage("`--emit aoti` writes a file", "say where: `-o model.pt2`")
+    if arguments.standalone and arguments.emit != "python":
+        raise Usage(
+            f"`--standalone` does not go with `--emit {arguments.emit}`", "it is for Python modules"
+        )
     if arguments.output == "-" and arguments.json:
-        raise Usage("`-o -` and `--json` both want standard output")
+        raise Usage("`-o -` and `--json` both use standard output")
 
 
 def _export(grammar: Grammar, query: str | None, arguments: argparse.Namespace) -> None:
@@ -151,10 +163,34 @@ def _emitted(
 
         text = native(plan).source
         return text, {**chosen, "cpp": text}
-    from fgg.compiler.emit.python import emit
-
-    text = emit(plan)
+    text = _python(plan, {name: given.get(name, 32) for name in lengths(source)}, arguments)
     return text, {**chosen, "python": text}
+
+
+def _python(plan: Plan, at: Mapping[str, int], arguments: argparse.Namespace) -> str:
+    """Return a plan as a Python module that says what it costs and which command wrote it."""
+    from fgg.compiler.cost.cost import cost
+    from fgg.compiler.emit.python import emit
+    from fgg.compiler.emit.python.module import About
+
+    report = cost(plan, at, batch=arguments.batch)
+    about = About(
+        cost=f"O({report.text(report.order)})",
+        command=shlex.join(["fggc", "compile", *_without_output(arguments.words)]),
+        notes=plan.notes,
+    )
+    return emit(plan, standalone=arguments.standalone, about=about)
+
+
+def _without_output(words: Sequence[str]) -> list[str]:
+    """Return the words of a command without those that say where to write."""
+    kept: list[str] = []
+    follows = False
+    for word in words:
+        if not follows and word not in ("-o", "--output") and not word.startswith("--output="):
+            kept.append(word)
+        follows = word in ("-o", "--output")
+    return kept
 
 
 def _grammar_text(grammar: Grammar, form: str) -> str:

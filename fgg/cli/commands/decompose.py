@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
             "a grammar cannot hold pieces with signs", "add `--weights-out pieces.safetensors`"
         )
     if arguments.json and arguments.output == "-":
-        raise Usage("`-o -` and `--json` both want standard output")
+        raise Usage("`-o -` and `--json` both use standard output")
     from fgg.api.decompose import decompose
 
     loaded = load_target(arguments)

@@ -102,7 +102,7 @@ def _one(grammar: Grammar, form: Format, arguments: argparse.Namespace) -> list[
     data = render(picture, form)
     if arguments.output == "-":
         if arguments.json:
-            raise Usage("`-o -` and `--json` both want standard output")
+            raise Usage("`-o -` and `--json` both use standard output")
         sys.stdout.buffer.write(data)
         return []
     path = Path(arguments.output or f"{_safe(grammar.name)}{SUFFIXES[form]}")

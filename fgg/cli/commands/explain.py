@@ -18,7 +18,7 @@ _CODE = re.compile(r"[Ff]\d+")
 
 def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc explain`."""
-    add_file(parser, optional=True, besides="an error code, ")
+    add_file(parser, optional=True, or_else="an error code, ")
     add_selection(parser)
 
 

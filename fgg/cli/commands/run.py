@@ -55,7 +55,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compute what options ask for and print it."""
+    """Compute and print the results that the options ask for."""
     grammar, loaded = load_grammar(arguments)
     weights = read_params(arguments.params)
     notes: list[Diagnostic] = []

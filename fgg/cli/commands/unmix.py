@@ -171,7 +171,9 @@ def _plot(
         shown = [(float(p.sentences), p.error) for p in points]
     else:
         target = estimate.weights if truth is None else truth
-        label = label if truth is not None else "greatest distance from the estimate from all"
+        label = (
+            label if truth is not None else "greatest distance from the estimate from all sentences"
+        )
         shown = []
         count = len(sentences)
         for share in range(SHARES - 1, -1, -1):

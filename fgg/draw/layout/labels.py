@@ -14,7 +14,7 @@ from fgg.draw.scene import Graph
 
 
 class Role(Enum):
-    """What a label says."""
+    """The kinds of labels."""
 
     NAME = "name"
     FACTOR = "factor"

@@ -1,4 +1,4 @@
-"""Graphviz DOT text: what is drawn, without positions."""
+"""Graphviz DOT text: the vertices and links of a picture, without positions."""
 
 from __future__ import annotations
 

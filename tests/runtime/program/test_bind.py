@@ -16,7 +16,8 @@ from fgg.diagnostics import GrammarError
 from fgg.factors.maps import groups
 from fgg.grammar import Grammar
 from fgg.library import library_names
-from fgg.runtime.program.bind import bind, stationary
+from fgg.runtime.program.bind import bind
+from fgg.runtime.stationary_distribution import stationary
 from tests.generators.grammars import finite_grammars
 from tests.oracles.enumeration import exact_arrays
 

@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from fgg.grammar.domains import domain_size, size_values
 from fgg.plan import Potential
 from fgg.plan.sizes import environment, extents
+from fgg.runtime.prelude.batch import Batch
 from fgg.runtime.program.program import Program
 from tests.helpers.compiled import compiled, programs
 
@@ -45,7 +46,9 @@ def indexed(tensor: torch.Tensor, index: Any) -> torch.Tensor:
     tensors: list[torch.Tensor | None] = []
     axis = 0
     for part in parts:
-        if isinstance(part, int):
+        if part is ...:
+            axis = tensor.dim() - sum(p is not None for p in parts[parts.index(...) + 1 :])
+        elif isinstance(part, int):
             tensor = tensor.select(axis, part)
         elif part is None:
             tensor = tensor.unsqueeze(axis)
@@ -55,7 +58,9 @@ def indexed(tensor: torch.Tensor, index: Any) -> torch.Tensor:
             tensors += [None] * (axis - len(tensors)) + [part]
             axis += 1
         else:
-            assert part == slice(None)
+            start, stop, step = part.indices(tensor.shape[axis])
+            assert step == 1
+            tensor = tensor.narrow(axis, start, stop - start)
             axis += 1
     return torch.ops.aten.index(tensor, tensors) if tensors else tensor
 
@@ -93,7 +98,7 @@ def test_program_stays_on_the_device(name: str, lengths: list[int]) -> None:
         }
         inputs = inputs_of(program, by_name)
         tables = {t.name: inputs[t.name] for t in program.grammar.tables}
-        batch = module.Batch(len(lengths), by_name, tables, torch.float32, CUDA)
+        batch = Batch(len(lengths), by_name, tables, torch.float32, CUDA)
         leaves, scales = module.prepare(weights, inputs, batch, missing)
         # The autograd engine has no thread for a device that torch was built without, so the
         # outside program is called as the engine would call it.

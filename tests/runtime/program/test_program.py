@@ -1,11 +1,10 @@
-"""Programs and models as users hold them: questions, gradients, errors, the reference engine."""
+"""Programs and models as users hold them: questions, gradients, the reference engine."""
 
 from __future__ import annotations
 
 import copy
 import math
 import pickle
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -139,7 +138,7 @@ def test_moments_are_what_single_strings_weigh(hmm: Program) -> None:
 
 
 def test_without_a_schedule_the_reference_engine_answers() -> None:
-    with pytest.warns(UserWarning, match=r"F434.*go round without leaving their level"):
+    with pytest.warns(UserWarning, match=r"F434.*form a cycle on one level"):
         program = fgg.compile(fgg.load("branching"))
     assert isinstance(program, ReferenceProgram)
     assert program.notes[0].code == "F434"
@@ -175,49 +174,6 @@ def test_an_impossible_item_does_not_disturb_the_others() -> None:
     assert all(torch.isfinite(w.grad).all() for w in leaves.values() if w.grad is not None)
     with pytest.raises(fgg.GrammarError, match="F421"):
         program.posterior(weights, {"w": [["(", ")"], ["(", "]"]]}).best()
-
-
-@pytest.mark.parametrize(
-    ("inputs", "lengths", "message"),
-    [
-        ({"w": [[0, 9]]}, None, "9 is not a value of `W`"),
-        ({"w": [[0, -3]]}, None, "-3 is not a value"),
-        ({"v": [[0]]}, None, "there is no input `v`"),
-        ({"w": [["x"]]}, None, "`x` is not a value of `W`: .w.0.. of item 0"),
-        ({"w": 3}, None, "a list of items is expected"),
-        ({"w": torch.zeros(2, 3)}, None, "whole numbers"),
-        ({"w": torch.zeros(3, dtype=torch.long)}, None, "the first axis is the batch"),
-        ({"w": [[0, 1]]}, [3], "item 0 has 2 entries, 3 are expected"),
-        ({"w": torch.zeros(1, 2, dtype=torch.long)}, [3], "2 positions; the lengths need 3"),
-        ({"w": [[0], [1]]}, [1], "2 items"),
-        ({"w": []}, None, "at least one item"),
-        ({}, None, "length `n` is not known"),
-        ({}, {"m": [1]}, "there is no length `m`"),
-        ({}, [-1], "whole numbers from 0 up"),
-        ({}, [1.5], "whole numbers"),
-    ],
-)
-def test_bad_inputs_are_reported(
-    hmm: Program, inputs: dict[str, object], lengths: object, message: str
-) -> None:
-    weights = hmm.weights(seed=0)
-    with pytest.raises(fgg.GrammarError, match=message):
-        hmm.log_z(weights, inputs, lengths)  # type: ignore[arg-type]
-
-
-def test_bad_weights_are_reported(hmm: Program) -> None:
-    weights = hmm.weights(seed=0)
-    with pytest.raises(fgg.GrammarError, match="F416"):
-        hmm.log_z({n: w for n, w in weights.items() if n != "trans"}, {"w": [[0]]})
-    with pytest.raises(fgg.GrammarError, match="have shape"):
-        hmm.log_z({**weights, "trans": torch.ones(2, 2)}, {"w": [[0]]})
-    with pytest.raises(fgg.GrammarError, match="which is not a factor"):
-        hmm.log_z({**weights, "tran": torch.ones(2, 2)}, {"w": [[0]]})
-
-
-def test_what_would_not_fit_is_refused(pcfg: Program) -> None:
-    with pytest.raises(fgg.GrammarError, match="F420"):
-        pcfg.log_z(pcfg.weights(seed=0), {}, [10_000_000])
 
 
 def test_an_observed_tree_is_gathered() -> None:
@@ -270,24 +226,6 @@ def test_a_start_symbol_with_a_union_node_has_log_z_but_no_derivations() -> None
         program.posterior(weights).best()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda w: w - 1, "`trans` are negative"),
-        (lambda w: w * float("nan"), "no numbers"),
-        (lambda w: w + float("inf"), "infinite"),
-        (lambda w: w.double(), "all must be float32 or all float64"),
-        (lambda w: w.half(), "float16"),
-    ],
-)
-def test_weights_that_are_no_weights_are_reported(
-    hmm: Program, change: Callable[[Tensor], Tensor], message: str
-) -> None:
-    weights = hmm.weights(seed=0)
-    with pytest.raises(fgg.GrammarError, match=message):
-        hmm.log_z({**weights, "trans": change(weights["trans"])}, {"w": [[0, 1]]})
-
-
 def test_models_are_copied_and_programs_pickled(hmm: Program) -> None:
     model = hmm.model(seed=1)
     other = copy.deepcopy(model)
@@ -297,13 +235,6 @@ def test_models_are_copied_and_programs_pickled(hmm: Program) -> None:
     assert torch.equal(again.model(seed=1)(w=[[0, 1]]), model(w=[[0, 1]]))
     wide = model.to(torch.float64)
     assert wide(w=[[0, 1]]).dtype == torch.float64
-
-
-def test_what_is_asked_of_charts_is_refused_too_where_it_would_not_fit(pcfg: Program) -> None:
-    post = pcfg.model().posterior(lengths=[10_000_000])
-    for question in (post.best, post.sample, post.entropy):
-        with pytest.raises(fgg.GrammarError, match="F420"):
-            question()
 
 
 def test_labels_of_mbr_trees_are_probable_ones(pcfg: Program) -> None:
@@ -363,15 +294,6 @@ def test_arrays_and_odd_names(hmm: Program) -> None:
         fgg.loads("domain T = 2 factor `a.b`(-> T) nonterminal S() start S\nrule s: S -> `a.b`(t)")
     )
     torch.testing.assert_close(named.model()(), torch.zeros(1))
-
-
-def test_mistakes_in_compiling_are_named() -> None:
-    with pytest.raises(TypeError, match="a grammar is expected"):
-        fgg.compile("hmm")  # type: ignore[arg-type]
-    grammar = fgg.load("hmm")
-    for sizes in ({"zz": 2}, {"k": 0}):
-        with pytest.raises(fgg.GrammarError, match="F410"):
-            fgg.compile(grammar, sizes=sizes)
 
 
 def test_the_gradient_can_be_asked_for_twice() -> None:

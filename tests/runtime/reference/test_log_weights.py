@@ -115,7 +115,7 @@ ONE = "nonterminal S() start S rule S -> g(t)"
 
 def test_programs_and_json_refuse_logarithms_that_are_no_floats() -> None:
     grammar = loads(f"domain T = 2 factor g(T) = exp([-800, 0]) {ONE}")
-    with pytest.raises(GrammarError, match=r"F417.*no floats"):
+    with pytest.raises(GrammarError, match=r"F417.*floats cannot hold them"):
         fgg.compile(grammar).weights()
     with pytest.raises(GrammarError, match="F407"):
         to_json(grammar)
@@ -136,7 +136,7 @@ def test_tensors_of_logarithms_carry_gradients() -> None:
     assert all(float(slope.sum()) == pytest.approx(1.0) for slope in slopes)
     with pytest.raises(GrammarError, match=r"F417.*shape"):
         solve(flat, "log", weights={**weights, "phi_0": Logs(np.zeros(3))})
-    with pytest.raises(GrammarError, match=r"F417.*below inf"):
+    with pytest.raises(GrammarError, match=r"F417.*NaN or \+inf"):
         solve(flat, "log", weights={**weights, "phi_0": Logs(np.full((2, 2), inf))})
 
 

@@ -11,12 +11,12 @@ import torch
 
 import fgg
 from fgg.api.unmix import checked, curve, draw, unmix
-from fgg.runtime.program.bind import stationary
-from fgg.runtime.unmix import spectral
+from fgg.runtime.stationary_distribution import stationary
+from fgg.runtime.unmix import pcfg_ie
 from fgg.runtime.unmix.moments import ExactMoments, sampled
+from fgg.runtime.unmix.pcfg_ie import project
 from fgg.runtime.unmix.result import aligned
 from fgg.runtime.unmix.solve import expected, refine, solve
-from fgg.runtime.unmix.spectral import project
 from fgg.runtime.unmix.structure import States, shape_of
 from tests.helpers.unmixing import TRUTH, instance, load
 
@@ -67,7 +67,7 @@ def test_decompose_needs_the_transpose_of_the_slice_that_the_paper_gives_it() ->
     whole, slice = a @ middle @ a.T, a @ np.diag(a.T @ tau) @ middle @ a.T
 
     def distance(x: Any, y: Any) -> float:
-        columns, _ = spectral.decompose(x, y, 3)
+        columns, _ = pcfg_ie.decompose(x, y, 3)
         columns = columns.real / columns.real.sum(axis=0)
         return float(max(np.abs(columns - c[:, None]).sum(axis=0).min() for c in a.T))
 

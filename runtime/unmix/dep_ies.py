@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fgg.diagnostics import refuse
 from fgg.runtime.unmix.mixing import Floats, Mixing, Observed, compound
-from fgg.runtime.unmix.spectral import COLLISION, refuse_collision
+from fgg.runtime.unmix.pcfg_ie import COLLISION, refuse_collision
 from fgg.runtime.unmix.structure import Arcs
 
 Complex = NDArray[np.complex128]
@@ -67,7 +67,7 @@ def polynomial(mixed: Mixing, shape: Arcs) -> ArcPolynomial:
     reduced = _echelon(free)
     if not len(reduced):
         message = f"pairs of words in sentences of {_lengths(mixed)} words determine no polynomial"
-        help = "sentences of two and three words together do: of `arc`, its square plus itself"
+        help = "sentences of two and three words together determine `arc` squared plus `arc`"
         refuse("F461", message, help)
     row = reduced[-1]  # the leading power is the least possible
     target = {mixed.columns[i]: float(x) for i, x in zip(columns, row, strict=True) if x}

@@ -1,4 +1,4 @@
-"""PCFG-IE from slices of its third moments: DECOMPOSE, and what follows from it [ID §5.2].
+"""PCFG-IE from slices of its third moments: DECOMPOSE and the steps after it [ID §5.2].
 
 With A = O T (words given the parent's state), the unmixed compound parameter is
 
@@ -95,10 +95,10 @@ def _check_rank(whole: Floats, states: int) -> None:
     values = np.linalg.svd(whole, compute_uv=False)
     rank = int((values > SINGULAR * values[0]).sum())
     if rank < states:
-        message = f"of {states} states the moments tell {rank} apart"
+        message = f"the moments distinguish only {rank} of {states} states"
         help = (
-            "the matrix of words given the parent's state and that of children must have full "
-            "rank, and each state a share of the roots"
+            "the factors for words and for children must have full rank, and every state must "
+            "occur as a root"
         )
         refuse("F461", message, help)
 
@@ -161,7 +161,7 @@ def refuse_collision(message: str, help: str = "use EM instead") -> NoReturn:
 
 
 def directions(words: int, number: int, seed: int) -> Floats:
-    """Random directions τ, one a row, of unit length."""
+    """Random directions τ of unit length, `[directions, words]`."""
     drawn = np.random.default_rng(seed).normal(size=(number, words))
     return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
 
