@@ -89,7 +89,7 @@ def machine_code(name: str, query: str | None, repeats: int) -> MachineCode | No
     with TemporaryDirectory() as folder:
         start = time.perf_counter()
         try:
-            build(program.compiled.cpp.source, "float32", Path(folder) / "program.so")
+            build(program.compiled.cpp.whole, "float32", Path(folder) / "program.so")
         except CannotBuild:
             return None
         building = time.perf_counter() - start

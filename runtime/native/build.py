@@ -18,7 +18,6 @@ from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from fgg.diagnostics import Diagnostic
 from fgg.progress import note, stage
@@ -238,34 +237,47 @@ def _run(command: list[str]) -> str:
     return done.stdout
 
 
-class Python(ctypes.Structure):
-    """What machine code asks of Python: to let others run, and whether it is to stop."""
+class Host(ctypes.Structure):
+    """What machine code asks of others: as the prelude of programs in C++ has it."""
 
     _fields_ = (
+        ("multiply", ctypes.c_void_p),
+        ("start", ctypes.c_void_p),
+        ("place", ctypes.c_void_p),
+        ("count", ctypes.c_void_p),
         ("save", ctypes.c_void_p),
         ("restore", ctypes.c_void_p),
         ("check", ctypes.c_void_p),
     )
 
 
-@cache
-def python_functions() -> Any:
-    """A pointer to the functions of this Python."""
-    names = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
-    found = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in names]
-    return ctypes.pointer(Python(*found))
+THREADS = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+PYTHON = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
 
 
 @cache
-def matrix_product(dtype: str) -> ctypes.c_void_p:
-    """The matrix product that torch itself uses, if it can be found; else null."""
+def host(dtype: str) -> Host:
+    """The matrix product and the threads of torch, and the functions of this Python.
+
+    torch's own OpenMP runtime is asked for threads, so that there is one pool of them, as large as
+    torch says. Where torch has another kind of threads, machine code has one.
+    """
+    threads = [torch_function(name) for name in THREADS]
+    found = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in PYTHON]
+    if None in threads:
+        threads = [None] * len(THREADS)
+    return Host(torch_function(PRODUCTS[dtype]), *threads, *(f.value for f in found))
+
+
+@cache
+def torch_function(name: str) -> int | None:
+    """The address of a function that torch itself uses, if it can be found."""
     ending = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
     torch = find_spec("torch")
     if torch is None or torch.origin is None:
-        return ctypes.c_void_p(None)
+        return None
     path = Path(torch.origin).parent / "lib" / f"libtorch_cpu.{ending}"
     try:
-        found = getattr(ctypes.CDLL(str(path)), PRODUCTS[dtype])
+        return ctypes.cast(getattr(ctypes.CDLL(str(path)), name), ctypes.c_void_p).value
     except (OSError, AttributeError):
-        return ctypes.c_void_p(None)
-    return ctypes.cast(found, ctypes.c_void_p)
+        return None

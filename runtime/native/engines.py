@@ -100,7 +100,7 @@ class Engines:
     def is_cached(self, dtype: str) -> bool:
         """Whether the machine code is there already; it is looked for once."""
         if dtype not in self._cached:
-            self._cached[dtype] = is_kept(self.native.native.source, dtype)
+            self._cached[dtype] = is_kept(self.native.native.whole, dtype)
         return self._cached[dtype]
 
     def saved_on(self, lengths: Mapping[str, Sequence[int]], size: int, dtype: str) -> float:

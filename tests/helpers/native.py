@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +26,36 @@ from tests.oracles.comparing import (
 
 HAS_COMPILER = not native_build.no_compiler()
 needs_compiler = pytest.mark.skipif(not HAS_COMPILER, reason="there is no C++ compiler")
+
+
+def together(programs: Sequence[Program], dtype: str = "float64") -> Callable[[str, str], object]:
+    """Programs as one library, for `fgg.runtime.native.engine.library`: one build for all."""
+    natives = [program.compiled.cpp for program in programs]
+    parts = [natives[0].prelude]
+    for number, cpp in enumerate(natives):
+        text = cpp.source.replace('#include "prelude.hpp"', "")
+        for name in ("inside", "outside"):
+            text = text.replace(f'extern "C" I {name}(', f'extern "C" I {name}_{number}(')
+        parts.append(f"namespace program_{number} {{\n{text}}}")
+    library = native_build.library("\n".join([*parts, BOTH]), dtype)
+    known = {
+        cpp.whole: SimpleNamespace(
+            inside=getattr(library, f"inside_{number}"),
+            outside=getattr(library, f"outside_{number}"),
+        )
+        for number, cpp in enumerate(natives)
+    }
+
+    def found(source: str, wanted: str) -> object:
+        if wanted == dtype and source in known:
+            return known[source]
+        return native_build.library(source, wanted)
+
+    return found
+
+
+BOTH = 'extern "C" { void inside() {} void outside() {} }\n'
+"""What every library has."""
 
 
 def in_cpp(grammar: fgg.Grammar, **options: Any) -> Program:

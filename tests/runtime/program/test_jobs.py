@@ -97,7 +97,7 @@ def test_evaluation_takes_machine_code_that_is_there(
     program = hmm()
     total = log_likelihood(program.model(seed=1), DATA)
     assert program.backend.backend == "torch"
-    native_build.library(program.cpp.source, "float32")
+    native_build.library(program.cpp.whole, "float32")
     program = hmm()
     assert log_likelihood(program.model(seed=1), DATA) == pytest.approx(total)
     assert program.backend.reason == "machine code is there already"
