@@ -240,7 +240,7 @@ def _chosen(asked: BackendChoice, trainer: Trainer) -> BackendChoice:
     """
     if asked.backend != AUTO:
         return asked
-    from fgg.runtime.program.jobs import Job
+    from fgg.runtime.native.jobs import Job
     from fgg.runtime.program.prepared_batch import number_type
 
     model = trainer.model

@@ -28,7 +28,7 @@ from fgg.runtime.learn.item_batches import (
 from fgg.runtime.learn.method import CountingMethod, Method, SweepReport
 from fgg.runtime.learn.variational_bayes import CVB, VB
 from fgg.runtime.model.model import Model
-from fgg.runtime.program.jobs import Job
+from fgg.runtime.native.jobs import Job
 from fgg.runtime.program.prepared_batch import number_type
 from fgg.runtime.program.program import Program
 

@@ -30,7 +30,7 @@ from fgg.runtime.program.compiler import Compiler
 from fgg.runtime.program.emitted import load_module
 from fgg.runtime.program.inputs import Collated, Inputs, Lengths, check_potentials, collate
 from fgg.runtime.program.parameters import Parameterised
-from fgg.runtime.program.range_certificate import RangeReport
+from fgg.runtime.program.range_report import RangeReport
 
 if TYPE_CHECKING:
     from torch import nn

@@ -12,7 +12,7 @@ from fgg.diagnostics import refuse
 from fgg.grammar.annotations import RuleLink, heads, pairs, segments, span_cells, tags
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.model.model import Model
-from fgg.runtime.program.jobs import Job
+from fgg.runtime.native.jobs import Job
 from fgg.runtime.program.prepared_batch import number_type
 from fgg.runtime.train.feed import UNTAGGED, Feed
 from fgg.scores import (

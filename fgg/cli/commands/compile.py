@@ -236,7 +236,7 @@ def _backend(
     situation = Situation(
         dtype=arguments.dtype,
         no_compiler=no_compiler(),
-        cached=is_kept(native(plan).source, arguments.dtype),
+        cached=is_kept(native(plan).whole, arguments.dtype),
         saving=saved_by_passes(plan, values, arguments.batch, width),
         building=building_seconds(plan),
     )

@@ -12,8 +12,8 @@ from fgg.api.compile import compile
 from fgg.plan import backend as rule
 from fgg.runtime.learn.fitting import log_likelihood
 from fgg.runtime.native import build as native_build
+from fgg.runtime.native.jobs import Job
 from fgg.runtime.program.inputs import Collated
-from fgg.runtime.program.jobs import Job
 from fgg.runtime.program.program import CompiledProgram, Program
 from tests.helpers.native import needs_compiler
 
