@@ -38,6 +38,11 @@ class Named(np.lib.mixins.NDArrayOperatorsMixin):
         missing = [number for number, axis in enumerate(axes) if axis not in self.axes]
         return np.expand_dims(self.array.transpose(order), missing)
 
+    @property
+    def size(self) -> int:
+        """The number of entries."""
+        return self.array.size
+
     def __array_ufunc__(self, function: Any, method: str, *inputs: Any) -> Named:
         return joined(function, *inputs)
 
