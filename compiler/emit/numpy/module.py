@@ -165,7 +165,7 @@ class _Printer:
     def blocks(self, name: str) -> str:
         """The blocks that a map has for values."""
         self.maps.setdefault(name, self.names.get("map", name, f"{name}_blocks".upper()))
-        return f"numbers({self.maps[name]})"
+        return f"np.array({self.maps[name]}.split(), int)"
 
     def tokens(self, name: str, path: Sequence[str], shift: Sequence[int] = ()) -> str:
         """The tokens of an input, or of what a path leads to, some positions further."""
@@ -234,7 +234,7 @@ class _Printer:
             lines.append(f"{name} = span({quoted(name)}, {ends})")
             if loop.name not in block.sure:
                 yield lines.pop()
-                tests.append(f"{name}.size")
+                tests.append(f"{name}.array.size")
         lines += [self.operation(op, scope, alone=members == 1) for op in block.body]
         yield from (f"if {' and '.join(tests)}:", *indented(lines)) if tests else lines
 

@@ -228,6 +228,7 @@ def test_what_is_wrong_is_said() -> None:
         ({**STUCK, "init": [1.0]}, words, r"'init' has the shape \(1,\), not \[2\]"),
         ({**STUCK, "init": [-1.0, 2.0]}, words, "weights of 'init' are negative or not finite"),
         (STUCK, {}, "input 'w' is not given"),
+        (STUCK, {"w": [[0, 2]]}, "a token is not between -2 and 1"),
     ):
         with pytest.raises(ValueError, match=message):
             module.log_z(weights, inputs)
