@@ -49,9 +49,8 @@ def test_a_written_module_trains_without_this_package(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "pcfg.py"
-    code, out, err = run(
-        capsys, "compile", "pcfg", "--set", "nt=3", "pt=4", "words=20", "-o", str(file)
-    )
+    sizes = ["--set", "nt=3", "pt=4", "words=20"]
+    code, out, err = run(capsys, "compile", "pcfg", *sizes, "--standalone", "-o", str(file))
     assert (code, out) == (0, "") and err.endswith(f"wrote {file}\n")
     assert "dense space is the cheapest" in err
     # Isolated: only the standard library, torch and the folder of the module.

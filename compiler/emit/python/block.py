@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import log
 
 from fgg.compiler.emit.python.expressions import Scope
@@ -53,6 +53,8 @@ class Program:
     best: bool = False
     # Lines before a level loop: what is known for all levels at once.
     before: dict[str, str] = field(default_factory=dict)
+    # Matrices that are turned once, before everything else.
+    turned: dict[str, str] = field(default_factory=dict)
 
     def chart(self, name: str) -> str:
         """The identifier of a chart."""
@@ -408,9 +410,20 @@ class BlockPrinter:
         """A product, summed to the axes of its result."""
         left, right = self.values[op.left], self.values[op.right]
         make = best_product if self.program.best else product
-        made = make(left, right, op.dims)
+        made = self.turned(make(left, right, op.dims))
         self.products[op.name] = made
         self.keep(op, Value(made.code, op.dims, fresh=True), "y")
+
+    def turned(self, made: Product) -> Product:
+        """A product with a matrix whose transpose has a name: it is taken once."""
+        matrix = made.right.removesuffix(".mT")
+        if made.kind != "matmul" or matrix == made.right or not matrix.isidentifier():
+            return made
+        names = self.program.turned
+        if matrix not in names:
+            names[matrix] = self.program.names.get("turned", matrix, f"{matrix}_T")
+        code = made.code.replace(f"{matrix}.mT", names[matrix])
+        return replace(made, right=names[matrix], code=code)
 
     def summed(self, value: Value, dims: Sequence[str]) -> Value:
         """A value summed to some of its axes."""
@@ -462,6 +475,11 @@ class BlockPrinter:
             scale = f"batch.over(0.0{loops})"
         if self.terms:
             self.say(f"terms.append({scale})")
+            return
+        start = "torch.logsumexp("
+        if op.mode == "write" and scale.startswith(start) and op.cells.index:
+            # What would only be copied to its place is computed there.
+            self.say(f"{scale[:-1]}, out={self.at(op.cells, f'{store}.scale')})")
             return
         method = {"write": "put_scale", "add": "put_scale_more", "mixed": "put_scale_mixed"}
         self.say(f"{store}.{method[op.mode]}({place}, {scale})")
