@@ -52,6 +52,7 @@ from fgg.plan.kernel import (
     Sum,
     Weigh,
     reads,
+    stored,
 )
 
 SCALES = Scale | Greatest | LogSum
@@ -458,21 +459,6 @@ class _BlockCheck:
                 said = load.copy if load.adjoint else self.block.overlaps
                 if not said and is_feasible(self.common(one, two)):
                     self.say(f"{_text(one)} is read where {_text(two)} is changed")
-
-
-def stored(op: Operation) -> Iterator[Operand]:
-    """The cells that an operation reads or changes."""
-    match op:
-        case Load() | Give() | Erase() | Put():
-            yield op.cells
-        case Scale():
-            yield from op.cells
-        case Relative():
-            yield op.head
-        case Keep():
-            yield op.cells
-            if op.source is not None:
-                yield op.source
 
 
 def _is_affine(expr: Expr) -> bool:

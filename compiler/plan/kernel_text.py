@@ -63,7 +63,7 @@ def kernel_lines(*kernels: Kernel) -> list[str]:
                 for number, block in enumerate(group):
                     lines += [f"    {line}" for line in block_lines(kernel, block)]
                     if number:
-                        lines[-1] += f", added to what `{group[0].rule.name}` gives"
+                        lines[-1] += f", added to the result of `{group[0].rule.name}`"
     return lines
 
 

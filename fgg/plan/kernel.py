@@ -208,6 +208,21 @@ def reads(op: Operation) -> tuple[str, ...]:
             return ()
 
 
+def stored(op: Operation) -> Iterator[Operand]:
+    """The cells that an operation reads or changes."""
+    match op:
+        case Load() | Give() | Erase() | Put():
+            yield op.cells
+        case Scale():
+            yield from op.cells
+        case Relative():
+            yield op.head
+        case Keep():
+            yield op.cells
+            if op.source is not None:
+                yield op.source
+
+
 @dataclass(frozen=True, kw_only=True)
 class Block:
     """The work of one rule on one level, over the points of a box.

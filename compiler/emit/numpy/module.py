@@ -18,7 +18,6 @@ from fgg.compiler.emit.python.layout import fitted, indented
 from fgg.compiler.emit.python.names import Names, plain
 from fgg.compiler.emit.python.prelude import definitions_in, needed, used_names
 from fgg.compiler.emit.simplify import passes
-from fgg.compiler.plan.check_kernel import stored
 from fgg.factors.maps import map_values
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.printer import print_rule
@@ -43,8 +42,8 @@ def emit(plan: Plan) -> str:
     imports, first, helpers = text[text.index("from __future__") :].partition("TINY = ")
     known = definitions_in("prelude", first + helpers)
     printer = _Printer(plan, known)
-    functions = (printer.prepare(), printer.inside(), printer.outside())
-    pieces = ["\n".join(fitted(lines)) for lines in functions]
+    functions = (printer.prepare, printer.inside, printer.outside)
+    pieces = ["\n".join(fitted(function())) for function in functions]
     used = needed(used_names("\n".join((*pieces, FRONT))), known)
     head = "\n".join([*printer.docstring(), "", imports.strip(), "", *fitted(printer.constants())])
     return "\n\n\n".join([head, *pieces, REST, *(item.text for item in used), FRONT])
@@ -59,10 +58,10 @@ class _Printer:
         self.maps: dict[str, str] = {}
         operations = [[op for block in item.blocks for op in block.body] for item in self.kernels]
         self.stored = [
-            dict.fromkeys(x.name for op in ops for x in stored(op)) for ops in operations
+            dict.fromkeys(x.name for op in ops for x in kernel.stored(op)) for ops in operations
         ]
-        sources = (p.source for p in plan.preparations if isinstance(p, Potential))
-        self.potentials = list(dict.fromkeys(sources))
+        potentials = (p.source for p in plan.preparations if isinstance(p, Potential))
+        self.potentials = list(dict.fromkeys(potentials))
         blocks = [block for item in self.kernels for block in item.blocks]
         self.names = Names({*TAKEN, *taken, *(name for block in blocks for name in block.value)})
         scope = {LEVEL: "level"}
@@ -166,7 +165,7 @@ class _Printer:
     def blocks(self, name: str) -> str:
         """The blocks that a map has for values."""
         self.maps.setdefault(name, self.names.get("map", name, f"{name}_blocks".upper()))
-        return f"numbers({self.maps[name]})"
+        return f"np.array({self.maps[name]}.split(), int)"
 
     def tokens(self, name: str, path: Sequence[str], shift: Sequence[int] = ()) -> str:
         """The tokens of an input, or of what a path leads to, some positions further."""
@@ -180,7 +179,8 @@ class _Printer:
     def inside(self) -> list[str]:
         """The function that fills the charts."""
         start, used, lines = self.plan.start, self.stored[0], list[str]()
-        lines += [self.named(name) for name in used if name not in self.plan.chart]
+        leaves = [name for name in used if name not in self.plan.chart]
+        lines += [f"{self.id(name)} = cells[{quoted(name)}]" for name in leaves]
         for chart in sorted(self.plan.charts, key=lambda chart: chart.scale_of != chart.family):
             ends = ", ".join(f"({', '.join(self.ends(axis, self.scope))})" for axis in chart.axes)
             shared = f", {self.id(chart.scale_of)}" if chart.scale_of != chart.family else ""
@@ -194,7 +194,8 @@ class _Printer:
         """The function that passes slopes on."""
         start, lines = self.plan.start, list[str]()
         if start.name in self.plan.chart:
-            lines += [self.named(name) for name in {start.name: None, **self.stored[1]}]
+            names = {start.name: None, **self.stored[1]}
+            lines += [f"{self.id(name)} = cells[{quoted(name)}]" for name in names]
             lines += [f'{self.place(start)}.give("", seeds)', *self.stages(1)]
         about = "Add the derivatives of log Z, times `seeds`, to the slopes of all cells."
         return self.function(f"outside({CELLS}, seeds: Named) -> None", about, lines)
@@ -203,10 +204,6 @@ class _Printer:
         """The variable of a factor, a table or a chart."""
         return self.names.get("cells", name)
 
-    def named(self, name: str) -> str:
-        """The line that gives a factor, a table or a chart its name."""
-        return f"{self.id(name)} = cells[{quoted(name)}]"
-
     def ends(self, loop: Loop, scope: Scope) -> tuple[str, str]:
         """The ends of a loop or of an axis."""
         return scope.bound(loop.low, low=True), scope.bound(loop.high, low=False)
@@ -214,6 +211,7 @@ class _Printer:
     def stages(self, number: int) -> Iterator[str]:
         """The lines of a pass."""
         for stage in self.kernels[number].stages:
+            self.scope.used.discard(LEVEL)
             lines = [x for group in stage.groups for b in group for x in self.block(b, len(group))]
             if stage.levels is None:
                 yield from lines
@@ -222,20 +220,22 @@ class _Printer:
             low = self.scope.extreme(stage.levels.first, low=True, more=-1 if back else 0)
             high = self.scope.extreme(stage.levels.last, low=False, more=0 if back else 1)
             ends = f"{high}, {low}, -1" if back else f"{low}, {high}"
-            yield from (f"for level in range({ends}):", *indented(lines))
+            name = "level" if LEVEL in self.scope.used else "_"
+            yield from (f"for {name} in range({ends}):", *indented(lines))
 
     def block(self, block: kernel.Block, members: int) -> Iterator[str]:
         """The lines of a block; `members` is how many fill the same cells."""
         scope = self.scope.extended({loop.name: self.axis[loop.name] for loop in block.loops})
         tests, lines = [scope.condition(guard) for guard in block.guards], list[str]()
-        for loop in block.loops:
-            low, high = self.ends(loop, scope)
-            tests += [] if loop.name in block.sure else [f"{low} <= {high}"]
-            name = self.axis[loop.name]
-            lines.append(f"{name} = span({quoted(name)}, {low}, {high})")
-        lines += [self.operation(op, scope, alone=members == 1) for op in block.body]
         rule = print_rule(self.plan.grammar, block.rule).removeprefix("rule ")
         yield from (f"# {line}" for line in wrap(plain(rule), 88, break_on_hyphens=False))
+        for loop in block.loops:
+            name, ends = self.axis[loop.name], ", ".join(self.ends(loop, scope))
+            lines.append(f"{name} = span({quoted(name)}, {ends})")
+            if loop.name not in block.sure:
+                yield lines.pop()
+                tests.append(f"{name}.array.size")
+        lines += [self.operation(op, scope, alone=members == 1) for op in block.body]
         yield from (f"if {' and '.join(tests)}:", *indented(lines)) if tests else lines
 
     def operation(self, op: kernel.Operation, scope: Scope, *, alone: bool) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Given = Mapping[str, Any]
+Cuts = Sequence[Sequence[Any]]
 
 TINY = np.finfo(float).tiny
 FLOOR = -1e300
@@ -125,8 +127,7 @@ class Cells:
         self.values = np.empty(0) if values is None else values
         self.scales = np.empty(0) if scales is None else scales
         self.slopes = np.zeros((self.scales if values is None else values).shape)
-        self.items = items
-        self.first = first or (0,) * (items or 0)
+        self.items, self.first = items, first or (0,) * (items or 0)
         self.back: Callable[[], None] = lambda: None
 
     def __getitem__(self, index: Any) -> Place:
@@ -166,10 +167,8 @@ class Place:
             shape = np.broadcast_shapes(*(x.shape for x in self.index))
             found = np.full((*shape, *rest), zero)
         else:
-            found = array[self.index]
-            if not self.inside.all():
-                inside = self.inside.reshape(self.inside.shape + (1,) * len(rest))
-                found = np.where(inside, found, zero)
+            inside = self.inside.reshape(self.inside.shape + (1,) * len(rest))
+            found = np.where(inside, array[self.index], zero)
         return Named(*diagonal(found, axes))
 
     def __call__(self, states: str) -> Named:
@@ -244,7 +243,7 @@ class Batch:
     the greatest of all values that cells were divided by, as powers of two.
     """
 
-    def __init__(self, size: int, lengths: Mapping[str, Array], inputs: Mapping[str, Any]) -> None:
+    def __init__(self, size: int, lengths: Mapping[str, Array], inputs: Given) -> None:
         self.size = size
         self.lengths, self.inputs = lengths, inputs
         self.tokens: dict[str, Array] = {}
@@ -360,19 +359,21 @@ def tokens_of(given: Any, *extents: Named | int) -> Array:
     return beyond(given, extents, -2).astype(int)
 
 
+def below(found: Array, size: int) -> Array:
+    """Tokens that are below a size. Raises ValueError."""
+    if ((found < -2) | (found >= size)).any():
+        raise ValueError(f"a token is not between -2 and {size - 1}")
+    return found
+
+
 def tables_of(given: Any, *extents: Named | int) -> Cells:
     """The entries of a table."""
     return Cells(beyond(np.asarray(given, float), extents, np.nan), len(extents))
 
 
-def numbers(text: str) -> Array:
-    """The block of each value of a map."""
-    return np.array(text.split(), int)
-
-
 def one_hot(found: Array, size: int) -> Cells:
     """Evidence as weights: one for a token, all for a missing one, none for an impossible one."""
-    known = found[..., None] == np.arange(size)
+    known = below(found, size)[..., None] == np.arange(size)
     return Cells((known | (found == -1)[..., None]).astype(float), found.ndim - 1)
 
 
@@ -381,22 +382,21 @@ def indicator(blocks: Array, size: int) -> Cells:
     return Cells((blocks[:, None] == np.arange(size)).astype(float))
 
 
-def view(array: Array, cuts: Sequence[Sequence[Any]], before: int = 0) -> Array:
+def view(array: Array, cuts: Cuts, before: int = 0) -> Array:
     """A part of an array: of an axis, from an entry on so many; or an axis as several.
 
     `before` axes come before those that are counted.
     """
     for axis, *cut in cuts:
-        first = (slice(None),) * (axis + before)
+        first, shape = axis + before, array.shape
         if len(cut) == 2:
-            array = array[(*first, slice(cut[0], cut[0] + cut[1]))]
+            array = array[(slice(None),) * first + (slice(cut[0], cut[0] + cut[1]),)]
         else:
-            shape = array.shape
-            array = array.reshape((*shape[: len(first)], *cut[0], *shape[len(first) + 1 :]))
+            array = array.reshape((*shape[:first], *cut[0], *shape[first + 1 :]))
     return array
 
 
-def cut(source: Cells, cuts: Sequence[Sequence[Any]]) -> Cells:
+def cut(source: Cells, cuts: Cuts) -> Cells:
     """A part of a factor."""
     cells = Cells(view(source.values, cuts))
 
@@ -446,7 +446,7 @@ def gather(source: Cells, *places: tuple[int, Array, int]) -> Cells:
         total = wide.sum(axis, keepdims=True)
         wide = np.concatenate([wide, np.zeros_like(total), total], axis)
         own = points.setdefault(group, [f"h{group} {i}" for i in range(found.ndim - 1)])
-        index[axis] = Named(found, (*own, "b"))
+        index[axis] = Named(below(found, source.values.shape[axis]), (*own, "b"))
     axes = [axis for own in points.values() for axis in own]
     axes += ["b", *(x for part in index for x in part.axes if x[0] == "x")]
     where = tuple(part.over(axes) for part in index)
@@ -469,24 +469,26 @@ def log_potential(
     source: Cells,
     indices: str,
     masks: Callable[..., list[Named]] = lambda *_: [],
-    cuts: Sequence[Sequence[Any]] = (),
+    cuts: Cuts = (),
 ) -> Cells:
     """Log-potentials `[batch, *indices, *states]` as weights with scales, zero outside masks."""
     axes = (*indices.split(), "b")
-    logs = np.moveaxis(view(source.values, cuts, len(axes)), 0, len(axes) - 1)
+    items = len(axes) - 1
+    logs = np.moveaxis(view(source.values, cuts, len(axes)), 0, items)
     states = tuple(range(len(axes), logs.ndim))
     for mask in masks(*(span(axis, 0, logs.shape[i] - 1) for i, axis in enumerate(axes[:-1]))):
         logs = np.where(np.expand_dims(mask.over(axes), states), logs, -np.inf)
     scales = logs.max(states, initial=-np.inf)
     top = np.expand_dims(np.maximum(scales, FLOOR), states)
-    cells = Cells(np.exp(logs - top), len(axes) - 1, scales)
+    cells = Cells(np.exp(logs - top), items, scales)
     if states:
         lost = (cells.values < TINY) & (logs > -np.inf)
-        batch.lost |= np.moveaxis(lost, len(axes) - 1, 0).reshape(batch.size, -1).any(1)
+        batch.lost |= np.moveaxis(lost, items, 0).reshape(batch.size, -1).any(1)
 
     def back() -> None:
-        slopes = np.moveaxis(cells.slopes * cells.values, len(axes) - 1, 0)
-        view(source.slopes, cuts, len(axes))[...] += slopes
+        view(source.slopes, cuts, len(axes))[...] += np.moveaxis(
+            cells.slopes * cells.values, items, 0
+        )
 
     cells.back = back
     return cells
@@ -511,9 +513,7 @@ class Program:
         self.lengths, self.parameters, self.inputs = lengths, parameters, inputs
         self.potentials, self.known, self.products = potentials, known, products
 
-    def log_z(
-        self, weights: Mapping[str, Any], inputs: Mapping[str, Any], lengths: Any = None
-    ) -> Array:
+    def log_z(self, weights: Given, inputs: Given, lengths: Given | None = None) -> Array:
         """log Z of every item, `[batch]`; -inf for an item without derivations.
 
         `weights` are the factors' values (not logarithms), `inputs` token ids `[batch, …]` (-1 is
@@ -522,13 +522,14 @@ class Program:
         range.
         """
         with np.errstate(all="ignore"):
-            return self._passed(weights, inputs, lengths)[2]
+            log_z: Array = self._passed(weights, inputs, lengths)[2]
+        return log_z
 
     def gradients(
         self,
-        weights: Mapping[str, Any],
-        inputs: Mapping[str, Any],
-        lengths: Any = None,
+        weights: Given,
+        inputs: Given,
+        lengths: Given | None = None,
         upstream: Any = 1.0,
     ) -> dict[str, Array]:
         """The derivatives of the sum of `upstream · log Z` in weights and in log-potentials.
@@ -548,22 +549,21 @@ class Program:
                 raise ArithmeticError(f"a derivative in {name!r} is too large for float64")
         return slopes
 
-    def _passed(
-        self, weights: Any, inputs: Any, lengths: Any
-    ) -> tuple[Batch, dict[str, Cells], Array]:
+    def _passed(self, weights: Given, inputs: Given, lengths: Given | None) -> Any:
         """The batch, its cells after the inside pass, and log Z."""
         batch = self._batch(inputs, lengths or {})
         cells = {name: Cells(values) for name, values in self._checked(weights).items()}
         cells |= {name: Cells(np.asarray(inputs[name], float)) for name in self.potentials}
         self.prepare(cells, batch)
-        batch.watched = any((item.values == 0).any() for item in cells.values())
+        read = [item.values for name, item in cells.items() if name not in self.potentials]
+        batch.watched = any((values == 0).any() for values in read)
         log_z = self.inside(cells, batch).over(("b",)) + np.zeros(batch.size)
         unsafe = np.flatnonzero(~(batch.certify(self.products, cells) & (log_z < np.inf)))
         if unsafe.size:
             raise ArithmeticError(f"items {unsafe[:5].tolist()} need more range than float64 has")
         return batch, cells, log_z
 
-    def _checked(self, weights: Mapping[str, Any]) -> dict[str, Array]:
+    def _checked(self, weights: Given) -> dict[str, Array]:
         """The weights as arrays. Raises ValueError for what is missing or wrong."""
         arrays = {}
         for name, shape in self.parameters.items():
@@ -576,19 +576,17 @@ class Program:
                 raise ValueError(f"weights of {name!r} are negative or not finite")
         return arrays
 
-    def _batch(self, inputs: Mapping[str, Any], lengths: Mapping[str, Any]) -> Batch:
+    def _batch(self, inputs: Given, lengths: Given) -> Batch:
         """The batch that inputs and lengths make. Raises ValueError."""
         given = {name: np.asarray(values, int) for name, values in lengths.items()}
         size = next((len(values) for values in given.values()), 1)
-        for name, extents in self.inputs.items():
+        for name in (*self.inputs, *self.potentials):
             if name not in inputs:
                 raise ValueError(f"input {name!r} is not given")
             size, *shape = np.shape(inputs[name])
-            for extent, found in zip(extents, shape, strict=False):
+            for extent, found in zip(self.inputs.get(name, ()), shape, strict=False):
                 if extent in self.lengths:
                     given.setdefault(extent, np.full(size, found))
-        for name in self.potentials:
-            size = len(inputs[name])
         for name in self.known:
             if (np.asarray(inputs[name]) == -1).any():
                 raise ValueError(

@@ -50,6 +50,7 @@ def definitions() -> dict[str, Definition]:
     return found
 
 
+@cache
 def definitions_in(module: str, text: str) -> dict[str, Definition]:
     """What the text of a module defines, in order."""
     lines = text.splitlines()

@@ -12,6 +12,7 @@ from fgg.compiler.plan.kernel_text import kernel_json, kernel_lines, operation_t
 from tests.conftest import Golden
 from tests.helpers.compiled import programs
 from tests.helpers.kernels import kernels_of, library_plans
+from tests.helpers.places import ROOT
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,16 @@ def test_kernels(name: str, space: str, golden: Golden) -> None:
     """`pytest --update-golden tests/compiler/plan/test_kernel_text.py` writes the files anew."""
     plan = plan_of(selected(load(name), None), Expected(), space)
     golden("\n".join(kernel_lines(*passes(plan))) + "\n")
+
+
+def test_the_kernel_in_the_documentation_is_what_is_printed() -> None:
+    page = (ROOT / "docs" / "compiling.md").read_text(encoding="utf-8")
+    (shown,) = (block for block in page.split("```") if block.startswith("\nrule binary:"))
+    plan = plan_of(selected(load("pcfg"), None), Expected(), "rank")
+    lines = [line.strip() for line in kernel_lines(passes(plan)[0])]
+    wanted = [line.strip() for line in shown.strip().splitlines()]
+    first = lines.index(wanted[0])
+    assert lines[first : first + len(wanted)] == wanted
 
 
 @pytest.mark.parametrize("name", programs())
