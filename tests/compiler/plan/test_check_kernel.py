@@ -199,7 +199,7 @@ STORED = [
 ]
 PASSES = [
     ("scaled inside", "split", inserted(presence()), "Presence in a scaled kernel"),
-    ("plain inside", "split", each(Put, scale="v1"), "adds numbers, without scales"),
+    ("plain inside", "split", each(Put, scale="v1"), "a plain kernel has no scales"),
     ("plain inside", "map", inserted(Erase(cells=HEAD_CELLS, masks=())), "Erase in a plain kernel"),
     ("scaled inside", "split", each(Load, adjoint=True), "is read in an inside pass"),
     ("scaled inside", "split", inserted(Give(cells=HEAD_CELLS, value="v1")), "Give in an inside"),
