@@ -180,6 +180,8 @@ class BlockPrinter:
         if made is None or made.kind not in ("multiply", "matmul", "outer"):
             return False
         for op in self.block.body:
+            if isinstance(op, Keep) and op.value == name:
+                return self.is_written_in_place(op)
             if (
                 isinstance(op, Give)
                 and op.value == name
@@ -417,7 +419,12 @@ class BlockPrinter:
     def turned(self, made: Product) -> Product:
         """A product with a matrix whose transpose has a name: it is taken once."""
         matrix = made.right.removesuffix(".mT")
-        if made.kind != "matmul" or matrix == made.right or not matrix.isidentifier():
+        parameters = {
+            self.program.leaf(name)
+            for name, kind in self.plan.leaves.items()
+            if kind == "parameter"
+        }
+        if made.kind != "matmul" or matrix == made.right or matrix not in parameters:
             return made
         names = self.program.turned
         if matrix not in names:

@@ -358,10 +358,9 @@ class _Module:
         yield from self.function(lines)
 
     def turned(self) -> Iterator[str]:
-        """The statement that takes the transposes of matrices."""
-        names = dict(self.program.turned)
-        if names:
-            yield f"{', '.join(names.values())} = {', '.join(f'{name}.mT' for name in names)}"
+        """The statements that take the transposes of matrices."""
+        for matrix, name in self.program.turned.items():
+            yield f"{name} = {matrix}.mT"
 
     def kernel(self, kernel: Kernel) -> Iterator[str]:
         """The statements of a pass."""
