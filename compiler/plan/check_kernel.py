@@ -10,7 +10,6 @@ cells which it also changes, unless it says that too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
 
 from fgg.compiler.plan.affine import batch_rows, box_rows, moved, row_of
 from fgg.grammar.domains import domain_size
@@ -113,12 +112,14 @@ def _stage_problems(kernel: Kernel, stage: Stage, number: int) -> Iterator[str]:
                 yield f"stage {number + 1}: its levels depend on `{name}`"
     for group in stage.groups:
         puts = [(b.positions, op) for b in group for op in b.body if isinstance(op, Put)]
-        for (one, left), (two, right) in combinations(puts, 2):
-            if (one, left.cells, left.mode) != (two, right.cells, right.mode):
-                if (left.cells.name, left.cells.index) != (right.cells.name, right.cells.index):
-                    yield f"the blocks of one group fill {_text(left.cells)}, {_text(right.cells)}"
-                elif one != two or left.mode != right.mode:
-                    yield f"the blocks of one group differ in how they fill {_text(left.cells)}"
+        for positions, op in puts[1:]:
+            first, cells = puts[0][1], puts[0][1].cells
+            if (cells.name, cells.index) != (op.cells.name, op.cells.index):
+                yield f"the blocks of one group fill {_text(cells)} and {_text(op.cells)}"
+            # Sums of scaled numbers are put as the first says; plain ones are added one by one.
+            mode = first.mode if kernel.scaled else "add"
+            if positions != puts[0][0] or op.mode != mode:
+                yield f"the blocks of one group differ in how they fill {_text(cells)}"
 
 
 def _ends(plan: Plan) -> set[str]:
@@ -337,8 +338,8 @@ class _BlockCheck:
         charts = [o for o in self.block.operands if o.kind == "chart"]
         depth = sum(not self.plan.is_scale(o) for o in charts if self.exists(o))
         if isinstance(op, Put):
-            if not self.kernel.scaled and (op.scale is not None or op.mode != "add"):
-                self.say("a plain kernel adds numbers, without scales")
+            if not self.kernel.scaled and op.scale is not None:
+                self.say("a plain kernel has no scales")
             if self.kernel.scaled and op.depth != depth:
                 self.say(f"it multiplies {depth} charts with states, not {op.depth}")
             if op.mode not in ("write", "mixed", "add"):

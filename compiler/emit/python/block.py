@@ -484,7 +484,8 @@ class BlockPrinter:
             self.say(f"terms.append({scale})")
             return
         start = "torch.logsumexp("
-        if op.mode == "write" and scale.startswith(start) and op.cells.index:
+        whole = op.scale is not None and self.values[op.scale].dims == self.block.cell_dims
+        if op.mode == "write" and whole and scale.startswith(start) and op.cells.index:
             # What would only be copied to its place is computed there.
             self.say(f"{scale[:-1]}, out={self.at(op.cells, f'{store}.scale')})")
             return

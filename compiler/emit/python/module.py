@@ -397,6 +397,9 @@ class _Module:
         """What the level is: an index, the width of a span, or a level."""
         assert stage.levels is not None
         loops = {loop.name.rstrip("'") for block in stage.blocks for loop in block.loops}
+        # A rule's variable that is a sum gets a name of its own, which is not that of the level.
+        rules = (item for block in stage.blocks for item in block.variables.items())
+        loops |= {name for name, expr in rules if len([m for m, _ in expr.terms if m]) > 1}
         forms = list(dict.fromkeys(stage.levels.forms.values()))
         variables = [[(m[0], c) for m, c in form.terms if m] for form in forms]
         if len(forms) == 1 and len(forms[0].terms) == len(variables[0]):

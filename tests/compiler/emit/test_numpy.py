@@ -27,6 +27,7 @@ from fgg.grammar import Grammar
 from fgg.plan import Plan
 from fgg.runtime.program.prepared_batch import start
 from fgg.runtime.program.program import Program
+from tests.conftest import Golden
 from tests.generators.indexed import write_grammar
 from tests.helpers.compiled import SMALL, programs
 from tests.helpers.found_grammars import FOUND, HEAD, STEPPED
@@ -194,6 +195,13 @@ def test_the_printer_is_small() -> None:
     folder = ROOT / "compiler" / "emit" / "numpy"
     files = [file for file in folder.glob("*.py") if file.name != "prelude.py"]
     assert sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files) < 300
+
+
+@pytest.mark.parametrize(("name", "space"), [("hmm", "dense"), ("pcfg", "rank")])
+def test_program(name: str, space: str, golden: Golden) -> None:
+    text = emit(plan_of(selected(load(name), None), Expected(), space))
+    program, _, _ = text.partition("# What follows is the same for all grammars.\n")
+    golden(program, "py.txt")
 
 
 def test_a_module_has_what_it_uses_and_no_more() -> None:

@@ -199,7 +199,7 @@ STORED = [
 ]
 PASSES = [
     ("scaled inside", "split", inserted(presence()), "Presence in a scaled kernel"),
-    ("plain inside", "split", each(Put, scale="v1"), "adds numbers, without scales"),
+    ("plain inside", "split", each(Put, scale="v1"), "a plain kernel has no scales"),
     ("plain inside", "map", inserted(Erase(cells=HEAD_CELLS, masks=())), "Erase in a plain kernel"),
     ("scaled inside", "split", each(Load, adjoint=True), "is read in an inside pass"),
     ("scaled inside", "split", inserted(Give(cells=HEAD_CELLS, value="v1")), "Give in an inside"),
@@ -245,3 +245,28 @@ def test_planted_faults_are_found(kind: str, rule: str, change: Change, problem:
     found = planted(kind, rule, change)
     assert any(problem in text for text in found), found
     assert problem, found
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"mode": "add"}, "the blocks of one group differ in how they fill"),
+        ({"cells": HEAD_CELLS}, "the blocks of one group fill `X[`@level`]` and `X[i, "),
+    ],
+)
+def test_blocks_of_a_group_fill_the_same_cells(change: dict[str, Any], problem: str) -> None:
+    kernel = passes(library_plans("hmm:string")[0])[0]
+    first, *stages = kernel.stages
+    (one, two), *groups = first.groups
+    changed = replace(first, groups=((one, each(Put, **change)(two)), *groups))
+    found = problems(replace(kernel, stages=(changed, *stages)))
+    assert any(problem in text for text in found), found
+
+
+def test_levels_depend_on_lengths_alone() -> None:
+    kernel = passes(library_plans("hmm:string")[0])[0]
+    first, *stages = kernel.stages
+    assert first.levels is not None
+    levels = replace(first.levels, first=(Bound(((AT, 1),)),))
+    found = problems(replace(kernel, stages=(replace(first, levels=levels), *stages)))
+    assert "scaled inside: stage 1: its levels depend on `i`" in found
