@@ -3,40 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from fgg.plan import Plan
 
 
 @dataclass(frozen=True)
 class Argument:
-    """A tensor that a C++ function takes: `[*indices, batch, *states]`, or a parameter.
+    """What a C++ function takes: a `chart`, a `table`, a `parameter`, a `lookup` or a `length`.
 
-    `role` says what it is: the `values`, `scales` or `adjoint` of a chart; a `leaf`, its `leaf
-    scales` or `leaf gradient`; the `lengths` of items; a `table` that indices look up; the
-    `gradient` of log Z; the `range` that the numbers of a pass had. `rank` is the number of
-    indices, `ident` its name in the text.
+    `rank` is the number of indices before the batch.
     """
 
-    role: str
+    kind: str
     name: str
     rank: int
-    ident: str
-    kind: str = "T"
 
 
 @dataclass(frozen=True)
 class Native:
-    """A program in C++, and what its two functions take, in order.
+    """A program in C++, the prelude that it includes, and what its two functions take, in order.
 
-    A function takes numbers (the batch, whether lengths differ, the least and the greatest of each
-    length, strides and extents of every tensor's indices), pointers, and a matrix product. It
-    returns the bytes that it took for intermediate results, -1 if there were not enough, or -2 if
-    it was stopped.
+    A function takes numbers (the batch, whether lengths differ, the threads, then those of each
+    argument) and pointers (the range that numbers have, those of each argument, the gradient of
+    log Z), as the types of the prelude take them. It returns the bytes that it took for
+    intermediate results, -1 if there were not enough, or -2 if it was stopped.
     """
 
     source: str
-    inside: tuple[Argument, ...]
-    outside: tuple[Argument, ...]
+    prelude: str
+    arguments: tuple[Argument, ...]
+
+    @cached_property
+    def whole(self) -> str:
+        """The program with the prelude in it."""
+        return self.source.replace('#include "prelude.hpp"\n', self.prelude + "\n", 1)
 
 
 def told_charts(plan: Plan) -> tuple[str, ...]:

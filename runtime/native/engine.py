@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 from warnings import warn
@@ -15,20 +16,34 @@ from torch import Tensor
 
 from fgg.diagnostics import render_all
 from fgg.plan import Plan
-from fgg.plan.cpp_source import Argument, Native, told_charts
+from fgg.plan.cpp_source import Native, told_charts
 from fgg.plan.sizes import environment, extents
-from fgg.runtime.native.build import (
-    TYPES,
-    CannotBuild,
-    library,
-    matrix_product,
-    python_functions,
-)
+from fgg.runtime.native.build import TYPES, CannotBuild, host, library
 
 Doubles = NDArray[np.float64]
 KEPT = 1024
+WORTH = 100_000
+"""How many multiply-adds are worth a thread."""
 SETTINGS = 8
 """How many numbers come first in the room for the range: as in the prelude of programs in C++."""
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """The name of a type of numbers: `float32`."""
+    return str(dtype).removeprefix("torch.")
+
+
+@dataclass(frozen=True)
+class Given:
+    """The tensors of a call: leaves and charts with scales; in the outside pass, gradients."""
+
+    leaves: Mapping[str, Tensor]
+    scales: Mapping[str, Tensor]
+    values: Mapping[str, Tensor]
+    charts: Mapping[str, Tensor]
+    gradients: Mapping[str, Tensor] = field(default_factory=dict)
+    adjoints: Mapping[str, Tensor] = field(default_factory=dict)
+    seed: Tensor | None = None
 
 
 class NativeEngine:
@@ -36,15 +51,18 @@ class NativeEngine:
 
     What it cannot do (another device, tensors that are no numbers, no compiler) the emitted
     module does: `module` has the same functions. `most` is the greatest number of bytes that any
-    call took for intermediate results.
+    call took for intermediate results. With `quiet` there is no warning if it cannot be built.
     """
 
     most = 0
 
-    def __init__(self, plan: Plan, native: Native, module: ModuleType) -> None:
+    def __init__(
+        self, plan: Plan, native: Native, module: ModuleType, *, quiet: bool = False
+    ) -> None:
         self.plan = plan
         self.native = native
         self.module = module
+        self.quiet = quiet
         self.depths = max(map(plan.depth, plan.steps), default=0) + 1
         self.told = told_charts(plan)
         self.failed: str | None = None
@@ -57,15 +75,17 @@ class NativeEngine:
 
     def fits(self, batch: Any, leaves: Mapping[str, Tensor]) -> bool:
         """Whether machine code can do a batch."""
-        if self.failed is not None or batch.device.type != "cpu" or batch.dtype not in TYPES:
+        dtype = dtype_name(batch.dtype)
+        if self.failed is not None or batch.device.type != "cpu" or dtype not in TYPES:
             return False
         if any(type(leaf) not in (Tensor, torch.nn.Parameter) for leaf in leaves.values()):
             return False
         try:
-            library(self.native.source, batch.dtype)
+            library(self.native.whole, dtype)
         except CannotBuild as error:
             self.failed = str(error)
-            warn(render_all([error.note()], None), stacklevel=4)
+            if not self.quiet:
+                warn(render_all([error.note()], None), stacklevel=4)
             return False
         return True
 
@@ -95,22 +115,20 @@ class NativeEngine:
                 values[chart.family] = batch.values(sizes[chart.family], chart.states, half)
             if chart.scale_of == chart.family:
                 charts[chart.family] = batch.scales(sizes[chart.family])
-        given: dict[str, Mapping[str, Tensor]] = {"values": values, "scales": charts}
-        given |= {"leaf": leaves, "leaf scales": scales}
+        chart_scales = {c.family: charts[c.scale_of] for c in self.plan.charts}
         room = self.room(batch)
-        given["range"] = {"": torch.from_numpy(room)}
-        self.call("inside", self.native.inside, given, batch)
+        given = Given(leaves, scales, values, chart_scales)
+        self.call("inside", given, batch, room.ctypes.data)
         self.note(batch, room)
-        return values, {c.family: charts[c.scale_of] for c in self.plan.charts}
+        return values, chart_scales
 
     def room(self, batch: Any) -> Doubles:
         """What the inside pass is told about the range of numbers, and room for what it tells."""
         rows = 2 * self.depths + 3
         room = np.zeros(SETTINGS + rows * batch.size + len(self.told))
-        room[:2], room[5] = (self.depths, batch.up), batch.watched
+        room[:2], room[5:7] = (self.depths, batch.up), (batch.watched, len(self.told))
         if batch.lift is not None:
             room[2:5] = batch.lift.floor, batch.lift.least, batch.lift.gap
-        room[SETTINGS : SETTINGS + self.depths * batch.size] = np.inf
         return room
 
     def note(self, batch: Any, room: Doubles) -> None:
@@ -160,49 +178,61 @@ class NativeEngine:
                 adjoints[chart.family] = batch.adjoint(values[chart.family], chart.family)
             else:
                 adjoints[chart.family] = torch.zeros_like(values[chart.family])
-        given = {
-            "values": values,
-            "scales": charts,
-            "adjoint": adjoints,
-            "leaf": leaves,
-            "leaf scales": scales,
-            "leaf gradient": gradients,
-            "gradient": {"": (gradient * batch.slope).to(batch.dtype)},
-        }
-        self.call("outside", self.native.outside, given, batch)
+        seed = (gradient * batch.slope).to(batch.dtype).contiguous()
+        given = Given(leaves, scales, values, charts, gradients, adjoints, seed)
+        self.call("outside", given, batch)
         return batch.settled(gradients), adjoints
 
-    def call(
-        self,
-        name: str,
-        wanted: Sequence[Argument],
-        given: Mapping[str, Mapping[str, Tensor]],
-        batch: Any,
-    ) -> None:
-        """Hand tensors over: pointers, and the strides and extents of their indices."""
-        numbers = [batch.size, int(batch.mixed)]
-        for length in self.plan.lengths:
-            numbers += [batch.low[length], batch.high[length]]
-        given = {**given, "lengths": batch.item, "table": batch.tables}
-        pointers = []
-        held = []  # copies live until the call is over
-        for tensor in wanted:
-            found = given[tensor.role][tensor.name]
-            if tensor.role in ("leaf", "leaf scales", "lengths", "table", "gradient"):
-                found = found.contiguous()
-                held.append(found)
-            pointers.append(found.data_ptr())
-            numbers += found.stride()[: tensor.rank]
-            numbers += found.shape[: tensor.rank]
-        function = getattr(library(self.native.source, batch.dtype), name)
+    def call(self, name: str, given: Given, batch: Any, room: int = 0) -> None:
+        """Hand tensors over, as the types of the prelude take them."""
+        numbers = [batch.size, int(batch.mixed), torch.get_num_threads(), WORTH]
+        pointers = [room]
+        held: list[Tensor] = []  # copies live until the call is over
+
+        def whole(tensor: Tensor | None) -> int:
+            if tensor is None:
+                return 0
+            held.append(tensor.contiguous())
+            return held[-1].data_ptr()
+
+        for argument in self.native.arguments:
+            name_, rank = argument.name, argument.rank
+            match argument.kind:
+                case "length":
+                    pointers.append(whole(batch.item[name_]))
+                    numbers += (batch.low[name_], batch.high[name_])
+                case "lookup":
+                    pointers.append(whole(batch.tables[name_]))
+                    numbers += batch.tables[name_].shape[:rank]
+                case "chart":
+                    own = given.values.get(name_), given.adjoints.get(name_)
+                    pointers += (data_of(own[0]), data_of(given.charts[name_]), data_of(own[1]))
+                    numbers += given.charts[name_].shape[:rank]
+                    for tensor in own:
+                        numbers += (0,) * rank if tensor is None else tensor.stride()[:rank]
+                case "table":
+                    leaf = given.leaves[name_]
+                    pointers += (whole(leaf), whole(given.scales.get(name_)))
+                    pointers.append(data_of(given.gradients.get(name_)))
+                    numbers += leaf.shape[:rank]
+                case _:
+                    leaf = given.leaves[name_]
+                    pointers += (whole(leaf), data_of(given.gradients.get(name_)))
+        pointers.append(data_of(given.seed))
+        dtype = dtype_name(batch.dtype)
+        function = getattr(library(self.native.whole, dtype), name)
         function.restype = ctypes.c_int64
         taken = function(
             (ctypes.c_int64 * len(numbers))(*numbers),
             (ctypes.c_void_p * len(pointers))(*pointers),
-            matrix_product(batch.dtype),
-            python_functions(),
+            ctypes.byref(host(dtype)),
         )
         if taken == -1:
             raise MemoryError(f"no memory for the {name} pass")
         assert taken >= 0, "what stopped it has been raised"
         NativeEngine.most = max(NativeEngine.most, taken)
+
+
+def data_of(tensor: Tensor | None) -> int:
+    """The address of a tensor's numbers."""
+    return 0 if tensor is None else tensor.data_ptr()

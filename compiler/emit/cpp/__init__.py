@@ -1,5 +1,5 @@
-"""Plans as C++: the same steps as the emitted Python, in loops instead of tensor operations."""
+"""Kernels as C++: loops over cells and states, and matrix products."""
 
-from fgg.compiler.emit.cpp.module import native
+from fgg.compiler.emit.cpp.module import FOLDER, native
 
-__all__ = ["native"]
+__all__ = ["FOLDER", "native"]

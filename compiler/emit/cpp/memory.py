@@ -2,86 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from math import prod
-
-from fgg.compiler.emit.python.values import Value
-
-
-@dataclass(frozen=True)
-class Size:
-    """A number of entries, as C++: a number times names."""
-
-    number: int = 1
-    names: tuple[str, ...] = ()
-
-    def __mul__(self, other: Size) -> Size:
-        return Size(self.number * other.number, tuple(sorted((*self.names, *other.names))))
-
-    def __str__(self) -> str:
-        parts = [str(self.number)] if self.number != 1 or not self.names else []
-        return " * ".join([*parts, *self.names])
-
-
-ONE = Size()
-
-
-def product(sizes: Iterable[Size]) -> Size:
-    """The product of sizes."""
-    return prod(sizes, start=ONE)
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Numbers at a pointer, with a stride for each axis.
+    """Numbers at a place that C++ can name.
 
-    Cells that are looked up have a pointer for each point: `points` are the axes that `base`
-    itself depends on. `shared`: different points may be the same cell, so that what is added to
-    it is added one after the other.
+    `text` is a pointer to the `width` numbers of a cell, or the number itself if `width` is 0. It
+    depends on the variables of the axes in `index`; `strides` are those of the other axes, and
+    `steps` tells how far cells are apart along axes of the index, as far as that is constant.
+    `affine`: it is constant along all of them. `shared`: different points may be the same cell.
     """
 
-    base: str
-    strides: Mapping[str, Size]
-    points: tuple[str, ...] = ()
+    text: str
+    index: tuple[str, ...] = ()
+    strides: Mapping[str, int] = field(default_factory=dict)
+    width: int = 0
+    steps: Mapping[str, str] = field(default_factory=dict)
+    affine: bool = True
     shared: bool = False
+    # Room for an intermediate result: its name, and its axes as they lie.
+    array: str = ""
+    axes: tuple[str, ...] = ()
+    # The same place for other values of variables.
+    at: Callable[[Mapping[str, str]], str] = field(default=lambda _: "", compare=False)
 
     @property
     def dims(self) -> set[str]:
         """The axes that it has."""
-        return {*self.strides, *self.points}
+        return {*self.index, *self.strides}
 
-    def at(self, variables: Mapping[str, str], fixed: Iterable[str]) -> str:
-        """The pointer for given values of some axes."""
+    @property
+    def key(self) -> object:
+        """What tells two places apart."""
+        return self.text, self.index, tuple(self.strides.items())
+
+    def entry(self, variables: Mapping[str, str]) -> str:
+        """A number in it."""
+        if not self.width:
+            return self.text
         moves = [
-            f"{variables[d]} * {self.strides[d]}" if self.strides[d] != ONE else variables[d]
-            for d in fixed
-            if d in self.strides
+            variables[d] if stride == 1 else f"{variables[d]} * {stride}"
+            for d, stride in sorted(self.strides.items(), key=lambda item: -item[1])
         ]
-        return " + ".join([self.base, *moves])
-
-    def merged(self, dims: Sequence[str], sizes: Mapping[str, Size]) -> Size | None:
-        """The stride of several axes taken as one, if they lie behind each other."""
-        if any(d in self.points for d in dims):
-            return None
-        for outer, inner in pairwise(dims):
-            if self.strides[outer] != self.strides[inner] * sizes[inner]:
-                return None
-        return self.strides[dims[-1]] if dims else ONE
+        return f"{self.text}[{' + '.join(moves) or '0'}]"
 
 
 @dataclass(frozen=True, eq=False)
-class Term(Value):
+class Term:
     """A product of memories, to be summed to the axes `dims`.
 
     Its factors are in two groups: a matrix product multiplies one with the other.
     """
 
-    code: str = ""
-    dims: tuple[str, ...] = ()
-    left: tuple[Memory, ...] = field(default=())
-    right: tuple[Memory, ...] = field(default=())
+    dims: tuple[str, ...]
+    left: tuple[Memory, ...] = ()
+    right: tuple[Memory, ...] = ()
 
     @property
     def factors(self) -> tuple[Memory, ...]:
@@ -95,15 +73,28 @@ class Term(Value):
 
 
 @dataclass(frozen=True, eq=False)
-class Later(Value):
+class Later:
     """A product of two values, summed to the axes `dims`, of which nothing is computed yet."""
 
-    code: str = ""
-    dims: tuple[str, ...] = ()
-    left: Value = field(default=Value("", ()))
-    right: Value = field(default=Value("", ()))
+    dims: tuple[str, ...]
+    left: Value
+    right: Value
+
+
+Value = Term | Later
 
 
 def dims_of(factors: Iterable[Memory]) -> set[str]:
     """The axes that any factor has."""
     return {d for factor in factors for d in factor.dims}
+
+
+def strides_of(axes: Sequence[str], sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    """The strides of a cell's axes, and how many numbers it has; a node may occur twice."""
+    strides: dict[str, int] = {}
+    width = 1
+    for axis in reversed(axes):
+        # Where a node occurs twice, its diagonal.
+        strides[axis] = strides.get(axis, 0) + width
+        width *= sizes[axis]
+    return dict(reversed(strides.items())), width if axes else 0

@@ -15,7 +15,7 @@ from fgg.diagnostics import GrammarError
 from tests.compiler.test_compiled import COMPILED, SPACES, source
 from tests.generators.indexed import write_grammar
 from tests.helpers.found_grammars import HEAD, STEPPED
-from tests.helpers.native import cpp_of, items_of, jit, needs_compiler, random_run, same
+from tests.helpers.native import cpp_of, in_cpp, items_of, needs_compiler, random_run, same
 from tests.oracles.comparing import (
     compare,
     lengths_of,
@@ -46,7 +46,7 @@ QUICK = {
 
 def check_program(name: str, query: str | None, space: str) -> None:
     grammar = source(name, query)
-    program = jit(grammar, space=space)
+    program = in_cpp(grammar, space=space)
     rng = random.Random(7)
     finite = 0
     for sizes in ([3, 3], [5, 1, 4], [0, 2]):
@@ -91,7 +91,7 @@ def against_reference(seed: int) -> bool:
         return False
     grammar, rng = made[0], random.Random(seed)
     try:
-        program = jit(grammar)
+        program = in_cpp(grammar)
     except GrammarError:
         return False
     pieces = cpd(grammar)
@@ -115,7 +115,7 @@ def test_heads_with_coefficients(claim: str) -> None:
     weights = random_weights(grammar, rng)
     items = [random_item(grammar, {"n": n}, rng) for n in (5, 2, 4, 0)]
     answers = [reference(grammar, item, weights) for item in items]
-    compare(jit(grammar), items, [a for a in answers if a is not None], weights)
+    compare(in_cpp(grammar), items, [a for a in answers if a is not None], weights)
 
 
 @needs_compiler
@@ -136,7 +136,7 @@ def test_many_random_grammars(block: int) -> None:
 @pytest.mark.parametrize("sizes", [{"nt": 40, "pt": 50, "r": 60, "words": 30}])
 def test_large_states_are_matrix_products(sizes: dict[str, int]) -> None:
     for space in ("state", "rank"):
-        program = jit(fgg.load("pcfg", sizes=sizes), space=space)
+        program = in_cpp(fgg.load("pcfg", sizes=sizes), space=space)
         assert "matmul(blas" in cpp_of(program)
         rng = random.Random(2)
         items = items_of(program.grammar, [6, 9, 2], rng, missing=0.1)
@@ -149,7 +149,9 @@ def test_without_a_matrix_product_of_torch(monkeypatch: pytest.MonkeyPatch) -> N
 
     target = "fgg.runtime.native.engine.matrix_product"
     monkeypatch.setattr(target, lambda dtype: ctypes.c_void_p(None))
-    program = jit(fgg.load("pcfg", sizes={"nt": 20, "pt": 30, "r": 25, "words": 9}), space="rank")
+    program = in_cpp(
+        fgg.load("pcfg", sizes={"nt": 20, "pt": 30, "r": 25, "words": 9}), space="rank"
+    )
     items = items_of(program.grammar, [5, 7], random.Random(2))
     same(random_run(program, items, torch.float64, seed=1))
 
@@ -170,7 +172,7 @@ def test_names_do_not_reach_the_text() -> None:
     rule last: `return`[n-1](t) -> `int main(`(t, w[n-1])
     """
     grammar = loads(text)
-    program = jit(grammar)
+    program = in_cpp(grammar)
     code = [line.partition("//")[0] for line in cpp_of(program).splitlines()]
     assert not any("system" in line or "main" in line for line in code)
     items = items_of(grammar, [3, 4], random.Random(1))
