@@ -11,10 +11,11 @@ scale beside the greatest of its cell:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from fgg.grammar.domains import domain_size
+from fgg.grammar.names import fresh
 from fgg.plan.kernel import (
     BATCH,
     Block,
@@ -227,8 +228,23 @@ def head_operand(step: Step) -> Operand:
     return Operand(kind="chart", name=step.head, index=step.head_index, axes=step.head_axes)
 
 
+def _apart(step: Step) -> dict[str, str]:
+    """New names for the nodes of a rule that are called as one of its loops is."""
+    loops = {loop.name for loop in (*step.positions, *step.splits)}
+    taken = loops | {node.name for node in step.rule.rhs.nodes}
+    return {name: fresh(name, taken) for name in step.rule.rhs.by_name if name in loops}
+
+
 def _block(plan: Plan, step: Step, *, scaled: bool, first: bool) -> Block:
     """The operations of a step; the `first` of its group."""
+    sizes = node_sizes(plan, step)
+    if renamed := _apart(step):
+        sizes = {renamed.get(name, name): size for name, size in sizes.items()}
+        axes = tuple(renamed.get(a, a) for a in step.head_axes)
+        operands = tuple(
+            replace(o, axes=tuple(renamed.get(a, a) for a in o.axes)) for o in step.operands
+        )
+        step = replace(step, head_axes=axes, operands=operands)
     loops = tuple(loop.name for loop in (*step.positions, *step.splits))
     positions = tuple(loop.name for loop in step.positions)
     ops = Operations(plan, loops, positions, step.head_axes)
@@ -248,7 +264,7 @@ def _block(plan: Plan, step: Step, *, scaled: bool, first: bool) -> Block:
         splits=step.splits,
         guards=step.guards,
         body=live(tuple(ops.body)),
-        sizes=node_sizes(plan, step),
+        sizes=sizes,
         sparse=sparse,
         operands=step.operands,
         path=tuple((pair.left, pair.right) for pair in step.path),

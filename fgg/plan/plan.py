@@ -13,10 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from fgg.grammar import Grammar, Rule
 from fgg.grammar.index import Expr
 from fgg.grammar.slices import Narrow, Unfold
+
+if TYPE_CHECKING:
+    from fgg.plan.kernel import Kernel
 
 LEVEL = "@level"
 LOW = ".lo"
@@ -323,6 +327,20 @@ class Plan:
         axes |= {table.name: len(table.axes) for table in self.tables}
         used = {name for names, _ in self.products for name in names}
         return {name: axis for name, axis in axes.items() if name in used}
+
+    @cached_property
+    def plain_kernel(self) -> Kernel:
+        """The kernel of the inside pass in the plain form: what interpreters carry out."""
+        from fgg.plan.kernelise import kernelise
+
+        return kernelise(self, scaled=False)
+
+    @cached_property
+    def plain_outside(self) -> Kernel:
+        """The kernel of the outside pass in the plain form."""
+        from fgg.plan.adjoint import adjoint
+
+        return adjoint(self.plain_kernel)
 
     def shares_scale(self, step: Step) -> bool:
         """Whether the head of a step shares the scales of the chart that the step maps."""

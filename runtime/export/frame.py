@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fgg.grammar.domains import size_values
 from fgg.grammar.index import Expr, Lookup
 from fgg.plan import HIGH, LEVEL, LOW, Bound, Loop, Operand, Plan
 from fgg.plan.kernel import BATCH
 from fgg.runtime.export.algebra import Value, aligned
 from fgg.runtime.export.extents import bound_terms
 from fgg.runtime.interpret.algebra import Named
-from fgg.runtime.interpret.frame import evaluate
+from fgg.runtime.interpret.frame import Indexing
 
 Tensors = Mapping[tuple[str, ...], Tensor]
 """All tensors of a run by what they are and whose: ("values", X) and ("scales", X) of charts and
@@ -25,16 +26,14 @@ n), the greatest; ("look", left), tables of indices; ("points", block, k), numbe
 a loop; ("level",)."""
 
 
-class Frame:
+class Frame(Indexing):
     """The points of a block at the level of a run. A loop is an axis, the batch is the last."""
 
-    def __init__(
-        self, plan: Plan, tensors: Tensors, loops: Sequence[tuple[Loop, Tensor]] = ()
-    ) -> None:
+    def __init__(self, plan: Plan, tensors: Tensors, loops: Sequence[str] = ()) -> None:
         self.plan = plan
         self.tensors = tensors
-        self.order = (*(loop.name for loop, _ in loops), BATCH)
-        self.values: dict[str, Any] = {}
+        self.order = (*loops, BATCH)
+        self.values = dict(size_values(plan.grammar))
         if ("level",) in tensors:
             self.values[LEVEL] = tensors["level",]
         for name in plan.lengths:
@@ -42,11 +41,13 @@ class Frame:
             self.values[name + HIGH] = tensors["high", name]
             self.values[name] = self.along(BATCH, tensors["own", name])
         self.inside: dict[str, Value] = {}
-        for loop, points in loops:
-            values = points + self.bound(loop.low, low=True)
-            last = self.bound(loop.high, low=False)
-            self.inside[loop.name] = Named(values <= last, (loop.name,))
-            self.values[loop.name] = self.along(loop.name, values)
+
+    def run(self, loop: Loop, points: Tensor) -> None:
+        """Let a loop run over points, which are counted from its low end on."""
+        values = points + self.bound(loop.low, low=True)
+        last = self.bound(loop.high, low=False)
+        self.inside[loop.name] = Named(values <= last, (loop.name,))
+        self.values[loop.name] = self.along(loop.name, values)
 
     def along(self, dim: str, tensor: Tensor) -> Tensor:
         """A tensor with one axis, beside the others."""
@@ -55,10 +56,6 @@ class Frame:
     def bound(self, bound: Bound, *, low: bool) -> Tensor:
         """An end of a loop: a number that may depend on the level."""
         return bound_terms(bound, lambda expr: self.over((), self.evaluate(expr)[0]), low=low)
-
-    def evaluate(self, expr: Expr) -> tuple[Any, Any]:
-        """An expression at every point, and where its look-ups have entries (or True)."""
-        return evaluate(expr, self.values, self.look_up)
 
     def dims(self, exprs: Sequence[Expr]) -> tuple[str, ...]:
         """The axes of expressions."""
@@ -90,19 +87,6 @@ class Frame:
         return reduce(lambda a, b: self.join(torch.logical_and, a, b), masks)
 
     # cells
-
-    def flat(
-        self, index: Sequence[Expr], low: Sequence[Any], room: Sequence[Any]
-    ) -> tuple[Any, Any]:
-        """The numbers of cells in storage, and where there are such cells, at every point."""
-        total: Any = 0
-        inside: Any = True
-        for expr, first, extent in zip(index, low, room, strict=True):
-            value, valid = self.evaluate(expr)
-            value = value - first
-            inside = inside & valid & (value >= 0) & (value < extent)
-            total = total * extent + value
-        return total, inside
 
     def look_up(self, atom: Lookup) -> tuple[Any, Any]:
         """The entries of a table of indices at every point, and where there are any."""

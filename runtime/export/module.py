@@ -52,8 +52,6 @@ class PlanModule(torch.nn.Module):
         own = kinds.get("lengths", {})
         high = self.signature.high(arguments)
         batch = self.batch(arguments)
-        inputs = {**kinds.get("tokens", {}), **kinds.get("potentials", {})}
-        tables = Tables(self.plan, kinds.get("weights", {}), inputs, own, self.signature.dtype)
         ends = [torch.zeros(batch), torch.ones(batch), torch.ones(batch)]
         tensors: dict[tuple[str, ...], Tensor] = {
             ("unit",): torch.ones((batch,), dtype=self.signature.dtype),
@@ -62,6 +60,9 @@ class PlanModule(torch.nn.Module):
             **{("high", n): torch.full((), h, dtype=torch.int64) for n, h in high.items()},
             **{("look", n): packed(t.movedim(0, -1)) for n, t in kinds.get("table", {}).items()},
         }
+        inputs = {**kinds.get("tokens", {}), **kinds.get("potentials", {})}
+        weights = kinds.get("weights", {})
+        tables = Tables(self.plan, weights, inputs, tensors, self.signature.dtype)
         tensors |= self.leaves(tables)
         tensors |= self.charts(tensors, batch, high)
         for planned, stage in zip(self.plan.stages, self.stages, strict=True):

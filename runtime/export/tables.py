@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import reduce
 
 import torch
 from torch import Tensor
 
 from fgg.factors.maps import map_values
-from fgg.grammar.domains import domain_size, size_values
-from fgg.grammar.index import Expr
+from fgg.grammar.domains import domain_size
 from fgg.grammar.slices import Narrow, Unfold, take
 from fgg.inputs.clamps import path_steps
 from fgg.inputs.given import IMPOSSIBLE, MISSING
 from fgg.plan import Gather, OneHot, Plan, Potential
 from fgg.runtime.export.algebra import TracedAlgebra
-from fgg.runtime.interpret.frame import evaluate
+from fgg.runtime.export.frame import Frame, Tensors
 from fgg.runtime.interpret.prepare import Preparations, moved_steps
 from fgg.runtime.prelude.batch import Batch
 from fgg.runtime.prelude.cells import NEGATIVE, spread
@@ -38,12 +37,12 @@ class Tables(Preparations[Tensor]):
         plan: Plan,
         weights: Mapping[str, Tensor],
         inputs: Mapping[str, Tensor],
-        own: Mapping[str, Tensor],
+        given: Tensors,
         dtype: torch.dtype,
     ) -> None:
         super().__init__(plan, TracedAlgebra(dtype))
         self.inputs = inputs
-        self.own = own
+        self.given = given
         self.dtype = dtype
         # Which items have log-potentials that are too small beside others.
         self.lost: list[Tensor] = []
@@ -54,20 +53,24 @@ class Tables(Preparations[Tensor]):
         """A parameter."""
         return self.weights[name]
 
-    def form(self, expr: Expr, names: Mapping[str, Tensor]) -> Any:
-        """An expression of tensors, without look-ups."""
-        return evaluate(expr.substitute(dict(size_values(self.plan.grammar))), names)[0]
+    def frame(self, indices: Sequence[str], extents: Sequence[int]) -> Frame:
+        """Indices from 0 on, and the batch."""
+        frame = Frame(self.plan, self.given, indices)
+        for index, extent in zip(indices, extents, strict=True):
+            frame.values[index] = frame.along(index, torch.arange(extent))
+        return frame
 
     # evidence
 
     def beyond(self, name: str) -> Tensor:
         """Where a position of an input, `[*indices, batch]`, lies beyond the item's own lengths."""
-        tokens = self.inputs[name].movedim(0, -1)
-        found = torch.zeros((), dtype=torch.bool)
-        for axis, extent in enumerate(self.plan.grammar.input[name].shape):
-            place = arange(tokens.shape[axis], axis, tokens.dim())
-            found = found | (place >= self.form(extent, self.own))
-        return found
+        shape = self.plan.grammar.input[name].shape
+        indices = [f"#{axis}" for axis in range(len(shape))]
+        frame = self.frame(indices, self.inputs[name].shape[1:])
+        ends = (
+            frame.values[i] >= frame.evaluate(e)[0] for i, e in zip(indices, shape, strict=True)
+        )
+        return reduce(torch.logical_or, ends, torch.zeros((), dtype=torch.bool))
 
     def wrong(self, name: str) -> Tensor:
         """Which items have a token that is no value of the input's domain."""
@@ -112,35 +115,20 @@ class Tables(Preparations[Tensor]):
         return torch.where(spread(tokens <= IMPOSSIBLE, rows), 0.0, rows)
 
     def potential(self, step: Potential) -> Tensor:
-        """An input factor's values and scales; zero outside its range."""
+        """An input factor's values; zero outside its range. Its scales are kept beside it."""
         factor = self.plan.grammar.input_factor[step.factor]
         rank = len(factor.indices)
-        logs = cut(self.inputs[step.source], step.steps, rank + 1)
-        names = {n: own.reshape((-1, *(1,) * rank)) for n, own in self.own.items()}
-        for number, index in enumerate(factor.indices, 1):
-            names[index] = arange(logs.shape[number], number, rank + 1)
+        logs = cut(self.inputs[step.source], step.steps, rank + 1).movedim(0, rank)
+        frame = self.frame(factor.indices, logs.shape[:rank])
         for condition in factor.conditions:
-            if condition.looks_up:
-                continue
             for expr in condition.inequalities():
-                inside = torch.ones((1,) * (rank + 1), dtype=torch.bool) & (
-                    self.form(expr, names) >= 0
-                )
+                value, valid = frame.evaluate(expr)
+                inside = torch.ones((1,) * (rank + 1), dtype=torch.bool) & (value >= 0) & valid
                 logs = torch.where(spread(inside, logs), logs, NEGATIVE)
-        noted = Batch(logs.shape[0], {}, {}, self.dtype, logs.device)
-        values, scales = potentials(noted, logs, rank)
+        noted = Batch(logs.shape[rank], {}, {}, self.dtype, logs.device)
+        values, self.scales[step.name] = potentials(noted, logs.movedim(rank, 0), rank)
         self.lost += noted.lost
-        self.scales[step.name] = scales
         return values
-
-
-def arange(count: int, place: int, rank: int) -> Tensor:
-    """The numbers from 0 as axis `place` of a tensor with `rank` axes."""
-    found = torch.arange(count)
-    for axis in range(rank):
-        if axis != place:
-            found = found.unsqueeze(axis)
-    return found
 
 
 def cut(tensor: Tensor, steps: tuple[Narrow | Unfold, ...], before: int) -> Tensor:

@@ -132,8 +132,9 @@ class BlockRun:
         self.tensors = tensors
         self.noted = noted
         self.algebra = TracedAlgebra(noted.dtype)
-        points = [(loop, tensors["points", number, loop.name]) for loop in block.loops]
-        self.frame = Frame(plan, tensors, points)
+        self.frame = Frame(plan, tensors, [loop.name for loop in block.loops])
+        for loop in block.loops:
+            self.frame.run(loop, tensors["points", number, loop.name])
         self.positions = tuple(loop.name for loop in block.positions)
         self.values: dict[str, Value] = {}
         for name, op in block.value.items():

@@ -17,7 +17,7 @@ from torch import Tensor
 from fgg.plan.kernel import BATCH
 from fgg.runtime.identify.fields import Field
 from fgg.runtime.identify.jets import Pairs, Ring
-from fgg.runtime.interpret.algebra import Algebra, Named, chosen
+from fgg.runtime.interpret.algebra import Algebra, Named
 from fgg.runtime.interpret.frame import CellIndex
 from fgg.runtime.interpret.semirings.base import Indices, Letters, Numbers
 from fgg.runtime.interpret.semirings.real import TensorSemiring
@@ -138,11 +138,20 @@ class JetAlgebra(Algebra[Tensor]):
         """Sums in normal form."""
         return self.field.reduce(slopes)
 
+    def take(self, storage: Tensor, place: CellIndex) -> Tensor:
+        """The cells `[*place's axes, *elements]`; zero where there are none."""
+        whole = storage.flatten(0, place.rank - 1)
+        if not len(whole):
+            return super().take(storage, place)
+        cells = whole.index_select(0, place.tensor).view(*place.rows.shape, *whole.shape[1:])
+        return self.where(place.valid, cells)
+
     def collect(self, storage: Tensor, place: CellIndex, values: Tensor, distinct: bool) -> Tensor:
         """Add values to cells, in place."""
-        rows, listed = chosen(place, values, self.semiring)
         whole = storage.view(-1, *storage.shape[place.rank :])
-        whole.index_add_(0, torch.as_tensor(rows), listed)
+        listed = self.where(place.valid, values).reshape(-1, *whole.shape[1:])
+        if len(whole):
+            whole.index_add_(0, place.tensor, listed)
         return storage
 
     def fit(self, x: Named[Tensor], dims: tuple[str, ...], sizes: Mapping[str, int]) -> Tensor:

@@ -33,10 +33,9 @@ def jacobian_of(
 ) -> dict[str, Tensor]:
     """The derivative of Z by each parameter at the targets, `[functional, target, *shape]`."""
     algebra = JetAlgebra(field, ring, batch_of(words))
-    kernel, points = soft.outside
-    tape: Tape[Tensor] = Tape(kernel)
+    tape: Tape[Tensor] = Tape(soft.given.plain_outside)
     charts = soft.inside(algebra, parameters, soft.tables(words), tape)
-    slopes = slopes_of(charts, points, tape=tape)
+    slopes = slopes_of(charts, soft.outside, tape=tape)
     charts.prepared.reverse(slopes)
     lead = [algebra.sizes[d] for d in algebra.slope]
     return {

@@ -17,18 +17,15 @@ from torch import Tensor
 
 from fgg.grammar.domains import domain_size, size_values
 from fgg.inputs.clamps import path_end
-from fgg.plan import Contract, Gather, OneHot, Plan, Preparation
-from fgg.plan.adjoint import adjoint
-from fgg.plan.kernel import Effect, Kernel, Load, Put
-from fgg.plan.kernelise import kernelise
+from fgg.plan import Contract, Cut, Gather, OneHot, Operand, Plan, Preparation
+from fgg.plan.kernel import Effect, Load, Put
 from fgg.runtime.identify.functionals import Words
 from fgg.runtime.interpret.algebra import Algebra
 from fgg.runtime.interpret.batch import Batch
-from fgg.runtime.interpret.charts import Charts, empty_charts, extents_of
-from fgg.runtime.interpret.frame import Scope
+from fgg.runtime.interpret.charts import Charts, empty_charts, ends, extents_of
+from fgg.runtime.interpret.frame import Frame, Scope
 from fgg.runtime.interpret.prepare import Prepared, inner_values
-from fgg.runtime.interpret.semirings.base import Array, Numbers
-from fgg.runtime.interpret.semirings.max_plus import Floats, MaxPlus
+from fgg.runtime.interpret.semirings.base import Array, Ints, Numbers
 from fgg.runtime.interpret.walk import Point, Tape, filled, points
 from fgg.runtime.memory import require
 
@@ -48,15 +45,13 @@ class SoftPlan:
         }
         own = {n: np.array([v], dtype=np.int64) for n, v in lengths.items()}
         self.scope = Scope(self.plan, Batch(1, own, {}, {}, {}), keep=True)
-        self.kernel = kernelise(self.plan, scaled=False)
-        self.points = list(points(self.kernel, self.scope))
+        self.points = list(points(plan.plain_kernel, self.scope))
         self.entries = self._entries()
 
     @cached_property
-    def outside(self) -> tuple[Kernel, list[Point]]:
-        """The kernel of the derivatives, and what it does for these lengths."""
-        kernel = adjoint(self.kernel)
-        return kernel, list(points(kernel, self.scope))
+    def outside(self) -> list[Point]:
+        """What the outside pass does, step by step."""
+        return list(points(self.given.plain_outside, self.scope))
 
     def inside(
         self,
@@ -118,18 +113,36 @@ class SoftPlan:
         return domain_size(grammar, path_end(grammar, grammar.input[item].domain, path))
 
     def degree(self, degrees: Mapping[str, int]) -> int:
-        """The greatest degree of a derivation, from those of the factors: a value in max-plus."""
-        grammar = self.plan.grammar
-        weights = {
-            name: np.full([domain_size(grammar, d) for d in grammar.factor[name].domains], degree)
-            for name, degree in degrees.items()
-        }
-        words = {
-            name: np.zeros((*self.inputs[item], 1, self.size(item, path)))
-            for name, (item, path, _) in self.readings.items()
-        }
-        z = self.inside(Algebra(Degrees()), weights, words).z.max(initial=0.0)
-        return int(z)
+        """A bound of the degree of Z, from those of the factors."""
+        known = dict(degrees)
+        for step in self.plan.preparations:
+            if isinstance(step, Cut):
+                known[step.name] = known[step.source]
+            elif isinstance(step, Contract):
+                # Maps and words are constants: they add nothing.
+                known[step.name] = sum(known.get(name, 0) for name, _ in step.operands)
+        ends_of = {chart.family: ends(chart, self.scope) for chart in self.plan.charts}
+        shapes = {chart.family: extents_of(chart, self.scope) for chart in self.plan.charts}
+        charts = {name: np.zeros(prod(shape)) for name, shape in shapes.items()}
+
+        def rows(cells: Operand, frame: Frame) -> Ints:
+            name = cells.name
+            place = frame.places.get(id(cells))
+            return (place or frame.place(cells.index, ends_of[name][0], shapes[name])).rows
+
+        for block, frame in self.points:
+            best = 0.0
+            for op in block.body:
+                if isinstance(op, Load) and op.cells.kind == "chart":
+                    best += float(charts[op.cells.name][rows(op.cells, frame)].max(initial=0.0))
+                elif isinstance(op, Load):
+                    best += known.get(op.cells.name, 0)
+                elif isinstance(op, Put):
+                    np.maximum.at(charts[op.cells.name], rows(op.cells, frame), best)
+        start = self.plan.start
+        if start.name not in charts:
+            return 0
+        return int(charts[start.name][rows(start, Frame(self.scope, {}, 0))].max(initial=0.0))
 
     def _entries(self) -> int:
         """How many numbers a pass keeps for each functional and coefficient of a jet.
@@ -153,14 +166,6 @@ class SoftPlan:
         # A cell's number, where it holds, and at least a weight for one functional.
         require(24 * indices, torch.device("cpu"), "the program for strings of this length")
         return total
-
-
-class Degrees(MaxPlus):
-    """Max-plus on degrees: that of a sum is the greatest, that of a product the sum."""
-
-    def convert(self, weights: Numbers) -> Floats:
-        """Weights are degrees."""
-        return np.asarray(weights, dtype=np.float64)
 
 
 def moved(word: Tensor, shift: Sequence[int]) -> Tensor:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from fgg.grammar.domains import size_values
 from fgg.grammar.index import Expr, Lookup
@@ -14,12 +18,6 @@ from fgg.plan import HIGH, LEVEL, LOW, Bound, Plan, PlanStage, Step
 from fgg.plan.kernel import BATCH, Block, Levels
 from fgg.runtime.interpret.batch import Batch
 from fgg.runtime.interpret.semirings.base import Bools, Ints
-
-Points = int | Ints
-"""A number at every point of a frame; an int if it is the same at all points."""
-
-Holds = bool | Bools
-"""Whether something holds at every point of a frame."""
 
 
 class Scope:
@@ -93,8 +91,59 @@ class CellIndex:
     dims: tuple[str, ...]
     rank: int
 
+    @cached_property
+    def tensor(self) -> Tensor:
+        """The numbers as a list on the CPU."""
+        return torch.from_numpy(self.rows.reshape(-1))
 
-class Frame:
+
+class Indexing(ABC):
+    """The values of index expressions at every point: each loop is an axis, the batch the last.
+
+    `values` has what names stand for; what is the same at all points may be a number.
+    """
+
+    order: tuple[str, ...]
+    values: dict[str, Any]
+
+    @abstractmethod
+    def look_up(self, atom: Lookup) -> tuple[Any, Any]:
+        """The entries of a table of indices, and where there are any."""
+
+    def evaluate(self, expr: Expr) -> tuple[Any, Any]:
+        """An expression, and where its look-ups have entries (or True)."""
+        total: Any = 0
+        valid: Any = True
+        for monomial, coefficient in expr.terms:
+            term: Any = coefficient
+            for atom in monomial:
+                if isinstance(atom, Lookup):
+                    value, here = self.look_up(atom)
+                    valid = valid & here
+                else:
+                    value = self.values[atom]
+                term = term * value
+            total = total + term
+        return total, valid
+
+    def flat(
+        self, index: Sequence[Expr], low: Sequence[Any], room: Sequence[Any]
+    ) -> tuple[Any, Any]:
+        """The numbers of cells in storage, and where there are such cells.
+
+        The axes of storage begin at `low` and have so much `room`.
+        """
+        number: Any = 0
+        inside: Any = True
+        for expr, first, extent in zip(index, low, room, strict=True):
+            value, valid = self.evaluate(expr)
+            value = value - first
+            inside = inside & valid & (value >= 0) & (value < extent)
+            number = number * extent + value
+        return number, inside
+
+
+class Frame(Indexing):
     """Loop variables with their ranges `name -> (first, count)`, on one level."""
 
     def __init__(self, scope: Scope, ranges: Mapping[str, tuple[int, int]], level: int) -> None:
@@ -105,13 +154,13 @@ class Frame:
         self.order = (*self.loops, BATCH)
         self.sizes = {name: count for name, (_, count) in ranges.items()}
         self.sizes[BATCH] = scope.batch.size
-        self.values: dict[str, Points] = {**scope.known, LEVEL: level}
+        self.values = {**scope.known, LEVEL: level}
         for name, (first, count) in ranges.items():
             self.values[name] = self.along(name, np.arange(first, first + count, dtype=np.int64))
         for name, values in scope.batch.lengths.items():
             self.values[name] = self.along(BATCH, values)
         self.items = self.along(BATCH, np.arange(scope.batch.size))
-        self.places: dict[tuple[object, ...], CellIndex] = {}
+        self.places: dict[int, CellIndex] = {}
 
     def along(self, dim: str, values: Ints) -> Ints:
         """Values along one axis, beside the others."""
@@ -122,15 +171,11 @@ class Frame:
         used = {name for expr in exprs for name in expr.names()}
         return (*(d for d in self.loops if d in used), BATCH)
 
-    def evaluate(self, expr: Expr) -> tuple[Points, Holds]:
-        """An expression at every point, and where its look-ups have entries (or True)."""
-        return evaluate(expr, self.values, self.look_up)
-
-    def look_up(self, atom: Lookup) -> tuple[Points, Holds]:
+    def look_up(self, atom: Lookup) -> tuple[Any, Any]:
         """The entries of a table at every point; never beyond an item's own lengths."""
         table = self.scope.batch.tables[atom.table]
         shape = self.scope.plan.grammar.table[atom.table].shape
-        valid: Holds = True
+        valid: Any = True
         held = []
         for axis, (expr, extent) in enumerate(zip(atom.indices, shape, strict=True)):
             value, here = self.evaluate(expr)
@@ -152,28 +197,15 @@ class Frame:
 
         Without `dims`, these are the loops that occur in the index.
         """
-        key = (index, low, shape, dims)
-        if self.scope.keep and key in self.places:
-            return self.places[key]
         dims = self.dims(index) if dims is None else dims
-        rows: Points = 0
-        valid: Holds = True
-        for expr, first, extent in zip(index, low, shape, strict=True):
-            value, here = self.evaluate(expr)
-            value = value - first
-            inside = (value >= 0) & (value < extent) & here
-            if not np.all(inside):
-                valid = valid & inside
-                value = np.clip(value, 0, max(extent - 1, 0))
-            rows = rows * extent + value
-        rows = rows * self.scope.batch.size + self.items
-        mask = None if valid is True else self.over(dims, valid)
-        place = CellIndex(self.over(dims, rows), mask, dims, len(index) + 1)
-        if self.scope.keep:
-            self.places[key] = place
-        return place
+        number, inside = self.flat(index, low, shape)
+        mask = None
+        if not np.all(inside):
+            number, mask = np.where(inside, number, 0), self.over(dims, inside)
+        rows = number * self.scope.batch.size + self.items
+        return CellIndex(self.over(dims, rows), mask, dims, len(index) + 1)
 
-    def over(self, dims: Sequence[str], values: Points | Holds) -> Any:
+    def over(self, dims: Sequence[str], values: Any) -> Any:
         """Values at every point as an array with exactly these axes."""
         full = np.empty(
             [self.sizes[d] if d in dims else 1 for d in self.order], np.result_type(values)
@@ -189,29 +221,3 @@ class Frame:
             mask = mask & (np.asarray(value) >= 0) & valid
         over: Bools = self.over(self.dims(exprs) if dims is None else dims, mask)
         return over
-
-
-def no_entry(atom: Lookup) -> tuple[Any, Any]:
-    """Refuses look-ups."""
-    raise KeyError(atom.table)
-
-
-def evaluate(
-    expr: Expr,
-    values: Mapping[str, Any],
-    look_up: Callable[[Lookup], tuple[Any, Any]] = no_entry,
-) -> tuple[Any, Any]:
-    """An expression of arrays or tensors, and where its look-ups have entries (or True)."""
-    total: Any = 0
-    valid: Any = True
-    for monomial, coefficient in expr.terms:
-        term: Any = coefficient
-        for atom in monomial:
-            if isinstance(atom, Lookup):
-                value, here = look_up(atom)
-                valid = valid & here
-            else:
-                value = values[atom]
-            term = term * value
-        total = total + term
-    return total, valid

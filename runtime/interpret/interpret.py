@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any
 
 from torch import Tensor
 
 from fgg.diagnostics import did_you_mean, refuse
 from fgg.plan import Plan
-from fgg.plan.adjoint import adjoint
-from fgg.plan.kernelise import kernelise
 from fgg.runtime.interpret.algebra import Algebra
 from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.charts import AnyCharts, Charts, empty_charts
 from fgg.runtime.interpret.frame import Scope
 from fgg.runtime.interpret.prepare import Prepared, checked_weights
-from fgg.runtime.interpret.semirings import SEMIRINGS, AnySemiring, Semiring
+from fgg.runtime.interpret.semirings import SEMIRINGS, AnySemiring
 from fgg.runtime.interpret.semirings.base import Array, Numbers
 from fgg.runtime.interpret.semirings.real import TensorSemiring
 from fgg.runtime.interpret.walk import filled, points, slopes_of, without_leaves
@@ -60,28 +58,6 @@ def semiring_of(semiring: str | AnySemiring, weights: Mapping[str, Numbers]) -> 
     return ring
 
 
-@overload
-def inside(
-    plan: Plan,
-    weights: Mapping[str, Numbers],
-    batch: Batch,
-    semiring: Semiring[Array],
-    *,
-    scores: Mapping[str, Array] | None = None,
-) -> Charts[Array]: ...
-
-
-@overload
-def inside(
-    plan: Plan,
-    weights: Mapping[str, Numbers],
-    batch: Batch,
-    semiring: str | AnySemiring,
-    *,
-    scores: Mapping[str, Any] | None = None,
-) -> AnyCharts: ...
-
-
 def inside(
     plan: Plan,
     weights: Mapping[str, Numbers],
@@ -95,7 +71,7 @@ def inside(
     algebra = Algebra(semiring_of(semiring, weights))
     prepared = Prepared(plan, scope, algebra, weights)
     charts = empty_charts(plan, scope, algebra, prepared)
-    return filled(charts, points(kernelise(plan, scaled=False), scope), scores)
+    return filled(charts, points(plan.plain_kernel, scope), scores)
 
 
 def outside(
@@ -110,9 +86,7 @@ def outside(
     that of the best one; in `counting`, their number; in `boolean`, whether there is one.
     """
     plan = charts.plan
-    kernel = adjoint(kernelise(plan, scaled=False))
-    if leaves is None:
-        kernel = without_leaves(kernel)
+    kernel = plan.plain_outside if leaves is not None else without_leaves(plan.plain_outside)
     slopes = slopes_of(charts, points(kernel, charts.scope), seeds)
     if leaves is not None:
         leaves |= {n: slope for n, slope in slopes.items() if n not in plan.chart}

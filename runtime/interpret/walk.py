@@ -19,6 +19,7 @@ from fgg.plan.kernel import (
     Kernel,
     Load,
     Multiply,
+    Operation,
     Presence,
     Put,
     Sum,
@@ -68,9 +69,9 @@ class Tape(Generic[Array]):
                 if isinstance(op, Effect) or (isinstance(op, Load) and op.adjoint):
                     continue
                 if all(name in known for name in reads(op)):
-                    source = op.cells if isinstance(op, Load) else None
-                    counted = (op.masks, op.count) if isinstance(op, Presence) else None
-                    key = (op.dims, source, counted, *(known[name] for name in reads(op)))
+                    # The adjoint has the cells and masks of its kernel: the same objects.
+                    source = op.cells if isinstance(op, Load) else getattr(op, "masks", None)
+                    key = (op.dims, id(source), *(known[name] for name in reads(op)))
                     known[op.name] = self._numbers.setdefault(key, len(self._numbers))
         return self._blocks[id(block)]
 
@@ -137,68 +138,77 @@ class Walk(Generic[Array]):
     def block(self, block: Block, frame: Frame) -> None:
         """Carry out the operations of a block on one level."""
         values: dict[str, Named[Array]] = {}
-        numbers = {} if self.tape is None else self.tape.numbers(block)
+        tape = self.tape
+        numbers = {} if tape is None else tape.numbers(block)
         sizes = {**frame.sizes, **block.sizes, **self.algebra.sizes}
         for op in block.body:
-            match op:
-                case Load(adjoint=True) if op.cells.name not in self.slopes:
+            if isinstance(op, Put):
+                value = self.one() if op.value is None else values[op.value]
+                self.put(op, value, frame, block.cell_dims, sizes)
+            elif isinstance(op, Give):
+                self.give(op.cells, values[op.value], frame, sizes)
+            elif isinstance(op, Load) and op.adjoint:
+                if op.cells.name not in self.slopes:
                     return  # Z does not depend on the block's head
-                case Put():
-                    value = self.one() if op.value is None else values[op.value]
-                    self.put(op, value, frame, block.cell_dims, sizes)
-                case Give():
-                    self.give(op.cells, values[op.value], frame, sizes)
-                case Load() | Presence() | Multiply() | Sum():
-                    key = (frame, numbers.get(op.name, -1))
-                    if self.tape is None or key[1] not in self.tape.needed:
-                        values[op.name] = self.value(op, values, frame)
-                    elif key in self.tape.values:
-                        values[op.name] = self.tape.values[key]
-                    else:
-                        values[op.name] = self.tape.values[key] = self.value(op, values, frame)
-                case _:
-                    raise TypeError(f"a plain kernel has no {type(op).__name__}")
+                values[op.name] = self.slope(op.cells, frame, block.cell_dims)
+            else:
+                assert not isinstance(op, Effect)
+                key = (frame, numbers.get(op.name, -1))
+                if tape is None or key[1] not in tape.needed:
+                    values[op.name] = self.value(op, values, frame)
+                else:
+                    if key not in tape.values:
+                        tape.values[key] = self.value(op, values, frame)
+                    values[op.name] = tape.values[key]
 
     def one(self) -> Named[Array]:
         """The semiring's one."""
         return Named(self.algebra.semiring.full((), one=True), ())
 
     def value(
-        self,
-        op: Load | Presence | Multiply | Sum,
-        values: Mapping[str, Named[Array]],
-        frame: Frame,
+        self, op: Operation, values: Mapping[str, Named[Array]], frame: Frame
     ) -> Named[Array]:
         """What an operation gives."""
         match op:
             case Load():
-                return self.load(op, frame)
+                return self.load(op.cells, frame)
             case Presence():
                 return self.presence(op, frame)
             case Multiply():
                 return self.algebra.contract(values[op.left], values[op.right], op.dims)
             case Sum():
                 return self.algebra.sum(values[op.source], op.dims)
+            case _:
+                raise TypeError(f"a plain kernel has no {type(op).__name__}")
 
     def place(self, cells: Operand, frame: Frame, dims: tuple[str, ...] | None = None) -> CellIndex:
-        """Where cells are in their storage."""
+        """Where cells are in their storage; over all positions (`dims`) if they are a head's."""
+        known = frame.places.get(id(cells))
+        if known is not None:
+            return known
         chart = cells.kind == "chart"
         storage = self.arrays[cells.name] if chart else self.leaves[cells.name]
         low = self.charts.low[cells.name] if chart else (0,) * len(cells.index)
-        return frame.place(cells.index, low, storage.shape[: len(cells.index)], dims)
+        place = frame.place(cells.index, low, storage.shape[: len(cells.index)], dims)
+        if self.scope.keep:
+            frame.places[id(cells)] = place
+        return place
 
-    def load(self, op: Load, frame: Frame) -> Named[Array]:
+    def load(self, cells: Operand, frame: Frame) -> Named[Array]:
         """Cells over the loops that they depend on, the batch, and their nodes."""
-        algebra, cells = self.algebra, op.cells
+        algebra = self.algebra
         if cells.kind == "parameter":
             return algebra.named(self.leaves[cells.name], cells.axes)
         place = self.place(cells, frame)
-        if op.adjoint:
-            array = algebra.settled(algebra.take(self.slopes[cells.name], place))
-        else:
-            storage = self.arrays if cells.kind == "chart" else self.leaves
-            array = algebra.take(storage[cells.name], place)
+        storage = self.arrays if cells.kind == "chart" else self.leaves
+        array = algebra.take(storage[cells.name], place)
         return algebra.named(array, (*place.dims, *algebra.element, *cells.axes))
+
+    def slope(self, cells: Operand, frame: Frame, dims: tuple[str, ...]) -> Named[Array]:
+        """The derivatives by the head's cells."""
+        algebra = self.algebra
+        array = algebra.take(self.slopes[cells.name], self.place(cells, frame, dims))
+        return algebra.named(algebra.settled(array), (*dims, *algebra.element, *cells.axes))
 
     def presence(self, op: Presence, frame: Frame) -> Named[Array]:
         """One at the points where the masks hold, as often as it counts."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -188,7 +188,7 @@ class _Uses:
         for edge in step.rule.rhs.edges:
             names = tuple(a.node for a in edge.attachments)
             if edge.label in grammar.factor:
-                operands.append(algebra.named(charts.prepared.arrays[edge.label], names))
+                operands.append(algebra.named(charts.prepared.arrays[edge.label], _axes(names)))
                 continue
             indices = [index.substitute(step.variables) for index in edge.indices]
             if edge.label in self.potentials:
@@ -212,9 +212,10 @@ class _Uses:
         )
         masks = [mask.expr for mask in step.masks]
         operands.append(Named(algebra.ones(frame.holds(masks)), frame.dims(masks)))
-        sizes = {n.name: domain_size(grammar, n.domain) for n in step.rule.rhs.nodes}
-        sizes |= frame.sizes
-        out = (*frame.order, *kept)
+        nodes = step.rule.rhs.nodes
+        states = [domain_size(grammar, node.domain) for node in nodes]
+        sizes = dict(zip(_axes(node.name for node in nodes), states, strict=True)) | frame.sizes
+        out = (*frame.order, *_axes(kept))
         entries = prod(sizes[d] for d in out)
         if entries > MAX_ENTRIES:
             message = f"the marginals of rule `{self.rule.name}` would be {entries:,} numbers"
@@ -239,4 +240,9 @@ class _Uses:
         """The cells of a chart or a table, over the loops, the batch and nodes."""
         algebra = self.charts.algebra
         place = frame.place(tuple(index), tuple(low), array.shape[: len(index)])
-        return algebra.named(algebra.take(array, place), (*place.dims, *names))
+        return algebra.named(algebra.take(array, place), (*place.dims, *_axes(names)))
+
+
+def _axes(nodes: Iterable[str]) -> tuple[str, ...]:
+    """Nodes as axes, apart from loops of the same names."""
+    return tuple(f".{name}" for name in nodes)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from fgg.api.compile import compile
+from fgg.compiler.resolve.load import loads
 from fgg.diagnostics import GrammarError
 from fgg.runtime.derive.mbr import cell_marginals
 from fgg.runtime.interpret.interpret import interpret, outside
@@ -183,3 +185,27 @@ def test_what_does_not_fit_is_reported(change: dict[str, Any], code: str) -> Non
     with pytest.raises(GrammarError) as failure:
         interpret(given.plan, **arguments)
     assert code_of(failure) == code
+
+
+def test_a_node_may_be_called_as_an_index() -> None:
+    text = """
+    domain T = 2
+    factor f(T, T, T)
+    factor g(T)
+    nonterminal S()
+    nonterminal X[i, j](T) for 0 <= i < j <= n
+    input w: T[n]
+    start S
+    rule all:  S             -> X[0, n](i)
+    rule pair: X[i, j](NODE) -> X[i, k](b) X[k, j](c) f(NODE, b, c)  for 0 <= i < k < j <= n
+    rule one:  X[i, i+1](a)  -> g(a) a = w[i]                        for 0 <= i < n
+    """
+    weights = {"f": np.arange(1.0, 9.0).reshape(2, 2, 2), "g": np.array([1.0, 2.0])}
+    plain, clash = (compile(loads(text.replace("NODE", name))) for name in ("a", "i"))
+    tensors = {name: torch.from_numpy(weight) for name, weight in weights.items()}
+    words = {"w": [[0, 1], [1, 0, 1, 1]]}
+    wanted, post = plain.posterior(tensors, words), clash.posterior(tensors, words)
+    torch.testing.assert_close(post.log_z, wanted.log_z)
+    torch.testing.assert_close(post.charts("log").z, wanted.log_z)
+    uses = post.rule_marginals("pair", nodes=["i"]).values
+    torch.testing.assert_close(uses, wanted.rule_marginals("pair", nodes=["a"]).values)
