@@ -322,7 +322,8 @@ _view = Cells.__getitem__
 
 def checked_view(cells: Cells, index: Index) -> Tensor:
     """A view of cells, all of which must be there."""
-    forms = index if isinstance(index, tuple) else (index,)
+    # A form is a tuple, too.
+    forms: Any = index if index.__class__ is tuple else (index,)
     extents = cells.all.shape[: len(cells.low)]
     for form, low, extent in zip(forms, cells.low, extents, strict=True):
         first = last = form if isinstance(form, int) else form.constant
