@@ -181,13 +181,12 @@ class BlockWriter:
 
     # masks
 
-    def mask(self, masks: Iterable[Mask]) -> str:
+    def mask(self, masks: Sequence[Mask]) -> str:
         """The test whether masks hold."""
-        tests = []
-        for mask in masks:
-            test = self.scope.holds(mask.expr)
-            test = f"({test})" if "&&" in test and mask.mixed else test
-            tests.append(f"(!mixed || {test})" if mask.mixed else test)
+        tests = [self.scope.holds(mask.expr) for mask in masks if not mask.mixed]
+        mixed = " && ".join(self.scope.holds(mask.expr) for mask in masks if mask.mixed)
+        if mixed:
+            tests.append(f"(!mixed || ({mixed}))" if "&&" in mixed else f"(!mixed || {mixed})")
         return " && ".join(tests)
 
     def hide(self, op: Hide) -> None:
@@ -207,11 +206,7 @@ class BlockWriter:
     def clear(self, cells: Memory, masks: Sequence[Mask]) -> None:
         """Writes zeros to cells where a mask does not hold."""
         heads = [self.loops.loop(d) for d in cells.index if d not in self.loops.fused]
-        zeros = (
-            f"std::fill_n({cells.text}, {cells.width}, T(0));"
-            if cells.width
-            else f"{cells.text} = 0;"
-        )
+        zeros = f"zero<{cells.width}>({cells.text});" if cells.width else f"{cells.text} = 0;"
         only = ["if (mixed)"] if all(mask.mixed for mask in masks) else []
         fails = [
             self.scope.fails(mask.expr)

@@ -85,13 +85,12 @@ def _break(line: str, width: int) -> int:
     return max(places[1:], default=(0, 0))[1]
 
 
-def comment(text: str, depth: int) -> Iterator[str]:
-    """A comment in lines of at most `WIDTH` columns."""
-    indent = f"{INDENT * depth}// "
-    start = indent
-    while len(start) + len(text) > WIDTH and " " in text[: WIDTH - len(start)]:
-        place = text.rfind(" ", 0, WIDTH - len(start) + 1)
-        if place <= 0:
+def comment(text: str, depth: int, inset: str = "") -> Iterator[str]:
+    """A comment in lines of at most `WIDTH` columns; its text may be set in."""
+    start = indent = f"{INDENT * depth}// {inset}"
+    while len(start) + len(text) > WIDTH:
+        place = _break(text, WIDTH - len(start))
+        if not place:
             break
         yield start + text[:place]
         text, start = text[place + 1 :], indent + INDENT

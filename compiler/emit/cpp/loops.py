@@ -159,6 +159,10 @@ class Loops:
     ) -> tuple[Statement, ...]:
         """Loops over all axes but those fixed; the product is written to the target or added."""
         bound = self.fused | {*fixed}
+        if not add and len(factors) == 1 and self.lie_alike(target, factors[0]):
+            points = [d for d in self.points if d in target.index and d not in bound]
+            copy = f"copy<{target.width}>({target.text}, {factors[0].text});"
+            return nested([self.loop(d) for d in points], (copy,))
         target, *factors = self.flattened([target, *factors])
         points, outer, inner = self.order(target, factors, bound)
         loops = [*points, *outer]
@@ -176,20 +180,29 @@ class Loops:
         # Variables are to be those of this sum alone.
         return (For("", statements),) if len(statements) > 1 else statements
 
+    def lie_alike(self, target: Memory, source: Memory) -> bool:
+        """Whether cells have the same numbers at the same places, and there are no others."""
+        if not target.width or target.width != source.width or target.strides != source.strides:
+            return False
+        whole = strides_of(tuple(target.strides), self.sizes)[1] == target.width
+        return whole and {*source.index} <= {*target.index} <= {*self.points}
+
     def pointers(
         self, memories: Sequence[Memory], loops: Sequence[str], inner: str | None
     ) -> tuple[list[list[Statement]], list[Memory]]:
         """Pointers to cells, by the number of loops that they stand in, and what they point to."""
         texts: list[dict[str, str]] = [{} for _ in range(len(loops) + 1)]
-        places = []
-        for number, memory in enumerate(memories):
+        places: list[Memory] = []
+        free = iter(POINTERS[1:])
+        for memory in memories:
             if memory.width and memory.index and inner not in memory.index:
                 depth = max((loops.index(d) + 1 for d in memory.index if d in loops), default=0)
-                name = self.names.get(("pointer", number), POINTERS[number])
+                name = next(free) if places else POINTERS[0]
+                name = self.names.get(("pointer", name), name)
                 texts[depth][name] = memory.text
                 memory = replace(memory, text=name)
             places.append(memory)
-        to = self.names.get(("pointer", 0), POINTERS[0])
+        to = self.names.get(("pointer", POINTERS[0]), POINTERS[0])
         statements: list[list[Statement]] = []
         for some in texts:
             lines: list[Statement] = [f"T* const {to} = {some.pop(to)};"] if to in some else []
@@ -220,7 +233,7 @@ class Loops:
     def cleared(self, target: Memory) -> str:
         """Zeros in a cell, or in a whole intermediate result."""
         if target.width:
-            return f"std::fill_n({target.text}, {target.width}, T(0));"
+            return f"zero<{target.width}>({target.text});"
         return (
             f"{target.array}.fill(0);" if target.array and target.index else f"{target.text} = 0;"
         )
@@ -384,7 +397,7 @@ class Loops:
         if self.lies_in_order(factors, order, batch):
             (memory,) = factors
             points = [d for d in order if d in self.spans]
-            copy = self.array("copy", order)
+            copy = self.array("packed", order)
             arguments = ", ".join(f"I {self.variables[d]}" for d in points)
             spans = ", ".join(self.spans[d] for d in points)
             name = self.names.get(object(), "matrix")

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import Path
 
 from fgg.check.describe import equation
 from fgg.compiler.emit.cpp.block import Tensors
 from fgg.compiler.emit.cpp.layout import INDENT, comment
-from fgg.compiler.emit.cpp.names import Names, Scope, plain
+from fgg.compiler.emit.cpp.loops import MANY
+from fgg.compiler.emit.cpp.names import Names, Scope, identifier_like, plain
 from fgg.compiler.emit.cpp.step import StepWriter, roughly, work_of
 from fgg.compiler.emit.simplify import passes
-from fgg.plan import HIGH, LEVEL, LOW, Plan
+from fgg.plan import HIGH, LOW, Contract, Plan
 from fgg.plan.cpp_source import Argument, Native, told_charts
-from fgg.plan.kernel import BATCH, Kernel, Stage
+from fgg.plan.kernel import BATCH, Block, Effect, Give, Kernel, Stage
 
 FOLDER = Path(__file__).parent
 """Where `prelude.hpp` is, which every program includes."""
 
+SHORT = 20
+"""How long the name of a prepared tensor may be before it is replaced by a letter."""
+LETTERS = tuple("HJKLMNPQRUVWXYZ")
+"""The letters of prepared matrices, from the H of the rank-space paper on."""
+
 TITLE = """\
-// Inside and outside passes of the grammar {name}, for numbers of the type T:
+// Inside and outside passes for the grammar {name}, for numbers of the type T:
 //
 //   c++ -std=c++17 -O2 -march=native -fopenmp-simd -fPIC -shared -DT=float -I PRELUDE program.cpp
 //
-// where PRELUDE is the folder of prelude.hpp (`fgg.compiler.emit.cpp.FOLDER`). The values of all
-// cells come from these equations, solved from the top down:
+// where PRELUDE is the folder of prelude.hpp. Every rule adds to the value on its left:
 //"""
 
 
@@ -44,12 +49,15 @@ class _Program:
         self.names = Names()
         self.arguments: list[Argument] = []
         tables = {t.name: self.names.get(("table", t.name), t.name) for t in plan.grammar.tables}
-        variables = {LEVEL: "level", BATCH: "b"}
+        variables = {BATCH: "b"}
         lengths = {name: self.names.get(("length", name), name) for name in plan.lengths}
         for length, name in lengths.items():
             variables |= {length + LOW: f"{name}.least", length + HIGH: f"{name}.most"}
-        stored = [*(chart.family for chart in plan.charts), *plan.leaves]
-        identifiers = {name: self.names.get(("tensor", name), name) for name in stored}
+        families = [chart.family for chart in plan.charts]
+        identifiers = {name: self.names.get(("tensor", name), name) for name in families}
+        for name in plan.leaves:
+            letters = LETTERS if len(name) > SHORT else ()
+            identifiers[name] = self.names.get(("tensor", name), *letters, name)
         self.tensors = Tensors(plan, identifiers, Scope(variables, lengths, tables))
 
     def lines(self) -> Iterator[str]:
@@ -57,8 +65,8 @@ class _Program:
         inside, outside = passes(self.plan)
         yield TITLE.format(name=plain(self.plan.grammar.name))
         for rule in self.plan.grammar.rules:
-            for line in comment(plain(equation(self.plan.grammar, rule)), 0):
-                yield f"//   {line[3:]}"
+            yield from comment(plain(equation(self.plan.grammar, rule)), 0, INDENT)
+        yield from self.legend()
         yield '#include "prelude.hpp"'
         yield ""
         yield from self.tensor_lines()
@@ -70,6 +78,19 @@ class _Program:
             )
             yield f"{INDENT}return call<{name.capitalize()}>(numbers, pointers, host);"
             yield "}"
+
+    def legend(self) -> Iterator[str]:
+        """What the tensors are whose names were too long."""
+        names = {n: x for n, x in self.tensors.identifiers.items() if n in self.plan.leaves}
+        steps = {step.name: step for step in self.plan.preparations if isinstance(step, Contract)}
+        lines = []
+        for name, identifier in names.items():
+            if len(name) > SHORT:
+                step = steps.get(name)
+                parts = [part for part, _ in step.operands] if step is not None else [name]
+                lines += comment(plain(f"{identifier} = {' · '.join(parts)}"), 0, INDENT)
+        if lines:
+            yield from ("//", "// where", "//", *lines)
 
     # tensors
 
@@ -138,18 +159,19 @@ class _Program:
             run += self.seed()
         for stage in kernel.stages:
             calls = []
+            level = self.level_name(stage)
             for group in stage.groups:
                 rules = "_".join(dict.fromkeys(block.rule.name for block in group))
-                title = names.get(object(), rules, f"{rules}_rule")
-                levels = stage.levels is not None
-                step = StepWriter(self.tensors, group, title, names, levels=levels)
+                others = (f"{rules}_rule", f"{rules}_weights")
+                title = names.get(object(), rules, *others[gives_weights(group) :])
+                step = StepWriter(self.tensors, group, title, names, level=level)
                 functions += ["", *step.lines()]
-                calls.append(f"{title}({'level' if levels else ''});")
+                calls.append(f"{title}({level});")
                 work = sum(roughly(work_of(block)) for block in group)
-                work *= 16 if levels else 1
+                work *= MANY if level else 1
                 whole += work
                 shared += work if step.sharing is not None else 0
-            run += self.stage(stage, calls)
+            run += self.stage(stage, level, calls)
         if not kernel.outside:
             for number, chart in enumerate(told_charts(self.plan)):
                 run.append(f"tell({number}, {self.tensors.identifiers[chart]});")
@@ -164,7 +186,7 @@ class _Program:
         yield "};"
         yield ""
 
-    def stage(self, stage: Stage, calls: list[str]) -> Iterator[str]:
+    def stage(self, stage: Stage, level: str, calls: list[str]) -> Iterator[str]:
         """The steps of a stage, level by level if it has levels."""
         if stage.levels is None:
             yield from calls
@@ -172,9 +194,9 @@ class _Program:
         first = self.tensors.scope.extreme(stage.levels.first, low=True)
         last = self.tensors.scope.extreme(stage.levels.last, low=False)
         if stage.levels.reverse:
-            yield f"for (I level = {last}; level >= {first}; --level) {{"
+            yield f"for (I {level} = {last}; {level} >= {first}; --{level}) {{"
         else:
-            yield f"for (I level = {first}; level <= {last}; ++level) {{"
+            yield f"for (I {level} = {first}; {level} <= {last}; ++{level}) {{"
         yield f"{INDENT}look();"
         yield from (INDENT + line for line in calls)
         yield "}"
@@ -191,3 +213,24 @@ class _Program:
         yield f"{INDENT}for (I b : items)"
         yield f"{INDENT * 2}if ({chart}.scale.find({at}) > NEGATIVE)"
         yield f"{INDENT * 3}{chart}.adjoint.spot({at}) += seed[b];"
+
+    def level_name(self, stage: Stage) -> str:
+        """What the level is: an index, the width of a span, or a level; nothing without levels."""
+        if stage.levels is None:
+            return ""
+        loops = {loop.name for block in stage.blocks for loop in block.loops}
+        forms = list(dict.fromkeys(stage.levels.forms.values()))
+        if len(forms) == 1:
+            coefficients = sorted(c for _, c in forms[0].terms)
+            names = [name for name in forms[0].names() if name not in loops]
+            if coefficients == [1] and names and self.names.is_free(identifier_like(names[0])):
+                return identifier_like(names[0])
+            if coefficients == [-1, 1]:
+                return "width"
+        return "level"
+
+
+def gives_weights(group: Sequence[Block]) -> bool:
+    """Whether a step only adds to the gradients of parameters."""
+    ops = [op for block in group for op in block.body if isinstance(op, Effect)]
+    return all(isinstance(op, Give) and op.cells.kind == "parameter" for op in ops)

@@ -27,13 +27,21 @@ PRELUDE = frozenset(
     T I B LOOP SUM GREATEST ENDS PRAGMA ALWAYS SEPARATE Bits LARGEST NEGATIVE FLOOR OUTSIDE LIMIT
     SETTINGS SHARED EOF NULL NAN INFINITY HUGE_VAL std least greatest floor_div ceil_div exp_of
     worth ratio log_add Span Cells Array Room Range Host Stopped Team Crew Matrix Part Pass Length
-    Stored Chart Table Parameter Lookup Call call crew thread numbers pointers mixed threads least_work items
-    mate mates team kept room range counting work Gradient gradients spare spares looked state begin
-    opens meet look matmul rows apply each weigh log_sum raise_to put tell Tensors Inside Outside
-    inside outside run level seed sum main errno assert signgam j0 j1 jn y0 y1 yn gamma index
+    Stored Chart Table Parameter Lookup Call call crew thread numbers pointers mixed threads
+    least_work items mate mates team kept room range counting work Gradient gradients spare spares
+    looked state begin opens meet look matmul rows apply each weigh log_sum raise_to put tell
+    Tensors Inside Outside inside outside run seed sum level width zero copy main errno assert
+    signgam j0 j1 jn y0 y1 yn gamma index
     """.split()
 )
 """What the prelude, the program around users' names, and C's own headers call theirs."""
+MACROS = re.compile(
+    r"(ADJ|ATOMIC|BIG|BYTE|CLOCKS?|CLONE|CPU|EXIT|FD|FP|HUGE|LITTLE|MATH|MB|MOD|PDP|PTHREAD|PTRDIFF"
+    r"|RAND|SCHED|SIG|SIZE|STA|TIMER?|U?INT(MAX|PTR|[0-9]+)?|WCHAR|WINT)_[A-Z0-9_]+"
+    r"|M_(1_PI|2_|E|LN|LOG|PI|SQRT).*|W(EOF|NO|EXIT|STOP|CONT|UNTR|TERM|IF).*|S?NANF?.*|CSIGNAL"
+    r"|MAXFLOAT|NFDBITS|NULL|EOF"
+)
+"""Macros of C's headers, some of which others define."""
 
 
 class Names:
@@ -66,7 +74,7 @@ def identifier_like(name: str) -> str:
     """An identifier of C++ made from a name; it may be taken."""
     plain = re.sub(r"[^0-9A-Za-z]+", "_", name).strip("_")
     plain = plain or "x"
-    return plain if not plain[0].isdigit() else f"x{plain}"
+    return f"x{plain}" if plain[0].isdigit() or MACROS.fullmatch(plain) else plain
 
 
 def plain(text: str) -> str:
@@ -94,18 +102,43 @@ def lookups_in(expr: Expr) -> list[Lookup]:
 
 
 class Scope:
-    """What the names in index expressions are called: variables, lengths and input tables."""
+    """What the names in index expressions are called: variables, lengths and input tables.
+
+    `forms` are sums that have a name of their own: `j` is `i + width`. `used` are those that
+    occurred.
+    """
 
     def __init__(
-        self, variables: Mapping[str, str], lengths: Mapping[str, str], tables: Mapping[str, str]
+        self,
+        variables: Mapping[str, str],
+        lengths: Mapping[str, str],
+        tables: Mapping[str, str],
+        forms: Mapping[str, Expr] | None = None,
     ) -> None:
         self.variables = variables
         self.lengths = lengths
         self.tables = tables
+        self.forms = forms or {}
+        self.used: set[str] = set()
 
-    def with_variables(self, variables: Mapping[str, str]) -> Scope:
-        """A scope with more variables."""
-        return Scope({**self.variables, **variables}, self.lengths, self.tables)
+    def with_variables(
+        self, variables: Mapping[str, str], forms: Mapping[str, Expr] | None = None
+    ) -> Scope:
+        """A scope with more variables; the names of sums are those given, or the same."""
+        inner = Scope({**self.variables, **variables}, self.lengths, self.tables, self.forms)
+        inner.used = self.used
+        if forms is not None:
+            inner.forms, inner.used = forms, set()
+        return inner
+
+    def short(self, expr: Expr) -> Expr:
+        """An expression with names in place of sums."""
+        for name, form in self.forms.items():
+            terms, own = {m: c for m, c in form.terms if m}, dict(expr.terms)
+            if all(own.get(m) == c for m, c in terms.items()):
+                self.used.add(name)
+                expr = expr - form + Expr.of(name)
+        return expr
 
     @property
     def item(self) -> str:
@@ -114,7 +147,7 @@ class Scope:
 
     def expression(self, expr: Expr) -> str:
         """An expression: what is added comes first, constants last."""
-        return self._sum(_sorted(expr))
+        return self._sum(_sorted(self.short(expr)))
 
     def _sum(self, terms: Sequence[tuple[tuple[str | Lookup, ...], int]]) -> str:
         text = ""
@@ -138,26 +171,31 @@ class Scope:
         )
 
     def holds(self, expr: Expr) -> str:
-        """The test whether an expression is not negative, `n[b] >= i + 2`.
+        """The test whether an expression is not negative, `n[b] > i + 1`.
 
         Where a table has no entry, it fails.
         """
         entries = [f"{self._atom(entry)} != OUTSIDE" for entry in lookups_in(expr)]
-        return " && ".join([self._compared(expr, ">=", "<="), *entries])
+        return " && ".join([self._compared(expr, ">=", ">", "<="), *entries])
 
     def fails(self, expr: Expr) -> str:
         """The test whether an expression is negative, or a table has no entry."""
         entries = [f"{self._atom(entry)} == OUTSIDE" for entry in lookups_in(expr)]
-        return " || ".join([self._compared(expr, "<", ">"), *entries])
+        return " || ".join([self._compared(expr, "<", "<=", ">"), *entries])
 
-    def _compared(self, expr: Expr, sign: str, turned: str) -> str:
-        """An expression compared with 0: what is subtracted stands on the other side."""
-        terms = _sorted(expr)
+    def _compared(self, expr: Expr, sign: str, closer: str, turned: str) -> str:
+        """An expression compared with 0: what is subtracted stands on the other side.
+
+        `closer` compares with one less, and `turned` what is subtracted with what is added.
+        """
+        terms = _sorted(-self.short(-self.short(expr)))
         above = [(m, c) for m, c in terms if c > 0]
         below = [(m, -c) for m, c in terms if c < 0]
         if below and not any(monomial for monomial, _ in above):
             # A constant alone reads better on the right: `i <= 3`.
             return f"{self._sum(below)} {turned} {self._sum(above)}"
+        if len(below) > 1 and below[-1] == ((), 1):
+            below, sign = below[:-1], closer
         return f"{self._sum(above)} {sign} {self._sum(below)}"
 
     def bound(self, bound: Bound, *, low: bool) -> str:

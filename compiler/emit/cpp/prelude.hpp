@@ -135,6 +135,9 @@ template <class U, int R, I N> struct Cells {
   }
 };
 
+template <I N> ALWAYS void zero(T* cell) { for (I i = 0; i < N; ++i) cell[i] = 0; }
+template <I N> ALWAYS void copy(T* to, const T* cell) { std::memcpy(to, cell, sizeof(T) * N); }
+
 // Cells for intermediate results.
 template <class U, int R, I N> struct Array : Cells<U, R, N> {
   I count = 0;
@@ -428,7 +431,7 @@ struct Pass {
   // Cells one behind the other, for matrix products: where they lie, if they lie so, or a copy.
   // They lie at constant strides, and `cell` tells where.
   template <int R, I N, class F, class... S>
-  T* rows(const Array<T, R, N>& copy, F cell, S... spans) {
+  T* rows(const Array<T, R, N>& packed, F cell, S... spans) {
     const Span all[] = {spans...};
     T* const first = cell(spans.first...);
     I width = N;
@@ -440,8 +443,8 @@ struct Pass {
       behind = behind && (all[r].n() < 2 || apply(cell, index) == first + width);
     }
     if (behind) return first;
-    each([&](auto... x) { std::memcpy(copy(x...), cell(x...), sizeof(T) * N); }, spans...);
-    return copy.at;
+    each([&](auto... x) { copy<N>(packed(x...), cell(x...)); }, spans...);
+    return packed.at;
   }
   template <class F> static T* apply(F f, const I (&x)[1]) { return f(x[0]); }
   template <class F> static T* apply(F f, const I (&x)[2]) { return f(x[0], x[1]); }

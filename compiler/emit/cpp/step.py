@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fgg.compiler.emit.cpp.block import BlockWriter, Result, Tensors
 from fgg.compiler.emit.cpp.layout import INDENT, For, Statement, comment, laid_out, nested
 from fgg.compiler.emit.cpp.loops import MANY
 from fgg.compiler.emit.cpp.memory import strides_of
 from fgg.compiler.emit.cpp.names import Names, folded, plain
+from fgg.grammar.index import Expr
 from fgg.grammar.printer import print_rule
-from fgg.plan import Loop
+from fgg.plan import LEVEL, Loop
 from fgg.plan.kernel import BATCH, Block, Give, LogSum, Multiply, Put, Relative, Weigh
 
 EXPONENTIAL = 16
@@ -87,13 +88,14 @@ class StepWriter:
     """Writes the function of a step."""
 
     def __init__(
-        self, tensors: Tensors, group: Sequence[Block], name: str, names: Names, *, levels: bool
+        self, tensors: Tensors, group: Sequence[Block], name: str, names: Names, *, level: str
     ) -> None:
-        self.tensors = tensors
+        self.tensors = replace(tensors, scope=tensors.scope.with_variables({LEVEL: level}))
         self.group = group
         self.name = name
         self.names = Names(names)
-        self.levels = levels
+        self.names.taken.add(level)
+        self.level = level
         self.chart_of = tensors.plan.chart
         self.sharing = sharing_of(group)
         # The identifiers of each block's axes, of the ranges of its loops, and of its condition.
@@ -110,9 +112,26 @@ class StepWriter:
         for first, loop in zip(self.group[0].positions, block.positions, strict=True):
             name = "ijkl"[int(first.name[1:]) % 4] if first.name.startswith("@") else first.name
             variables[loop.name] = self.names.get(("axis", first.name), name)
-        for name in (*(loop.name for loop in block.splits), *block.sizes):
+        for loop in block.splits:
+            stem = loop.name.rstrip("'")
+            # A loop may run over the distance of a rule's variable.
+            distance = stem in block.variables and len(block.variables[stem].terms) > 1
+            variables[loop.name] = self.names.get(("axis", loop.name), "d" * distance + stem)
+        for name in block.sizes:
             variables[name] = self.names.get(("axis", name), name)
         return variables
+
+    def forms_of(self, block: Block) -> dict[str, Expr]:
+        """The rule's variables that are sums of positions and the level: `j` is `i + width`."""
+        known = {LEVEL, *(loop.name for loop in block.positions)}
+        return {
+            name: expr
+            for name, expr in block.variables.items()
+            if len([m for m, _ in expr.terms if m]) > 1
+            and all(c == 1 for m, c in expr.terms if m)
+            and {*expr.names()} <= known
+            and name not in (*known, *block.sizes, *(loop.name for loop in block.splits))
+        }
 
     def spans_of(self, block: Block, variables: Mapping[str, str]) -> dict[str, str]:
         """The identifiers of the ranges of a block's loops, and of the items."""
@@ -157,9 +176,13 @@ class StepWriter:
         for block, variables, spans in zip(self.group, self.variables, self.spans, strict=True):
             positions = [loop.name for loop in block.positions] if fused else []
             names = Names(self.names)
+            forms = self.forms_of(block) if fused and len(self.group) == 1 else {}
+            sums = {name: names.get(("sum", name), name) for name in forms}
             if writers:
                 names.taken |= set().union(*(writer.loops.names.taken for writer in writers))
-            writer = BlockWriter(self.tensors, block, variables, spans, names, positions)
+            scope = self.tensors.scope.with_variables({**variables, **sums}, forms)
+            tensors = replace(self.tensors, scope=scope)
+            writer = BlockWriter(tensors, block, variables, spans, names, positions)
             writer.waits = not fused and self.sharing is not None and self.sharing.waits
             writer.write()
             writers.append(writer)
@@ -171,7 +194,7 @@ class StepWriter:
         """The lines of the function."""
         for block in self.group:
             yield from comment(plain(print_rule(self.tensors.plan.grammar, block.rule)), 1)
-        parameter = "const I level" if self.levels else ""
+        parameter = f"const I {self.level}" if self.level else ""
         yield f"{INDENT}SEPARATE void {self.name}({parameter}) {{"
         yield from laid_out([*self.ranges(), *self.opening(), *self.work()], 2)
         yield f"{INDENT}}}"
@@ -255,7 +278,13 @@ class StepWriter:
             body += self.put()
         writer = self.writers[0]
         heads = [writer.loops.loop(d) for d in self.spans[0] if d in writer.loops.fused]
-        yield from nested(heads, body)
+        scope = self.tensors.scope.with_variables(self.variables[0])
+        sums: list[Statement] = [
+            f"const I {writer.scope.variables[name]} = {scope.expression(form)};"
+            for name, form in writer.scope.forms.items()
+            if name in writer.scope.used
+        ]
+        yield from nested(heads, (*sums, *body))
 
     def put(self) -> tuple[Statement, ...]:
         """Add the results of the blocks and put the sum into the head's cells."""

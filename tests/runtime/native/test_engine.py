@@ -20,6 +20,7 @@ from fgg.compiler import loads
 from fgg.grammar.domains import with_sizes
 from fgg.runtime.native import build as native_build
 from fgg.runtime.native.engine import NativeEngine
+from fgg.runtime.prelude.batch import Batch
 from tests.helpers.native import jit, needs_compiler
 
 
@@ -142,11 +143,12 @@ int check() { ++asked; std::raise(SIGUSR1); return handle(); }
 def test_a_pass_can_be_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     native_build.build(SIGNAL, torch.float32, tmp_path / "signal.so")
     watch = ctypes.PyDLL(str(tmp_path / "signal.so"))
-    python = native_build.python_functions().contents
-    ctypes.c_void_p.in_dll(watch, "handle").value = python.check
-    check = ctypes.cast(watch.check, ctypes.c_void_p)
-    watched = native_build.Python(python.save, python.restore, check)
-    target = "fgg.runtime.native.engine.python_functions"
+    host = native_build.host(torch.float32)
+    ctypes.c_void_p.in_dll(watch, "handle").value = host.check
+    fields = {name: getattr(host, name) for name, *_ in host._fields_}
+    fields["check"] = ctypes.cast(watch.check, ctypes.c_void_p).value
+    watched = native_build.Host(**fields)
+    target = "fgg.runtime.native.engine.host"
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise Stop
@@ -155,7 +157,7 @@ def test_a_pass_can_be_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     before = signal.signal(signal.SIGUSR1, stop)
     try:
         with monkeypatch.context() as patched, pytest.raises(Stop):
-            patched.setattr(target, lambda: ctypes.pointer(watched))
+            patched.setattr(target, lambda dtype: watched)
             # A pass of a minute, which looks for signals once in a tenth of a second.
             program.log_z(program.weights(seed=0), {"w": torch.zeros(2, 900, dtype=torch.long)})
     finally:
@@ -167,7 +169,7 @@ def test_a_pass_can_be_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 @needs_compiler
 def test_other_devices_have_tensor_operations() -> None:
     program = jit(with_sizes(fgg.load("hmm"), {"k": 2, "d": 3}))
-    batch = program.compiled.module.Batch(1, {"n": [2]}, {}, torch.float32, torch.device("cpu"))
+    batch = Batch(1, {"n": [2]}, {}, torch.float32, torch.device("cpu"))
     engine = program.compiled.engine
     assert isinstance(engine, NativeEngine)
     assert engine.fits(batch, {"x": torch.zeros(1)})
