@@ -11,7 +11,16 @@ from torch import Tensor
 
 import fgg
 from benchmarks import peers
-from benchmarks.measure import JIT, OURS, Call, Goal, Point, Suite, as_machine_code, gradients_of
+from benchmarks.measure import (
+    OURS,
+    Call,
+    Goal,
+    Point,
+    Suite,
+    as_machine_code,
+    gradients_of,
+)
+from fgg.plan.backend import CPP, TORCH
 
 WORDS = 10_000
 
@@ -32,11 +41,11 @@ def data(point: Point) -> tuple[dict[str, Tensor], Tensor]:
     return weights, torch.randint(WORDS, (point["batch"], point["n"]), generator=chance)
 
 
-def ours(point: Point, *, jit: bool = False) -> Call:
+def ours(point: Point, *, backend: str = TORCH) -> Call:
     """The program with pinned blocks."""
     weights, words = data(point)
     sizes = {"m": point["m"], "k": point["k"], "d": WORDS}
-    program = fgg.compile(fgg.load("hmm_blocks", sizes=sizes), jit=jit)
+    program = fgg.compile(fgg.load("hmm_blocks", sizes=sizes), backend=backend)
     return lambda: gradients_of(program.log_z(weights, {"w": words}), weights)
 
 
@@ -61,8 +70,8 @@ def zeros(point: Point) -> Call:
 SUITE = Suite(
     name="blocked_hmm",
     title="HMM with blocked emissions, forward and backward, float32",
-    makers={OURS: ours, JIT: as_machine_code(ours), "by hand": by_hand},
-    own=(JIT,),
+    makers={OURS: ours, CPP: as_machine_code(ours), "by hand": by_hand},
+    own=(CPP,),
     limits={"zeros of the gradient": zeros},
     points=[
         {"batch": 16, "n": 32, "k": k, "m": m}

@@ -9,21 +9,22 @@ import torch
 from torch import Tensor
 
 from benchmarks import dependency, hmm, pcfg, rank_pcfg
-from benchmarks.measure import JIT, OURS, Call, Goal, Point, Suite, as_machine_code
+from benchmarks.measure import OURS, Call, Goal, Point, Suite, as_machine_code
+from fgg.plan.backend import CPP, TORCH
 from fgg.runtime.program import range_certificate
 
-WITHOUT, JIT_WITHOUT = "without it", "jit without it"
+WITHOUT, CPP_WITHOUT = "without it", "cpp without it"
 
 
-def ours(point: Point, *, jit: bool = False) -> Call:
+def ours(point: Point, *, backend: str = TORCH) -> Call:
     """The program of the suite that has such points."""
     if "states" in point:
-        return hmm.ours(point, jit=jit)
+        return hmm.ours(point, backend=backend)
     if "phrases" in point:
-        return pcfg.ours(point, jit=jit)
+        return pcfg.ours(point, backend=backend)
     if "r" in point:
-        return rank_pcfg.ours(point, jit=jit)
-    return dependency.ours(point, jit=jit)
+        return rank_pcfg.ours(point, backend=backend)
+    return dependency.ours(point, backend=backend)
 
 
 @contextmanager
@@ -40,9 +41,9 @@ def switched_off() -> Iterator[None]:
         range_certificate.certificate, range_certificate.all_finite = kept
 
 
-def without(point: Point, *, jit: bool = False) -> Call:
+def without(point: Point, *, backend: str = TORCH) -> Call:
     """The same program with the certificate switched off."""
-    call = ours(point, jit=jit)
+    call = ours(point, backend=backend)
 
     def unchecked() -> Mapping[str, Tensor]:
         with switched_off():
@@ -57,8 +58,8 @@ SUITE = Suite(
     makers={
         OURS: ours,
         WITHOUT: without,
-        JIT: as_machine_code(ours),
-        JIT_WITHOUT: as_machine_code(without),
+        CPP: as_machine_code(ours),
+        CPP_WITHOUT: as_machine_code(without),
     },
     points=[
         *({"batch": 16, "n": 64, "states": k} for k in (16, 64, 256, 1024)),
@@ -68,5 +69,5 @@ SUITE = Suite(
         *({"batch": 16, "n": n} for n in (20, 40)),
     ],
     goals=[Goal(peer=WITHOUT, least=0.95)],
-    own=(JIT, JIT_WITHOUT),
+    own=(CPP, CPP_WITHOUT),
 )

@@ -7,7 +7,16 @@ from torch import Tensor
 
 import fgg
 from benchmarks import adapters, limits, peers
-from benchmarks.measure import JIT, OURS, Call, Goal, Point, Suite, as_machine_code, gradients_of
+from benchmarks.measure import (
+    OURS,
+    Call,
+    Goal,
+    Point,
+    Suite,
+    as_machine_code,
+    gradients_of,
+)
+from fgg.plan.backend import CPP, TORCH
 
 
 def data(point: Point) -> dict[str, Tensor]:
@@ -20,10 +29,10 @@ def data(point: Point) -> dict[str, Tensor]:
     }
 
 
-def ours(point: Point, *, jit: bool = False) -> Call:
+def ours(point: Point, *, backend: str = TORCH) -> Call:
     """The compiled program."""
     scores = data(point)
-    program = fgg.compile(fgg.load("eisner"), jit=jit)
+    program = fgg.compile(fgg.load("eisner"), backend=backend)
     return lambda: gradients_of(program.log_z({}, scores), scores)
 
 
@@ -48,12 +57,12 @@ SUITE = Suite(
     title="Eisner, inside and outside, float32",
     makers={
         OURS: ours,
-        JIT: as_machine_code(ours),
+        CPP: as_machine_code(ours),
         "by hand": by_hand,
         "supar": supar,
         "torch-struct": torch_struct,
     },
-    own=(JIT,),
+    own=(CPP,),
     points=[{"batch": 16, "n": n} for n in (10, 20, 40, 80)],
     memory=[{"batch": 16, "n": n} for n in (20, 40, 80)],
     goals=[

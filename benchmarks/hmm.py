@@ -7,8 +7,9 @@ from torch import Tensor
 
 import fgg
 from benchmarks import adapters, limits, peers
-from benchmarks.measure import JIT, OURS, Call, Goal, Point, Skipped, Suite, as_machine_code
+from benchmarks.measure import OURS, Call, Goal, Point, Skipped, Suite, as_machine_code
 from benchmarks.strings import by_function, by_program
+from fgg.plan.backend import CPP, TORCH
 from fgg.runtime.program.program import Program
 
 WORDS = 1000
@@ -29,15 +30,15 @@ def data(point: Point) -> tuple[dict[str, Tensor], Tensor]:
     return weights, torch.randint(WORDS, (point["batch"], point["n"]), generator=chance)
 
 
-def program(point: Point, *, jit: bool = False) -> Program:
+def program(point: Point, *, backend: str = TORCH) -> Program:
     """The compiled program."""
     grammar = fgg.load("hmm", sizes={"k": point["states"], "d": WORDS})
-    return fgg.compile(grammar, query="string", jit=jit)
+    return fgg.compile(grammar, query="string", backend=backend)
 
 
-def ours(point: Point, *, jit: bool = False) -> Call:
+def ours(point: Point, *, backend: str = TORCH) -> Call:
     """The compiled program."""
-    return by_program(program(point, jit=jit), data(point))
+    return by_program(program(point, backend=backend), data(point))
 
 
 def by_hand(point: Point) -> Call:
@@ -85,7 +86,7 @@ SUITE = Suite(
     title="HMM, forward and backward, float32",
     makers={
         OURS: ours,
-        JIT: as_machine_code(ours),
+        CPP: as_machine_code(ours),
         "by hand": by_hand,
         "torch-struct": torch_struct,
         "hmmlearn": hmmlearn,
@@ -99,7 +100,7 @@ SUITE = Suite(
         Goal(peer="hmmlearn", least=1, at={"states": (256, 1024)}),
         Goal(peer="dynamax", least=1, at={"states": (256, 1024)}),
     ],
-    own=(JIT,),
+    own=(CPP,),
     limits={
         limits.PRODUCTS: products,
         limits.TRAFFIC: lambda point: limits.traffic(program(point), point),

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fgg.runtime.native.build import CannotBuild, compiler
+from fgg.plan.backend import CPP
+from fgg.runtime.native.build import no_compiler
 
 Point = Mapping[str, int]
 """What a measurement is of: lengths, numbers of states, batch."""
@@ -24,8 +25,7 @@ Values = Mapping[str, Tensor]
 Call = Callable[[], Values]
 
 OURS = "fgg"
-JIT = "jit"
-"""Our programs as tensor operations, and as machine code."""
+"""Our programs as tensor operations; as machine code their name is that of the backend, `cpp`."""
 SETTLE = 0.03
 LONG = 1.0
 
@@ -223,14 +223,12 @@ def made(suite: Suite, point: Point) -> tuple[dict[str, Call], dict[str, str]]:
 
 
 def as_machine_code(maker: Callable[..., Call]) -> Callable[[Point], Call]:
-    """A maker of calls whose passes are machine code, by a maker that has the option `jit`."""
+    """A maker of calls whose passes are machine code, by a maker that has the option `backend`."""
 
     def make(point: Point) -> Call:
-        try:
-            compiler()
-        except CannotBuild as error:
-            raise Skipped(str(error)) from None
-        call = maker(point, jit=True)
+        if reason := no_compiler():
+            raise Skipped(reason)
+        call = maker(point, backend=CPP)
         call()  # builds it: that is told of elsewhere
         return call
 

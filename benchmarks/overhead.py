@@ -11,9 +11,10 @@ from tempfile import TemporaryDirectory
 import torch
 
 import fgg
-from benchmarks.measure import JIT, OURS, Goal, quartiles, quiet
+from benchmarks.measure import OURS, Goal, quartiles, quiet
 from fgg.grammar.domains import domain_size, size_values, with_sizes
 from fgg.grammar.domains import lengths as length_names
+from fgg.plan.backend import CPP, TORCH
 from fgg.runtime.native.build import CannotBuild, build
 from fgg.runtime.program.program import Program
 
@@ -54,11 +55,13 @@ def programs() -> list[tuple[str, str | None]]:
     return found
 
 
-def small(name: str, query: str | None, *, jit: bool = False) -> Program | None:
+def small(name: str, query: str | None, *, backend: str = TORCH) -> Program | None:
     """The program of a grammar of few states; None if it has no schedule."""
     sizes = {k: min(v, SIZE) for k, v in size_values(fgg.load(name)).items()}
     try:
-        return fgg.compile(with_sizes(fgg.load(name), sizes), query, fallback=False, jit=jit)
+        return fgg.compile(
+            with_sizes(fgg.load(name), sizes), query, fallback=False, backend=backend
+        )
     except fgg.GrammarError:
         return None
 
@@ -79,19 +82,19 @@ def overhead(name: str, query: str | None, repeats: int, compiles: int = 3) -> O
 
 
 def machine_code(name: str, query: str | None, repeats: int) -> MachineCode | None:
-    """The overhead of a grammar with `jit`; None if it cannot be."""
-    program = small(name, query, jit=True)
-    if program is None or program.compiled.cpp is None:
+    """The overhead of a grammar as machine code; None if it cannot be."""
+    program = small(name, query, backend=CPP)
+    if program is None:
         return None
     with TemporaryDirectory() as folder:
         start = time.perf_counter()
         try:
-            build(program.compiled.cpp.whole, torch.float32, Path(folder) / "program.so")
+            build(program.compiled.cpp.whole, "float32", Path(folder) / "program.so")
         except CannotBuild:
             return None
         building = time.perf_counter() - start
     forward, both = calls(program, repeats)
-    return MachineCode(name=JIT, building=building, forward=forward, both=both)
+    return MachineCode(name=CPP, building=building, forward=forward, both=both)
 
 
 def calls(program: Program, repeats: int) -> tuple[float, float]:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.goals import verdicts
-from benchmarks.measure import JIT, Goal
+from benchmarks.measure import Goal
 from benchmarks.pictures import memory_svg, ratios_svg
 from benchmarks.report import shared, text_of
 from benchmarks.tables import Table
 from fgg.files import write_whole
+from fgg.plan.backend import CPP
 
 Record = Mapping[str, Any]
 Tables = Callable[[str, Sequence[Record]], list[Table]]
@@ -25,11 +26,11 @@ described in `benchmarks/README.md`.
 {about}
 
 Each row gives our CPU time (median and quartiles), our wall-clock time, and for every peer *their
-time / ours*, the median over rounds with quartiles: **above 1 we are faster**. The column *jit* is
-the time of our program as machine code (`fgg.compile(…, jit=True)`), divided by the time of the
-default, our program as tensor operations; goals are checked for both. Columns with *alone* are
-lower limits: the time of work that no program can avoid, divided by ours. Before any timing, all
-results were checked to agree.
+time / ours*, the median over rounds with quartiles: **above 1 we are faster**. The column *cpp* is
+the time of our program as machine code (`backend="cpp"`), divided by its time as tensor operations
+(`backend="torch"`), which the other columns use; goals are checked for both. Columns with *alone*
+are lower limits: the time of work that no program can avoid, divided by ours. Before any timing,
+all results were checked to agree.
 """
 LOSSES = """## Where we lose
 
@@ -83,8 +84,8 @@ def losses(name: str, records: Sequence[Record], goals: Iterable[Goal]) -> list[
     """Where a suite shows others ahead of us, peer by peer, and the goals that it misses."""
     common = shared(r["point"] for r in records if "median" in r)
     ours = {r["at"]: r["allocated"] for r in records if "allocated" in r and r["role"] == "ours"}
-    fast = {r["at"]: r["ratio"] for r in records if r["name"] == JIT and "ratio" in r}
-    lean = {r["at"]: r["allocated"] for r in records if r["name"] == JIT and "allocated" in r}
+    fast = {r["at"]: r["ratio"] for r in records if r["name"] == CPP and "ratio" in r}
+    lean = {r["at"]: r["allocated"] for r in records if r["name"] == CPP and "allocated" in r}
     faster: dict[str, list[str]] = {}
     leaner: dict[str, list[str]] = {}
     for r in (r for r in records if r["role"] == "peer"):
@@ -92,22 +93,22 @@ def losses(name: str, records: Sequence[Record], goals: Iterable[Goal]) -> list[
         if "median" in r and r["ratio"] < 1:
             text = f"{r['ratio']:.2f} of our time at {at}"
             if r["at"] in fast:
-                text += f" (with jit {r['ratio'] / fast[r['at']]:.2f})"
+                text += f" (with cpp {r['ratio'] / fast[r['at']]:.2f})"
             faster.setdefault(r["name"], []).append(text)
         if "allocated" in r and r["allocated"] < ours.get(r["at"], 0):
             text = f"{r['allocated'] / ours[r['at']]:.2f} of our memory at {at}"
             if r["at"] in lean:
-                text += f" (with jit {r['allocated'] / lean[r['at']]:.2f})"
+                text += f" (with cpp {r['allocated'] / lean[r['at']]:.2f})"
             leaner.setdefault(r["name"], []).append(text)
     found = [f"- `{name}`: {who} takes {'; '.join(at)}" for who, at in faster.items()]
     found += [f"- `{name}`: {who} takes {'; '.join(at)}" for who, at in leaner.items()]
     wanted = list(goals)
-    other = {(v.at, v.goal): v for v in verdicts(wanted, records, JIT)}
+    other = {(v.at, v.goal): v for v in verdicts(wanted, records, CPP)}
     for v in verdicts(wanted, records):
         if not v.met:
             text = f"- `{name}`: goal missed at {v.at}: {v.goal}; it is {v.measured}"
-            jit = other.get((v.at, v.goal))
-            if jit is not None:
-                text += f", with jit {jit.measured}: {'met' if jit.met else 'missed too'}"
+            cpp = other.get((v.at, v.goal))
+            if cpp is not None:
+                text += f", with cpp {cpp.measured}: {'met' if cpp.met else 'missed too'}"
             found.append(text)
     return found

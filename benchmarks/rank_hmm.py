@@ -7,8 +7,9 @@ from torch import Tensor
 
 import fgg
 from benchmarks import checkouts, limits, peers
-from benchmarks.measure import JIT, OURS, Call, Goal, Point, Suite, as_machine_code
+from benchmarks.measure import OURS, Call, Goal, Point, Suite, as_machine_code
 from benchmarks.strings import by_function, by_program, softmaxed
+from fgg.plan.backend import CPP, TORCH
 from fgg.runtime.program.program import Program
 
 WORDS = 500
@@ -26,15 +27,15 @@ def data(point: Point) -> tuple[dict[str, Tensor], Tensor]:
     return softmaxed(point, shapes, WORDS)
 
 
-def program(point: Point, *, jit: bool = False) -> Program:
+def program(point: Point, *, backend: str = TORCH) -> Program:
     """The program in rank space."""
     grammar = fgg.load("hmm_rank", sizes={"k": point["m"], "d": WORDS, "r": point["r"]})
-    return fgg.compile(grammar, space="rank", jit=jit)
+    return fgg.compile(grammar, space="rank", backend=backend)
 
 
-def ours(point: Point, *, jit: bool = False) -> Call:
+def ours(point: Point, *, backend: str = TORCH) -> Call:
     """The program in rank space."""
-    return by_program(program(point, jit=jit), data(point))
+    return by_program(program(point, backend=backend), data(point))
 
 
 def by_hand(point: Point) -> Call:
@@ -72,11 +73,11 @@ SUITE = Suite(
     title="HMM in rank space, forward and backward, float32",
     makers={
         OURS: ours,
-        JIT: as_machine_code(ours),
+        CPP: as_machine_code(ours),
         "by hand": by_hand,
         "RankSpace-Models": rank_space_models,
     },
-    own=(JIT,),
+    own=(CPP,),
     limits={
         limits.PRODUCTS: products,
         limits.TRAFFIC: lambda point: limits.traffic(program(point), point),

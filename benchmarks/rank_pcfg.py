@@ -7,8 +7,9 @@ from torch import Tensor
 
 import fgg
 from benchmarks import checkouts, limits, peers
-from benchmarks.measure import JIT, OURS, Call, Goal, Point, Suite, as_machine_code
+from benchmarks.measure import OURS, Call, Goal, Point, Suite, as_machine_code
 from benchmarks.strings import by_function, by_program, softmaxed
+from fgg.plan.backend import CPP, TORCH
 from fgg.runtime.program.program import Program
 
 WORDS = 1000
@@ -28,22 +29,24 @@ def data(point: Point) -> tuple[dict[str, Tensor], Tensor]:
     return softmaxed(point, shapes, WORDS)
 
 
-def program(point: Point, space: str, *, jit: bool = False) -> Program:
+def program(point: Point, space: str, *, backend: str = TORCH) -> Program:
     """The program of a space."""
     m = point["m"]
     sizes = {"nt": m // 3, "pt": m - m // 3, "words": WORDS, "r": point["r"]}
     grammar = fgg.load("pcfg", sizes=sizes)
-    return fgg.compile(grammar, space=space, length=point["n"], batch=point["batch"], jit=jit)
+    return fgg.compile(
+        grammar, space=space, length=point["n"], batch=point["batch"], backend=backend
+    )
 
 
-def compiled(point: Point, space: str, *, jit: bool = False) -> Call:
+def compiled(point: Point, space: str, *, backend: str = TORCH) -> Call:
     """Calls of the program of a space."""
-    return by_program(program(point, space, jit=jit), data(point))
+    return by_program(program(point, space, backend=backend), data(point))
 
 
-def ours(point: Point, *, jit: bool = False) -> Call:
+def ours(point: Point, *, backend: str = TORCH) -> Call:
     """The program in rank space."""
-    return compiled(point, "rank", jit=jit)
+    return compiled(point, "rank", backend=backend)
 
 
 def automatic(point: Point) -> Call:
@@ -98,7 +101,7 @@ SUITE = Suite(
     title="PCFG in rank space, inside and outside, float32",
     makers={
         OURS: ours,
-        JIT: as_machine_code(ours),
+        CPP: as_machine_code(ours),
         "auto": automatic,
         "by hand": by_hand,
         "TN-PCFG": tn_pcfg,
@@ -117,5 +120,5 @@ SUITE = Suite(
     ],
     memory=[at(20, 300, 1500), at(40, 300, 1500), at(40, 1000, 1500)],
     goals=[Goal(peer="TN-PCFG", least=5), Goal(of="memory", peer="TN-PCFG", least=5)],
-    own=(JIT, "auto"),
+    own=(CPP, "auto"),
 )

@@ -7,8 +7,9 @@ from typing import Any
 
 from benchmarks.goals import Verdict, untried, verdicts
 from benchmarks.growth import Growth, growths
-from benchmarks.measure import JIT, Goal
+from benchmarks.measure import Goal
 from benchmarks.tables import Table, megabytes, milliseconds
+from fgg.plan.backend import CPP
 
 Record = Mapping[str, Any]
 
@@ -126,7 +127,7 @@ def overheads(records: Sequence[Record], title: str) -> Table:
     columns = ["", "compile, ms", "log Z, ms", "log Z and gradients, ms"]
     fast = {r["at"]: r for r in records if "building" in r}
     if fast:
-        columns += ["jit: build, ms", "log Z, ms", "log Z and gradients, ms"]
+        columns += ["cpp: build, ms", "log Z, ms", "log Z and gradients, ms"]
     table = Table(title=title, columns=columns)
     for r in records:
         if "compiling" in r:
@@ -152,9 +153,9 @@ def goals(wanted: Sequence[Goal], records: Sequence[Record]) -> Table | None:
     if not wanted:
         return None
     found = verdicts(wanted, records)
-    fast = verdicts(wanted, records, JIT)
+    fast = verdicts(wanted, records, CPP)
     columns = ["goal", "met at", "farthest", "there"]
-    table = Table(title="Goals", columns=[*columns, "with jit", "farthest"] if fast else columns)
+    table = Table(title="Goals", columns=[*columns, "with cpp", "farthest"] if fast else columns)
     for goal in dict.fromkeys(v.goal for v in found):
         own = [v for v in found if v.goal == goal]
         worst = min(own, key=lambda v: v.margin)

@@ -10,7 +10,6 @@ from typing import Any
 
 from benchmarks import overhead
 from benchmarks.measure import (
-    JIT,
     OURS,
     Point,
     Skipped,
@@ -22,6 +21,7 @@ from benchmarks.measure import (
     warmed,
 )
 from benchmarks.memory import memories
+from fgg.plan.backend import CPP
 
 Record = dict[str, Any]
 
@@ -110,7 +110,7 @@ def _memory(suite: Suite, effort: Effort, progress: Progress) -> Iterator[Record
     named = {goal.peer for goal in suite.goals if goal.of == "memory"}
     start = time.perf_counter()
     for name in suite.makers:
-        if name not in (OURS, JIT) and name not in named and not name.startswith("by hand"):
+        if name not in (OURS, CPP) and name not in named and not name.startswith("by hand"):
             continue
         left = effort.budget - (time.perf_counter() - start)
         progress.say(suite.name, f"memory of {name}", left)

@@ -6,14 +6,15 @@ import torch
 from torch import Tensor
 
 from benchmarks import checkouts, limits, peers
-from benchmarks.measure import JIT, OURS, Call, Goal, Point, Suite, as_machine_code
+from benchmarks.measure import OURS, Call, Goal, Point, Suite, as_machine_code
 from benchmarks.rank_pcfg import at, compiled, data, program
 from benchmarks.strings import by_function
+from fgg.plan.backend import CPP, TORCH
 
 
-def ours(point: Point, *, jit: bool = False) -> Call:
+def ours(point: Point, *, backend: str = TORCH) -> Call:
     """The program in state space."""
-    return compiled(point, "state", jit=jit)
+    return compiled(point, "state", backend=backend)
 
 
 def by_hand(point: Point) -> Call:
@@ -63,11 +64,11 @@ SUITE = Suite(
     title="PCFG with decomposed rules in state space, inside and outside, float32",
     makers={
         OURS: ours,
-        JIT: as_machine_code(ours),
+        CPP: as_machine_code(ours),
         "by hand, in logarithms": by_hand,
         "TN-PCFG": tn_pcfg,
     },
-    own=(JIT,),
+    own=(CPP,),
     points=[at(20, 100, 250), at(40, 100, 250), at(20, 300, 250), at(20, 1000, 250)],
     slow=[at(40, 300, 250), at(40, 1000, 250)],
     memory=[at(20, 100, 250), at(40, 100, 250), at(20, 300, 250)],

@@ -18,6 +18,7 @@ import torch
 import fgg
 from benchmarks import checkouts
 from benchmarks.measure import OURS, Call, Point, Suite
+from fgg.plan.backend import TORCH
 from fgg.runtime.learn import Adam, Items
 
 WORDS = 10_000
@@ -51,7 +52,9 @@ def ours(point: Point) -> Call:
     """A step of the library's Adam."""
     sizes = {name: point[name] for name in ("nt", "pt", "r")}
     grammar = fgg.loads(GRAMMAR, sizes=sizes)
-    program = fgg.compile(grammar, space="rank", length=point["n"], batch=point["batch"])
+    program = fgg.compile(
+        grammar, space="rank", length=point["n"], batch=point["batch"], backend=TORCH
+    )
     method = Adam(program.model(seed=0), rate=1e-3, betas=(0.75, 0.999), clip=3.0)
     batch = method.ready(Items({"w": sentences(point)}))
 

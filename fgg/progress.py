@@ -1,12 +1,13 @@
 """Progress of long work: engines report how far they are, and a listener may show it.
 
 An engine wraps its loop, `for level in steps(levels, "level")`, or opens a `stage` and counts. It
-does not know the listener. Without a listener, `steps` returns its argument unchanged.
+does not know the listener. Without a listener, `steps` returns its argument unchanged. What a user
+should know at once, because the next moment takes seconds, is a `note`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -57,6 +58,26 @@ class Listener:
 
 
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+_teller: ContextVar[Callable[[str], None] | None] = ContextVar("teller", default=None)
+
+
+def note(text: str) -> None:
+    """Tell the user something at once, if anybody is there to tell it."""
+    tell = _teller.get()
+    if tell is not None:
+        tell(text)
+
+
+@contextmanager
+def notes_to(tell: Callable[[str], None]) -> Iterator[None]:
+    """Within this context, a function gets the notes."""
+    token = _teller.set(tell)
+    try:
+        yield
+    finally:
+        _teller.reset(token)
 
 
 @contextmanager

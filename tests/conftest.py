@@ -1,7 +1,8 @@
-"""Golden files and Hypothesis profiles."""
+"""Golden files, Hypothesis profiles, and where machine code goes."""
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,27 @@ settings.load_profile("ci")
 def own_machine_code(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Machine code that tests make is theirs alone."""
     os.environ["FGG_CACHE"] = str(tmp_path_factory.mktemp("machine_code"))
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
+    """The types of numbers for which machine code is built, in a cache that is empty at first."""
+    from fgg.runtime.native import build as native
+
+    dtypes: list[str] = []
+    build = native.build
+
+    def counted(source: str, dtype: str, path: Path) -> None:
+        dtypes.append(dtype)
+        build(source, dtype, path)
+
+    monkeypatch.setattr(native, "build", counted)
+    monkeypatch.setenv("FGG_CACHE", str(tmp_path / "cache"))
+    native.folder.cache_clear()
+    native.library.cache_clear()
+    yield dtypes
+    native.folder.cache_clear()
+    native.library.cache_clear()
 
 
 @dataclass(frozen=True)

@@ -322,12 +322,18 @@ def goes_on(index: Sequence[Expr], loops: Sequence[Loop]) -> bool:
 
 
 def is_distinct(index: Sequence[Expr], loops: Sequence[Loop]) -> bool:
-    """Whether an index maps points that differ in one of its variables to different cells."""
-    columns = _columns(index, loops)
+    """Whether an index maps points that differ in one of its variables to different cells.
+
+    What a table has at different points may be the same: such an axis tells nothing.
+    """
+    names = {name for expr in index for name in expr.names()}
+    used = [loop for loop in loops if loop.name in names]
+    known = [expr for expr in index if not any(True for _ in expr.lookups())]
+    columns = [[coefficient_of(expr, loop.name) for expr in known] for loop in used]
     forms = [
         sum((Expr.of(f"x{i}") * c for i, c in enumerate(column)), Expr()) for column in columns
     ]
-    return rank_of(forms) == len(columns)
+    return rank_of(forms) == len(used)
 
 
 def _columns(index: Sequence[Expr], loops: Sequence[Loop]) -> list[list[int]]:

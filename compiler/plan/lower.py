@@ -18,6 +18,7 @@ from fgg.compiler.plan.affine import (
     uniform,
 )
 from fgg.compiler.plan.boxes import (
+    PRIME,
     LoopBox,
     Unbounded,
     boxed,
@@ -167,7 +168,8 @@ class _Lowering:
         steps: list[Step] = []
         for name in families:
             made = [self.step(rule, stage) for rule in self.grammar.rules_of.get(name, ())]
-            steps += grouped(self.with_linear([step for step in made if step is not None]))
+            ready = self.with_linear([step for step in made if step is not None])
+            steps += named_apart(grouped(ready))
         first: list[Bound] = []
         last: list[Bound] = []
         level = {name: stage.level[name] for name in families} if stage.recursive else {}
@@ -442,6 +444,41 @@ def grouped(steps: Sequence[Step]) -> list[Step]:
     """Steps with those of one group next to each other."""
     order = list(dict.fromkeys(step.group for step in steps))
     return sorted(steps, key=lambda step: order.index(step.group))
+
+
+def named_apart(steps: Sequence[Step]) -> list[Step]:
+    """A family's steps with loops that are not called as nodes are: both name axes."""
+    taken = {node.name for step in steps for node in step.rule.rhs.nodes}
+    loops = {loop.name for step in steps for loop in (*step.positions, *step.splits)}
+    names: dict[str, str] = {}
+    for name in sorted(loops & taken):
+        new = name
+        while new in taken | loops:
+            new += PRIME
+        taken.add(new)
+        names[name] = new
+    return [renamed(step, names) for step in steps] if names else list(steps)
+
+
+def renamed(step: Step, names: Mapping[str, str]) -> Step:
+    """A step with other names for its loops."""
+    values = {name: Expr.of(new) for name, new in names.items()}
+
+    def loop(item: Loop) -> Loop:
+        return replace(item, name=names.get(item.name, item.name))
+
+    def exprs(items: Sequence[Expr]) -> tuple[Expr, ...]:
+        return tuple(expr.substitute(values) for expr in items)
+
+    return replace(
+        step,
+        head_index=exprs(step.head_index),
+        positions=tuple(map(loop, step.positions)),
+        splits=tuple(map(loop, step.splits)),
+        operands=tuple(replace(o, index=exprs(o.index)) for o in step.operands),
+        masks=tuple(replace(mask, expr=mask.expr.substitute(values)) for mask in step.masks),
+        variables={name: expr.substitute(values) for name, expr in step.variables.items()},
+    )
 
 
 def rule_variables(rule: Rule) -> list[str]:

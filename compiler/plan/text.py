@@ -43,7 +43,7 @@ def plan_lines(plan: Plan) -> list[str]:
         for step in stage.steps:
             first = groups.setdefault((step.head, step.group), step.rule.name)
             lines += [f"  {line}" for line in step_lines(plan, step, first)]
-    lines += ["", f"log Z is {_cell(plan.start.name, plan.start.index)}"]
+    lines += ["", f"log Z is {cell_text(plan.start.name, plan.start.index)}"]
     return lines
 
 
@@ -58,7 +58,7 @@ def plan_json(plan: Plan) -> dict[str, object]:
         "charts": [
             {
                 "family": chart.family,
-                "axes": [_loop(axis) for axis in chart.axes],
+                "axes": [loop_text(axis) for axis in chart.axes],
                 "states": list(chart.states),
                 "scales_of": chart.scale_of,
             }
@@ -72,7 +72,7 @@ def plan_json(plan: Plan) -> dict[str, object]:
             }
             for stage in plan.stages
         ],
-        "start": _cell(plan.start.name, plan.start.index),
+        "start": cell_text(plan.start.name, plan.start.index),
     }
 
 
@@ -99,7 +99,7 @@ def preparation_text(step: Preparation) -> str:
 def chart_text(plan: Plan, chart: Chart) -> str:
     """A chart's axes and states."""
     family = plan.grammar.nonterminal[chart.family]
-    axes = ", ".join(map(_loop, chart.axes))
+    axes = ", ".join(map(loop_text, chart.axes))
     states = " x ".join(map(str, chart.states))
     text = f"{quote_name(chart.family)}[{axes}]" if axes else quote_name(chart.family)
     if states:
@@ -107,7 +107,7 @@ def chart_text(plan: Plan, chart: Chart) -> str:
         text += f" of {domains} ({states})"
     else:
         text += ", a scale alone"
-    follows = [f"{name} = {_expr(e)}" for name, e in chart.followers.items()]
+    follows = [f"{name} = {expr_text(e)}" for name, e in chart.followers.items()]
     if follows:
         text += f"; {', '.join(follows)}"
     if chart.scale_of != chart.family:
@@ -120,8 +120,8 @@ def stage_text(stage: PlanStage) -> str:
     if not stage.has_levels:
         return f"once: {', '.join(map(quote_name, stage.families))}"
     forms = ", ".join(f"{quote_name(n)} at {stage.level[n]}" for n in stage.families)
-    first = _extreme(stage.first, "max", "min")
-    last = _extreme(stage.last, "min", "max")
+    first = extreme_text(stage.first, "max", "min")
+    last = extreme_text(stage.last, "min", "max")
     return f"for each level from {first} to {last}: {forms}"
 
 
@@ -131,7 +131,7 @@ def step_lines(plan: Plan, step: Step, first: str) -> Iterator[str]:
     `first` is the first rule of those that fill the same cells.
     """
     yield print_rule(plan.grammar, step.rule)
-    details = [f"puts {_cell(step.head, step.head_index)}"]
+    details = [f"puts {cell_text(step.head, step.head_index)}"]
     if step.rule.name != first:
         details.append(f"added to the result of `{first}`")
     elif step.mode != "write":
@@ -140,12 +140,12 @@ def step_lines(plan: Plan, step: Step, first: str) -> Iterator[str]:
         details.append("keeps scales")
     yield f"    {', '.join(details)}"
     if step.positions or step.splits:
-        box = [f"for {_loop(loop)}" for loop in step.positions]
-        box += [f"summed over {_loop(loop)}" for loop in step.splits]
+        box = [f"for {loop_text(loop)}" for loop in step.positions]
+        box += [f"summed over {loop_text(loop)}" for loop in step.splits]
         yield f"    {'; '.join(box)}"
-    tests = [f"{_expr(g)} >= 0" for g in step.guards]
+    tests = [f"{expr_text(g)} >= 0" for g in step.guards]
     tests += [
-        f"{_expr(m.expr)} >= 0 ({'mask if lengths differ' if m.mixed else 'mask'})"
+        f"{expr_text(m.expr)} >= 0 ({'mask if lengths differ' if m.mixed else 'mask'})"
         for m in step.masks
     ]
     if tests:
@@ -158,7 +158,7 @@ def step_lines(plan: Plan, step: Step, first: str) -> Iterator[str]:
 
 def operand_text(operand: Operand) -> str:
     """The operands of a step, and whether they are read in place."""
-    text = _cell(operand.name, operand.index) + f"({', '.join(map(quote_name, operand.axes))})"
+    text = cell_text(operand.name, operand.index) + f"({', '.join(map(quote_name, operand.axes))})"
     if operand.kind == "parameter":
         return f"{text}, a parameter"
     how = "a view of" if operand.view else "gathered from"
@@ -185,19 +185,19 @@ def _step_json(plan: Plan, step: Step) -> dict[str, object]:
     return {
         "rule": step.rule.name,
         "text": print_rule(plan.grammar, step.rule),
-        "head": _cell(step.head, step.head_index),
+        "head": cell_text(step.head, step.head_index),
         "group": step.group,
         "mode": step.mode,
         "linear": step.linear,
-        "positions": [_loop(loop) for loop in step.positions],
-        "splits": [_loop(loop) for loop in step.splits],
-        "guards": [f"{_expr(g)} >= 0" for g in step.guards],
-        "masks": [{"test": f"{_expr(m.expr)} >= 0", "mixed": m.mixed} for m in step.masks],
+        "positions": [loop_text(loop) for loop in step.positions],
+        "splits": [loop_text(loop) for loop in step.splits],
+        "guards": [f"{expr_text(g)} >= 0" for g in step.guards],
+        "masks": [{"test": f"{expr_text(m.expr)} >= 0", "mixed": m.mixed} for m in step.masks],
         "operands": [
             {
                 "kind": operand.kind,
                 "name": operand.name,
-                "index": [_expr(e) for e in operand.index],
+                "index": [expr_text(e) for e in operand.index],
                 "axes": list(operand.axes),
                 "view": operand.view,
             }
@@ -218,31 +218,35 @@ def _parameter(plan: Plan, name: str) -> str:
     return f"{quote_name(name)}({', '.join(map(quote_name, domains))}): {shape}"
 
 
-def _cell(name: str, index: Sequence[Expr]) -> str:
-    return f"{quote_name(name)}[{', '.join(map(_expr, index))}]" if index else quote_name(name)
+def cell_text(name: str, index: Sequence[Expr]) -> str:
+    """Cells: `X[i, i + level]`."""
+    return f"{quote_name(name)}[{', '.join(map(expr_text, index))}]" if index else quote_name(name)
 
 
-def _loop(loop: Loop) -> str:
-    return f"{_plain(loop.name)} = {_bound(loop.low, 'max')}..{_bound(loop.high, 'min')}"
+def loop_text(loop: Loop) -> str:
+    """A loop with its ends: `i = 0..max n`."""
+    return f"{plain_name(loop.name)} = {_bound(loop.low, 'max')}..{_bound(loop.high, 'min')}"
 
 
 def _bound(bound: Bound, choice: str) -> str:
-    terms = [_expr(e) if d == 1 else f"({_expr(e)}) / {d}" for e, d in bound.terms]
+    terms = [expr_text(e) if d == 1 else f"({expr_text(e)}) / {d}" for e, d in bound.terms]
     return terms[0] if len(terms) == 1 else f"{choice}({', '.join(terms)})"
 
 
-def _extreme(bounds: Sequence[Bound], inner: str, outer: str) -> str:
+def extreme_text(bounds: Sequence[Bound], inner: str, outer: str) -> str:
+    """The ends of levels: the `outer` one of bounds, each of which is the `inner` of its terms."""
     texts = list(dict.fromkeys(_bound(bound, inner) for bound in bounds))
     return texts[0] if len(texts) == 1 else f"{outer}({', '.join(texts)})"
 
 
-def _expr(expr: Expr) -> str:
+def expr_text(expr: Expr) -> str:
     """An index expression in the words of the listing: the level, the greatest length."""
-    values: dict[str, int | Expr] = {n: Expr.of(_plain(n)) for n in expr.names()}
+    values: dict[str, int | Expr] = {n: Expr.of(plain_name(n)) for n in expr.names()}
     return str(expr.substitute(values)).replace("`", "")
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """A name in the words of the listing."""
     if name == LEVEL:
         return "level"
     for end, word in ((LOW, "min "), (HIGH, "max ")):

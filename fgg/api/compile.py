@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse, rend
 from fgg.grammar import Grammar
 from fgg.grammar.domains import with_domain_size, with_sizes
 from fgg.grammar.provenance import traced
+from fgg.plan.backend import AUTO, Backend, check_backend
 from fgg.rewrite.conjoin import conjoin
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def compile(
     length: int = 32,
     batch: int = 16,
     fallback: bool = True,
-    jit: bool = False,
+    backend: str = AUTO,
 ) -> Program:
     """The program of a grammar joined with a query (the only one, if none is named).
 
@@ -42,9 +43,10 @@ def compile(
     the program. A grammar that has no schedule gets a program that runs on the reference engine,
     with a warning (F434) that says why; without `fallback` it raises GrammarError (F425).
 
-    With `jit` the inside and outside passes run on the processor as machine code, which a C++
-    compiler makes when they are first needed. On other devices, and where there is no compiler
-    (with a warning, F435), they are tensor operations as without it.
+    `backend` says what carries out the inside and outside passes: `torch`, tensor operations, or
+    `cpp`, machine code for the CPU, which a C++ compiler makes when it is first needed. On other
+    devices, and where there is no compiler (with a warning, F435), `cpp` means tensor operations
+    too. `auto` begins with tensor operations and turns to machine code as soon as that pays.
     """
     if not isinstance(grammar, Grammar):
         raise TypeError("a grammar is expected: `fgg.compile(fgg.load(…))`")
@@ -54,6 +56,7 @@ def compile(
         message = f"there is no space `{space}`"
         help = "spaces are `auto`, `dense`, `state` and `rank`"
         refuse("F415", message, help)
+    check_backend(backend)
     check_sizes(grammar, sizes or {})
     model = with_sizes(grammar, sizes or {})
     return Compilation(
@@ -63,7 +66,7 @@ def compile(
         length=length,
         batch=batch,
         fallback=fallback,
-        jit=jit,
+        backend=Backend(backend),
     ).program()
 
 
@@ -81,7 +84,7 @@ class Compilation:
     length: int = 32
     batch: int = 16
     fallback: bool = True
-    jit: bool = False
+    backend: Backend = field(default_factory=Backend)
     missing: bool = False
 
     def __getstate__(self) -> dict[str, object]:
@@ -206,10 +209,8 @@ class Compilation:
 
         return emit(plan, best=best)
 
-    def emit_cpp(self, plan: Plan) -> Native | None:
-        """A plan as C++, or None without `jit`."""
-        if not self.jit:
-            return None
+    def emit_cpp(self, plan: Plan) -> Native:
+        """A plan as C++."""
         from fgg.compiler.emit.cpp import native
 
         return native(plan)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fgg.diagnostics import refuse
+from fgg.plan.backend import AUTO
 
 if TYPE_CHECKING:
     from torch import nn
@@ -20,13 +21,13 @@ def load_model(
     query: str | None = None,
     space: str | None = None,
     nets: Mapping[str, nn.Module] | None = None,
-    jit: bool = False,
+    backend: str = AUTO,
 ) -> Model:
     """The model that `model.save` wrote, compiled anew from the grammar inside the file.
 
     `query` and `space` may be others than those it was saved with. Networks of the user's own have
     to be given again: their parameters are in the file, their code is not. `model.vocabulary` is
-    the saved vocabulary. `jit` is as in `fgg.compile`.
+    the saved vocabulary. `backend` is as in `fgg.compile`.
     """
     import torch
 
@@ -41,7 +42,9 @@ def load_model(
         help = f'give it: `fgg.load_model(…, nets={{"{absent[0]}": module}})`'
         refuse("F470", message, help)
     grammar = loads(saved.text, name=f"{saved.name}.fgg")
-    program = compile(grammar, query=query or saved.query, space=space or saved.space, jit=jit)
+    program = compile(
+        grammar, query=query or saved.query, space=space or saved.space, backend=backend
+    )
     dtype = torch.float64 if saved.dtype == "float64" else torch.float32
     model = program.model(dtype=dtype, nets=nets)
     take(model, saved)

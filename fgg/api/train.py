@@ -7,14 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 from fgg.api.compile import compile, only_query, selected
 from fgg.api.saved import load_model
 from fgg.compiler.resolve.load import loads
 from fgg.data import Batches, read
-from fgg.diagnostics import refuse
+from fgg.diagnostics import refuse, render_all
 from fgg.files import write_whole
 from fgg.grammar.domains import with_sizes
+from fgg.plan.backend import AUTO, CPP, TORCH, BackendChoice, check_backend
 from fgg.runtime.train.feed import Feed, input_fields, make_feed, preprocessed, sizes_for
 from fgg.runtime.train.processes import Processes
 from fgg.runtime.train.run_folder import (
@@ -41,6 +43,8 @@ CURVES = "curves.svg"
 LEFT_OUT = "empty lines do not count, nor do items that `--min-length` or `--max-length` excludes"
 IN_PYTHON = ("weights", "reduce")
 """The options of methods that a command line cannot give."""
+EPOCHS = 10
+"""The number of epochs of a run unless another one is given."""
 SHUFFLED = ("adam", "online-em")
 """The methods that take batches in random order, because the order matters."""
 
@@ -52,7 +56,7 @@ def train(
     *,
     query: str | None = None,
     method: str = "em",
-    epochs: int = 10,
+    epochs: int = EPOCHS,
     valid: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     seed: int = 0,
     dtype: str | None = None,
@@ -63,14 +67,15 @@ def train(
     fields: Mapping[str, str] | None = None,
     preprocessing: Mapping[str, object] | None = None,
     resume: bool = False,
-    jit: bool = False,
+    backend: str = AUTO,
     **options: object,
 ) -> Model:
     """Train a grammar on data files, in a folder that can be resumed; return the model.
 
     It is what `fggc train` does: `data` and `valid` are files, `tokens` is the size of a batch,
     `preprocessing` has the options that change the data (`{"lower": True, "min_count": 2}`), and
-    `options` are the method's own. `fgg.learn` takes data in memory and keeps no folder.
+    `options` are the method's own. A run chooses its `backend` once, by the amount of data, and
+    keeps it. `fgg.learn` takes data in memory and keeps no folder.
     """
     from fgg.runtime.model.saving import self_contained
 
@@ -83,6 +88,7 @@ def train(
         seed=seed,
         dtype=dtype or ("float32" if method == "adam" else "float64"),
         space=space,
+        backend=backend,
         budget=0 if method in ("cvb", "hastings") else tokens,
         options=options,
         data=_paths(data),
@@ -92,7 +98,7 @@ def train(
         changes={**(preprocessing or {}), "sizes": {}},
         patience=patience,
     )
-    trainer = start(Path(folder), settings, resume=resume, jit=jit)
+    trainer = start(Path(folder), settings, resume=resume)
     trainer.run()
     return load_run(Path(folder))[0]
 
@@ -111,7 +117,6 @@ def start(
     epochs: int | None = None,
     every: float = 60.0,
     device: str = "cpu",
-    jit: bool = False,
     processes: Processes | None = None,
     stopping: Callable[[], bool] | None = None,
     report: Callable[[Epoch], None] | None = None,
@@ -122,6 +127,7 @@ def start(
     Without `settings`, those in the folder are used, with other `epochs` if given.
     """
     processes = processes or Processes()
+    begins = not (folder / SETTINGS).exists()
     settings = _settled(folder, settings, resume, epochs)
     grammar = loads(settings.grammar, name=settings.name)
     asked = selected(grammar, settings.query)
@@ -134,13 +140,14 @@ def start(
             shown = ", ".join(f"`{path}`" for path in settings.data)
             refuse("F478", f"there are no items in {shown} to learn from", LEFT_OUT)
     sizes = sizes_for(grammar, feed, settings.changes.get("sizes", {}))
+    backend = _possible(settings.backend)
     program = compile(
         with_sizes(grammar, sizes),
         settings.query,
         space=settings.space,
         batch=16,
         fallback=False,
-        jit=jit,
+        backend=backend.backend,
     )
     import torch
 
@@ -176,7 +183,11 @@ def start(
         tick=tick,
         stopping=stopping,
     )
-    if processes.first and not (folder / SETTINGS).exists():
+    if begins:
+        choice = _chosen(backend, trainer)
+        settings = replace(settings, backend=choice.backend, backend_reason=choice.reason)
+    processes.wait()  # until all have seen whether the folder holds a run
+    if begins and processes.first:
         make_folder(folder)
         save_feed(folder, feed)
         settings.save(folder)
@@ -202,7 +213,44 @@ def _settled(
         if different:
             help = "give the options that it began with, or `--resume --out DIR` alone"
             refuse("F479", f"the run in `{folder}` has another `{different[0]}`", help)
+        return replace(settings, backend=kept.backend, backend_reason=kept.backend_reason)
     return settings
+
+
+def _possible(asked: str) -> BackendChoice:
+    """The backend that a run is asked for; without a compiler, tensor operations in place of C++.
+
+    The latter comes with a warning (F435).
+    """
+    from fgg.runtime.native.build import CannotBuild, no_compiler
+
+    check_backend(asked)
+    reason = no_compiler() if asked == CPP else ""
+    if not reason:
+        return BackendChoice(asked, "it was asked for")
+    warn(render_all([CannotBuild(reason).note()], None), stacklevel=3)
+    return BackendChoice(TORCH, reason)
+
+
+def _chosen(asked: BackendChoice, trainer: Trainer) -> BackendChoice:
+    """The backend of a new run, which all of its processes have from now on.
+
+    It depends on the amount of data alone: neither on machine code that happens to be there, nor
+    on the number of epochs, so that a run which was stopped early equals a shorter one.
+    """
+    if asked.backend != AUTO:
+        return asked
+    from fgg.runtime.native.jobs import Job
+    from fgg.runtime.program.prepared_batch import number_type
+
+    model = trainer.model
+    dtype, device = number_type([*model.parameters(), *model.buffers()])
+    batches = trainer.feed.checked(model.program, trainer.batches)
+    choice = Job(batches=batches, dtype=dtype, device=device, times=EPOCHS).choice()
+    if trainer.processes.any(choice.backend == CPP) and choice.backend != CPP:
+        choice = BackendChoice(CPP, "another process of this run has more to do")
+    model.program.compiler.backend.settled = choice
+    return choice
 
 
 def _corpus(settings: RunSettings, paths: tuple[str, ...]) -> Corpus:
@@ -266,7 +314,7 @@ def _batches(settings: RunSettings, corpus: Corpus, processes: Processes) -> Bat
 
 
 def load_run(
-    folder: str | os.PathLike[str], query: str | None = None, *, jit: bool = False
+    folder: str | os.PathLike[str], query: str | None = None, *, backend: str = AUTO
 ) -> tuple[Model, Feed, RunSettings]:
     """The best model of a run, its feed, and its settings.
 
@@ -274,7 +322,7 @@ def load_run(
     """
     path = Path(folder)
     settings = load_settings(path)
-    model, feed = load_model(path / MODEL, query=query, jit=jit), load_feed(path)
+    model, feed = load_model(path / MODEL, query=query, backend=backend), load_feed(path)
     if query not in (None, settings.query):
         feed = feed.serving(model.program.grammar)
     return model, feed, settings

@@ -15,6 +15,7 @@ from fgg.api.compile import check_sizes, compilable, selected
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.grammar import Grammar
 from fgg.grammar.domains import size_values, with_sizes
+from fgg.plan.backend import AUTO, CPP, TORCH, check_backend
 from fgg.rewrite.small_sizes import Small, small_sizes
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def verify(
     seed: int = 0,
     floats: bool = True,
     peaked: bool = True,
-    jit: bool = False,
+    backend: str = AUTO,
     progress: Callable[[int, int], None] | None = None,
 ) -> Verification:
     """Compare a grammar, joined with a query, with its compiled forms.
@@ -73,15 +74,16 @@ def verify(
     `space` and `after` restrict that to a space or a pass. With another grammar, as `against` or in
     the place of the query, the two grammars are compared instead. Sizes that `sizes` does not give
     are made small. There are `trials` random points of prime fields, and about `items` inputs of
-    lengths up to `length`; programs also get long inputs with `peaked` weights. With `jit`,
-    programs are compared as machine code. `progress(done, total)` is called after each piece of
-    work. Raises GrammarError for wrong arguments; a difference is no error, but the `verdict`.
+    lengths up to `length`; programs also get long inputs with `peaked` weights. With the backend
+    `cpp`, programs are compared as machine code; `auto` means tensor operations here, as there is
+    little to compute. `progress(done, total)` is called after each piece of work. Raises
+    GrammarError for wrong arguments; a difference is no error, but the `verdict`.
     """
     from fgg.runtime.verify.run import run
 
     if isinstance(query, Grammar):
         against, query = query, None
-    _check(grammar, sizes or {}, space, after, trials, length, items, jit)
+    _check(grammar, sizes or {}, space, after, trials, length, items, backend)
     source = selected(with_sizes(grammar, sizes or {}), query)
     if against is None:
         small = small_sizes(source, sizes or {})
@@ -104,7 +106,7 @@ def verify(
         free=small.free,
         shrunk={**small.structure, **small.states},
         compared=[(c.what, c.space, c.side) for c in compared.candidates],
-        programs={name: program_maker(name, jit) for name in compared.programs},
+        programs={name: program_maker(name, backend) for name in compared.programs},
         left_out=compared.left_out,
         unchanged=compared.unchanged,
         trials=trials,
@@ -126,13 +128,14 @@ def _check(
     trials: int,
     length: int,
     items: int,
-    jit: bool,
+    backend: str,
 ) -> None:
     from fgg.compiler.driver import CONJOIN, PIPELINES
 
     if not isinstance(grammar, Grammar):
         raise TypeError("a grammar is expected: `fgg.verify(fgg.load(…))`")
     check_sizes(grammar, sizes)
+    check_backend(backend)
     problems = []
     for name, value, top in (("trials", trials, 1000), ("length", length, MAX_LENGTH)):
         if not 1 <= value <= top:
@@ -149,13 +152,11 @@ def _check(
         problems.append(f"there is no pass `{after}`: {hint}")
     elif after is not None and not spaces(space, after):
         problems.append(f"there is no pass `{after}` in the space `{space}`")
-    if jit:
-        from fgg.runtime.native.build import CannotBuild, compiler
+    if backend == CPP:
+        from fgg.runtime.native.build import no_compiler
 
-        try:
-            compiler()
-        except CannotBuild as error:
-            problems.append(f"machine code cannot be compared: {error}")
+        if reason := no_compiler():
+            problems.append(f"machine code cannot be compared: {reason}")
     if problems:
         raise GrammarError([Diagnostic(code="F415", message=message) for message in problems])
 
@@ -283,11 +284,12 @@ def tied_side(source: Grammar, space: str) -> Sized:
     return made
 
 
-def program_maker(space: str, jit: bool = False) -> Callable[[Grammar], Program]:
+def program_maker(space: str, backend: str = TORCH) -> Callable[[Grammar], Program]:
     """How the program of a grammar joined with its query is made in a space."""
     from fgg.api.compile import compile
 
-    return partial(compile, space=space, fallback=False, jit=jit)
+    fixed = TORCH if backend == AUTO else backend
+    return partial(compile, space=space, fallback=False, backend=fixed)
 
 
 def check_inputs(one: Grammar, two: Grammar) -> None:

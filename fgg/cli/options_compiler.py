@@ -1,4 +1,4 @@
-"""The options that say how to compile: passes, spaces, machine code."""
+"""The options that say how to compile: passes, spaces, backends."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from fgg.cli.arguments import Parser, Usage
 from fgg.cli.output import print_diagnostics
 from fgg.diagnostics import did_you_mean
 from fgg.grammar import Grammar
+from fgg.plan.backend import ASKED, AUTO, CPP, TORCH
 
 if TYPE_CHECKING:
     from fgg.cli.options_model import Weights
     from fgg.compiler.driver import Expected
     from fgg.runtime.program.program import Program
-
-AUTO = "auto"
 
 
 def add_space(parser: Parser) -> None:
@@ -31,25 +30,31 @@ def add_space(parser: Parser) -> None:
     )
 
 
-def add_jit(parser: Parser) -> None:
-    """Add `--jit`."""
-    parser.flag(
-        "--jit", "compile the inside and outside passes to machine code with a C++ compiler"
+def add_backend(parser: Parser) -> None:
+    """Add `--backend BACKEND`."""
+    parser.choice(
+        "--backend",
+        ASKED,
+        "what carries out the inside and outside passes: tensor operations (torch), or machine "
+        "code from a C++ compiler (cpp); auto takes machine code where that pays",
+        default=AUTO,
     )
 
 
-def jit_of(arguments: argparse.Namespace) -> bool:
-    """Return whether to compile to machine code; warns (F435) if there is no C++ compiler."""
-    if not arguments.jit:
-        return False
-    from fgg.runtime.native.build import CannotBuild, compiler
+def backend_of(arguments: argparse.Namespace) -> str:
+    """Return the backend that is asked for.
 
-    try:
-        compiler()
-    except CannotBuild as error:
-        print_diagnostics([error.note()], None)
-        return False
-    return True
+    If it is C++ and there is no compiler, it is torch, and a warning (F435) is printed.
+    """
+    asked = str(arguments.backend)
+    if asked != CPP:
+        return asked
+    from fgg.runtime.native.build import CannotBuild, no_compiler
+
+    reason = no_compiler()
+    if reason:
+        print_diagnostics([CannotBuild(reason).note()], None)
+    return TORCH if reason else CPP
 
 
 def add_after(parser: Parser, use: str) -> None:
@@ -145,10 +150,10 @@ def compiled_for(
     from fgg.api.compile import compile
 
     space = arguments.space or space_for(grammar, weights)
-    jit = jit_of(arguments)
+    backend = backend_of(arguments)
     with catch_warnings():
         simplefilter("ignore")  # the notes say it
-        program = compile(grammar, query, space=space, jit=jit)
+        program = compile(grammar, query, space=space, backend=backend)
     if not arguments.json:
         print_diagnostics(program.notes, None)
     return program

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fgg.cli.arguments import Parser, Usage, assignments, read_inputs
-from fgg.cli.options_compiler import add_jit, add_space
+from fgg.cli.options_compiler import add_backend, add_space
 from fgg.cli.options_model import add_inputs, add_query, add_weights, is_run
 from fgg.compiler.resolve.load import read_text
 from fgg.diagnostics import refuse
@@ -35,7 +35,7 @@ def add_items(parser: Parser) -> None:
     add_inputs(parser, "lengths of inputs that are not given; their tokens are summed out")
     add_weights(parser)
     add_space(parser)
-    add_jit(parser)
+    add_backend(parser)
 
 
 def add_normalisation(parser: Parser) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, TextIO
 
-from fgg.progress import Listener, heard_by
+from fgg.progress import Listener, heard_by, notes_to
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -44,7 +44,7 @@ def shown_progress(
     thread = Thread(target=shown.run, daemon=True)
     thread.start()
     try:
-        with heard_by(shown):
+        with heard_by(shown), notes_to(shown.note):
             yield
     finally:
         ended.set()
@@ -99,6 +99,11 @@ class ProgressDisplay(Listener):
                     self.bars.update(self)
             if self.wait(REFRESH):
                 return
+
+    def note(self, text: str) -> None:
+        """Print a note at once; bars are drawn anew below it."""
+        self.idle()
+        print(text, file=self.stream, flush=True)
 
     def idle(self) -> None:
         """Remove the bars, so that the command may print."""

@@ -85,7 +85,9 @@ def over_all_cells(plan: Plan, block: Block) -> Block:
 
     operands = tuple(moved(operand) for operand in block.operands)
     new = replace(keep, cells=moved(keep.cells))
-    return replace(block, positions=loops, splits=(), guards=(), operands=operands, body=(new,))
+    return replace(
+        block, positions=loops, splits=(), guards=(), sure=(), operands=operands, body=(new,)
+    )
 
 
 def adjoint_block(

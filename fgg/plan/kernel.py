@@ -137,6 +137,8 @@ class Hide:
 class Put:
     """Fill cells of a chart: `value` (1 if it is None) times `exp(scale)` (1 if it is None).
 
+    Where the head's nodes are the same, it is zero off the diagonal.
+
     `mode` says how that meets what the cells have: "write" (nothing), "mixed" (something if
     lengths differ) or "add". In the scaled form the greatest value of each cell goes into its
     scale, and the range certificate keeps it together with `depth`, the number of charts with
@@ -204,6 +206,21 @@ def reads(op: Operation) -> tuple[str, ...]:
             return (op.value,)
         case _:
             return ()
+
+
+def stored(op: Operation) -> Iterator[Operand]:
+    """The cells that an operation reads or changes."""
+    match op:
+        case Load() | Give() | Erase() | Put():
+            yield op.cells
+        case Scale():
+            yield from op.cells
+        case Relative():
+            yield op.head
+        case Keep():
+            yield op.cells
+            if op.source is not None:
+                yield op.source
 
 
 @dataclass(frozen=True, kw_only=True)

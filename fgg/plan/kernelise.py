@@ -44,7 +44,10 @@ def kernelise(plan: Plan, *, scaled: bool) -> Kernel:
     stages = []
     for stage in plan.stages:
         groups = tuple(
-            tuple(_block(plan, step, scaled=scaled) for step in members)
+            tuple(
+                _block(plan, step, scaled=scaled, first=number == 0)
+                for number, step in enumerate(members)
+            )
             for _, members in groupby(stage.steps, key=lambda step: (step.head, step.group))
         )
         levels = None
@@ -224,13 +227,13 @@ def head_operand(step: Step) -> Operand:
     return Operand(kind="chart", name=step.head, index=step.head_index, axes=step.head_axes)
 
 
-def _block(plan: Plan, step: Step, *, scaled: bool) -> Block:
-    """The operations of a step."""
+def _block(plan: Plan, step: Step, *, scaled: bool, first: bool) -> Block:
+    """The operations of a step; the `first` of its group."""
     loops = tuple(loop.name for loop in (*step.positions, *step.splits))
     positions = tuple(loop.name for loop in step.positions)
     ops = Operations(plan, loops, positions, step.head_axes)
     if not scaled:
-        _plain(ops, step)
+        _plain(ops, step, step.mode if first else "add")
     elif step.linear:
         _linear(ops, step)
     else:
@@ -254,7 +257,7 @@ def _block(plan: Plan, step: Step, *, scaled: bool) -> Block:
     )
 
 
-def _plain(ops: Operations, step: Step) -> None:
+def _plain(ops: Operations, step: Step, mode: str) -> None:
     """The product of all operands, zero where a mask does not hold."""
     values: list[str | None] = [ops.load(operand) for operand in step.operands]
     weight = presence(ops, values, step.masks, step.free)
@@ -262,7 +265,7 @@ def _plain(ops: Operations, step: Step) -> None:
     if weight is not None:
         extra = ops.carry(values, weight, step.operands) is None
     result = ops.contract(values, path_of(step, extra)).result
-    ops.body.append(Put(cells=head_operand(step), value=result, mode="add"))
+    ops.body.append(Put(cells=head_operand(step), value=result, mode=mode))
 
 
 def presence(

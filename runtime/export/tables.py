@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,14 +14,14 @@ from fgg.grammar.index import Expr
 from fgg.grammar.slices import Narrow, Unfold, take
 from fgg.inputs.clamps import path_steps
 from fgg.inputs.given import IMPOSSIBLE, MISSING
-from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, Potential
-from fgg.runtime.export.values import BATCH, Named, aligned, once, packed, product
-from fgg.runtime.interpret.prepare import moved_steps
+from fgg.plan import Gather, OneHot, Plan, Potential
+from fgg.runtime.export.algebra import TracedAlgebra
+from fgg.runtime.interpret.frame import evaluate
+from fgg.runtime.interpret.prepare import Preparations, moved_steps
 from fgg.runtime.prelude.batch import Batch
 from fgg.runtime.prelude.cells import NEGATIVE, spread
 from fgg.runtime.prelude.evidence import (
     gather,
-    indicator,
     mapped,
     one_hot,
     part_of,
@@ -29,7 +30,7 @@ from fgg.runtime.prelude.evidence import (
 )
 
 
-class Tables:
+class Tables(Preparations[Tensor]):
     """The parameters and tables of a plan; a table is `[*indices, batch, *states]`."""
 
     def __init__(
@@ -40,44 +41,22 @@ class Tables:
         own: Mapping[str, Tensor],
         dtype: torch.dtype,
     ) -> None:
-        self.plan = plan
+        super().__init__(plan, TracedAlgebra(dtype))
         self.inputs = inputs
         self.own = own
         self.dtype = dtype
         # Which items have log-potentials that are too small beside others.
         self.lost: list[Tensor] = []
-        self.sizes = dict(size_values(plan.grammar))
-        self.values: dict[str, Tensor] = dict(weights)
         self.scales: dict[str, Tensor] = {}
-        for step in plan.preparations:
-            if isinstance(step, Potential):
-                found = self.potential(step)
-                self.values[step.name], self.scales[step.name] = found
-            elif isinstance(step, Contract):
-                self.values[step.name] = self.contracted(step)
-            elif isinstance(step, Cut):
-                self.values[step.name] = packed(cut(self.values[step.source], step.steps, 0))
-            elif isinstance(step, Gather):
-                self.values[step.name] = self.gathered(step)
-            elif isinstance(step, Indicator):
-                blocks = map_values(plan.grammar, step.name)
-                here = torch.device("cpu")
-                self.values[step.name] = indicator(blocks, step.blocks, dtype, here)
-            else:
-                assert isinstance(step, OneHot)
-                tokens = self.tokens(step.input, step.path)
-                self.values[step.name] = one_hot(tokens, step.size, dtype)
+        self.weights = weights
 
-    def form(self, expr: Expr, names: Mapping[str, Tensor]) -> Tensor:
-        """An affine form of tensors."""
-        total = torch.zeros((), dtype=torch.int64)
-        for monomial, coefficient in expr.substitute(self.sizes).terms:
-            term = torch.full((), coefficient, dtype=torch.int64)
-            for atom in monomial:
-                assert isinstance(atom, str)
-                term = term * names[atom]
-            total = total + term
-        return total
+    def weight(self, name: str) -> Tensor:
+        """A parameter."""
+        return self.weights[name]
+
+    def form(self, expr: Expr, names: Mapping[str, Tensor]) -> Any:
+        """An expression of tensors, without look-ups."""
+        return evaluate(expr.substitute(dict(size_values(self.plan.grammar))), names)[0]
 
     # evidence
 
@@ -113,9 +92,13 @@ class Tables:
                 tokens = part_of(tokens, part.offset, part.size, part.stride, part.period)
         return tokens
 
+    def one_hot(self, step: OneHot) -> Tensor:
+        """Tokens as weights of all values."""
+        return one_hot(self.tokens(step.input, step.path), step.size, self.dtype)
+
     def gathered(self, step: Gather) -> Tensor:
         """The entries of a parameter at tokens: its sum where one is missing."""
-        source = self.values[step.source]
+        source = self.arrays[step.source]
         found = [(t.axis, shifted(self.tokens(t.input, t.path), t.shift)) for t in step.tokens]
         if len(found) > 1:
             missing = any(t.input not in self.plan.known for t in step.tokens)
@@ -128,7 +111,7 @@ class Tables:
         rows = torch.where(spread(tokens == MISSING, rows), front.sum(0), rows)
         return torch.where(spread(tokens <= IMPOSSIBLE, rows), 0.0, rows)
 
-    def potential(self, step: Potential) -> tuple[Tensor, Tensor]:
+    def potential(self, step: Potential) -> Tensor:
         """An input factor's values and scales; zero outside its range."""
         factor = self.plan.grammar.input_factor[step.factor]
         rank = len(factor.indices)
@@ -140,32 +123,15 @@ class Tables:
             if condition.looks_up:
                 continue
             for expr in condition.inequalities():
-                inside = self.form(expr, names) >= 0
-                while inside.dim() < rank + 1:
-                    inside = inside.unsqueeze(0)
+                inside = torch.ones((1,) * (rank + 1), dtype=torch.bool) & (
+                    self.form(expr, names) >= 0
+                )
                 logs = torch.where(spread(inside, logs), logs, NEGATIVE)
         noted = Batch(logs.shape[0], {}, {}, self.dtype, logs.device)
         values, scales = potentials(noted, logs, rank)
         self.lost += noted.lost
-        return values, scales
-
-    # products
-
-    def contracted(self, step: Contract) -> Tensor:
-        """A product of parameters and tables."""
-        values = []
-        for name, axes in step.operands:
-            dims = with_batch(axes) if name in step.tables else axes
-            values.append(once(Named(self.values[name], dims)))
-        for pair in step.path:
-            values.append(product(values[pair.left], values[pair.right], {*pair.keep, BATCH}))
-        return aligned(values[-1], with_batch(step.axes) if step.tables else step.axes)
-
-
-def with_batch(axes: tuple[str, ...]) -> tuple[str, ...]:
-    """The axes of a table: its indices, the batch, its states."""
-    rank = sum(axis.startswith("#") for axis in axes)
-    return (*axes[:rank], BATCH, *axes[rank:])
+        self.scales[step.name] = scales
+        return values
 
 
 def arange(count: int, place: int, rank: int) -> Tensor:

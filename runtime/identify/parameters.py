@@ -21,9 +21,10 @@ from fgg.grammar import Factor, Grammar
 from fgg.grammar.definitions import ProductOf, Slice, Tied
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.values import Map, Word
-from fgg.runtime.identify.algebra import BATCH, TARGET, JetAlgebra, JetProduct, NamedJets
+from fgg.runtime.identify.algebra import FUNCTIONAL, TARGET, JetAlgebra
 from fgg.runtime.identify.fields import Field
 from fgg.runtime.identify.jets import Ring
+from fgg.runtime.interpret.algebra import Named, Product
 from fgg.runtime.interpret.semirings.base import NumpyArray
 from fgg.runtime.program.bind import value_of
 
@@ -120,7 +121,7 @@ class Parameters:
             elif isinstance(source, FixedTable):
                 arrays[name] = field.convert(source.values)
             elif isinstance(source, Multiplied):
-                arrays[name] = _multiplied(field, source, arrays).result.order(source.axes)
+                arrays[name] = _ordered(_multiplied(field, source, arrays).result, source.axes)
             else:
                 try:
                     solved[name] = field.inverse(_system(field, arrays[source.source]))
@@ -152,10 +153,10 @@ class ParameterPoint:
             slope = self.field.reduce(slope)
             if isinstance(source, Multiplied):
                 product = _multiplied(self.field, source, self.arrays)
-                gradient = NamedJets(slope, (BATCH, TARGET, *source.axes))
+                gradient = Named(slope, (FUNCTIONAL, TARGET, *source.axes))
                 slopes = product.gradients(gradient, range(len(source.operands)))
                 for number, (operand, axes) in enumerate(source.operands):
-                    extra = slopes[number].order([BATCH, TARGET, *axes])
+                    extra = _ordered(slopes[number], (FUNCTIONAL, TARGET, *axes))
                     total[operand] = total[operand] + extra if operand in total else extra
             elif isinstance(source, Stationary):
                 extra = self._through(name, source.source, slope)
@@ -179,10 +180,14 @@ class ParameterPoint:
         return -product
 
 
-def _multiplied(field: Field, source: Multiplied, arrays: Mapping[str, Tensor]) -> JetProduct:
+def _multiplied(field: Field, source: Multiplied, arrays: Mapping[str, Tensor]) -> Product[Tensor]:
     algebra = JetAlgebra(field, Ring(((0, 0),)))
-    operands = [NamedJets(arrays[name], axes) for name, axes in source.operands]
-    return JetProduct(algebra, operands, (), source.axes)
+    operands = [Named(arrays[name], axes) for name, axes in source.operands]
+    return Product(algebra, operands, (), source.axes)
+
+
+def _ordered(value: Named[Tensor], dims: tuple[str, ...]) -> Tensor:
+    return value.array.permute([value.dims.index(d) for d in dims])
 
 
 def _system(field: Field, transition: Tensor) -> Tensor:

@@ -15,15 +15,15 @@ from torch import Tensor
 from fgg.diagnostics import refuse
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
-from fgg.plan import Contract, Cut, Gather, Plan
+from fgg.plan import Plan
 from fgg.progress import steps
 from fgg.runtime.identify.fields import Field, PrimeField
 from fgg.runtime.identify.functionals import InputToken, Sentence, Words, batch_of, chunk
-from fgg.runtime.identify.geometry import Geometry, LevelStep
-from fgg.runtime.identify.jet_pass import JetPass
+from fgg.runtime.identify.jet_pass import jacobian_of, z_of
 from fgg.runtime.identify.jets import Ring
 from fgg.runtime.identify.observations import KeptTokens, MomentSet, TokenSubsets
 from fgg.runtime.identify.parameters import ParameterPoint, Parameters
+from fgg.runtime.identify.soft_plan import SoftPlan
 from fgg.runtime.memory import require
 
 MORE = 6
@@ -46,9 +46,9 @@ class Case:
     """η as a weight for each value, or the value that it is the unit vector of."""
 
     @cached_property
-    def geometry(self) -> Geometry:
-        """The cells of the plan's charts."""
-        return Geometry(self.plan, self.lengths)
+    def soft(self) -> SoftPlan:
+        """The plan for soft words."""
+        return SoftPlan(self.plan, self.lengths)
 
     @cached_property
     def tokens(self) -> tuple[InputToken, ...]:
@@ -57,7 +57,7 @@ class Case:
         entries = [
             (position, number, InputToken(item.name, position, domain_size(grammar, item.domain)))
             for number, item in enumerate(grammar.inputs)
-            for position in range(max(self.geometry.inputs[item.name][0], 0))
+            for position in range(max(self.soft.inputs[item.name][0], 0))
         ]
         return tuple(token for _, _, token in sorted(entries, key=lambda entry: entry[:2]))
 
@@ -71,15 +71,12 @@ class Case:
             else:
                 weights = np.array(list(self.direction), dtype=object)
             directions[token.input] = field.convert(weights)
-        return Sentence(self.tokens, self.geometry.inputs, directions)
+        return Sentence(self.tokens, self.soft.inputs, directions)
 
-    @cached_property
+    @property
     def entries(self) -> int:
         """How many numbers a pass keeps for each functional and coefficient of a jet."""
-        states = {chart.family: prod(chart.states) for chart in self.plan.charts}
-        total = 2 * sum(self.geometry.cells(name) * size for name, size in states.items())
-        total += sum(_entries(point) for point in self.geometry.points)
-        return total + sum(token.size for token in self.tokens)
+        return self.soft.entries + sum(token.size for token in self.tokens)
 
     def check_memory(self, jets: int, rows: int) -> None:
         """Raise GrammarError if a Jacobian of `rows` rows would not fit. Nothing is allocated."""
@@ -102,8 +99,8 @@ class Case:
         blocks = []
         for first in steps(range(0, batch, size), "part of the Jacobian"):
             part = chunk(words, first, size) if size < batch else words
-            walk = JetPass(self.geometry, place.field, ring, self.arrays(place), part)
-            blocks.append(place.rows({**_unused(place, part, ring), **walk.jacobian()}))
+            slopes = jacobian_of(self.soft, place.field, ring, self.arrays(place), part)
+            blocks.append(place.rows({**_unused(place, part, ring), **slopes}))
         return blocks[0] if len(blocks) == 1 else torch.cat(blocks)
 
     def arrays(self, place: ParameterPoint) -> dict[str, Tensor]:
@@ -157,7 +154,7 @@ class Case:
         size = max(ENTRIES // self.entries, 1)
         parts = [chunk(words, first, size) for first in range(0, batch_of(words), size)]
         arrays = self.arrays(place)
-        values = [JetPass(self.geometry, field, PLAIN, arrays, part).z[:, 0] for part in parts]
+        values = [z_of(self.soft, field, PLAIN, arrays, part)[:, 0] for part in parts]
         z = field.reduce(torch.cat(values))
         if int(z[-1]) == 0:
             lengths = ", ".join(f"{name} = {value}" for name, value in self.lengths.items())
@@ -171,25 +168,8 @@ class Case:
     @cached_property
     def degree(self) -> int:
         """A bound of the degree of Z in the coordinates, denominators cleared."""
-        known = {name: self.parameters.degree(name) for name in self.plan.parameters}
-        for step in self.plan.preparations:
-            if isinstance(step, Cut | Gather):
-                known[step.name] = known[step.source]
-            elif isinstance(step, Contract):
-                # Maps and tokens are constants: they add nothing.
-                known[step.name] = sum(known.get(name, 0) for name, _ in step.operands)
-        charts = {c.family: np.zeros(self.geometry.cells(c.family)) for c in self.plan.charts}
-        for point in self.geometry.points:
-            best = 0.0
-            for operand, read in zip(point.step.operands, point.reads, strict=True):
-                if operand.kind == "chart" and read is not None:
-                    best += float(charts[operand.name][read.cells.numpy()].max(initial=0.0))
-                else:
-                    best += known.get(operand.name, 0)
-            cells = point.head.cells.numpy()
-            charts[point.step.head][cells] = np.maximum(charts[point.step.head][cells], best)
-        start = self.geometry.start
-        return 0 if start is None else int(charts[self.plan.start.name][start])
+        names = self.plan.parameters
+        return self.soft.degree({name: self.parameters.degree(name) for name in names})
 
 
 def _unused(place: ParameterPoint, words: Words, ring: Ring) -> dict[str, Tensor]:
@@ -199,23 +179,3 @@ def _unused(place: ParameterPoint, words: Words, ring: Ring) -> dict[str, Tensor
         leaf.name: torch.zeros(batch, targets, *leaf.shape, dtype=torch.float64)
         for leaf in place.parameters.leaves
     }
-
-
-def _entries(point: LevelStep) -> int:
-    """How many numbers a step keeps, for each functional and coefficient."""
-    operands = []
-    for operand, read in zip(point.step.operands, point.reads, strict=True):
-        operands.append({*(() if read is None else read.dims), *operand.axes})
-    keep = {*point.head.dims, *point.step.head_axes}
-    live = dict(enumerate(operands))
-    total = sum(prod(point.sizes[d] for d in dims) for dims in operands)
-    number = len(operands)
-    pending = [(pair.left, pair.right) for pair in point.step.path]
-    while len(live) > 1:
-        left, right = pending.pop(0) if pending else tuple(sorted(live))[:2]
-        joined = live.pop(left) | live.pop(right)
-        needed = keep | {d for dims in live.values() for d in dims}
-        live[number] = joined & needed
-        total += prod(point.sizes[d] for d in live[number])
-        number += 1
-    return total

@@ -1,19 +1,18 @@
-"""The charts of a plan in a semiring: their storage, their cells, and the order they are filled."""
+"""The charts of a plan in a semiring: their storage and their cells."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
 from fgg.diagnostics import did_you_mean, refuse
 from fgg.grammar.domains import domain_size
 from fgg.grammar.index import Expr
-from fgg.plan import Chart, Plan, PlanStage, Step
-from fgg.progress import steps
+from fgg.plan import Chart, Plan
 from fgg.runtime.interpret.algebra import Algebra
 from fgg.runtime.interpret.batch import Batch
-from fgg.runtime.interpret.frame import Frame, Scope
+from fgg.runtime.interpret.frame import CellIndex, Frame, Scope
 from fgg.runtime.interpret.prepare import Prepared
 from fgg.runtime.interpret.semirings.base import Array
 
@@ -45,10 +44,12 @@ class Charts(Generic[Array]):
             nonterminal = self.plan.grammar.nonterminal[family]
             states = [domain_size(self.plan.grammar, d) for d in nonterminal.domains]
             return self.algebra.semiring.full((self.batch.size, *states), one=False)
-        frame = Frame(self.scope, {}, 0)
+        return self.algebra.take(self.arrays[family], self.cell(family, index))
+
+    def cell(self, family: str, index: Sequence[Expr]) -> CellIndex:
+        """Where the cell of each item is at stored indices."""
         shape = self.arrays[family].shape[: len(index)]
-        place = frame.place(index, self.low[family], shape)
-        return self.algebra.take(self.arrays[family], place.index, place.valid)
+        return Frame(self.scope, {}, 0).place(tuple(index), self.low[family], shape)
 
     def value(self, family: str, *indices: int) -> Array:
         """The value of a family at an index, `[batch, *values]`; zero where it has none."""
@@ -84,6 +85,11 @@ def ends(chart: Chart, scope: Scope) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return first, last
 
 
+def extents_of(chart: Chart, scope: Scope) -> tuple[int, ...]:
+    """How many indices each axis of a chart has."""
+    return tuple(max(b - a + 1, 0) for a, b in zip(*ends(chart, scope), strict=True))
+
+
 def empty_charts(
     plan: Plan, scope: Scope, algebra: Algebra[Array], prepared: Prepared[Array]
 ) -> Charts[Array]:
@@ -91,29 +97,7 @@ def empty_charts(
     arrays: dict[str, Array] = {}
     low: dict[str, tuple[int, ...]] = {}
     for chart in plan.charts:
-        first, last = ends(chart, scope)
-        extents = [max(b - a + 1, 0) for a, b in zip(first, last, strict=True)]
-        shape = (*extents, scope.batch.size, *chart.states)
-        arrays[chart.family] = algebra.semiring.full(shape, one=False)
-        low[chart.family] = first
+        extents = (*extents_of(chart, scope), scope.batch.size)
+        arrays[chart.family] = algebra.zeros(extents, chart.states)
+        low[chart.family] = ends(chart, scope)[0]
     return Charts(plan, scope, algebra, prepared, arrays, low)
-
-
-def levels(stage: PlanStage, scope: Scope) -> range:
-    """The levels of a stage; a single one if it has none."""
-    if not stage.has_levels:
-        return range(1)
-    first = min(scope.bound(b, low=True) for b in stage.first)
-    last = max(scope.bound(b, low=False) for b in stage.last)
-    return range(first, last + 1)
-
-
-def points(plan: Plan, scope: Scope, *, reverse: bool = False) -> Iterator[tuple[Step, Frame]]:
-    """Every step on every level where it has points, in the order of the plan or backwards."""
-    turn = -1 if reverse else 1
-    for stage in plan.stages[::turn]:
-        for level in steps(levels(stage, scope)[::turn], "level"):
-            for step in stage.steps[::turn]:
-                frame = scope.frame(step, level)
-                if frame is not None:
-                    yield step, frame

@@ -1,21 +1,19 @@
-"""The index points of a step as arrays: a loop variable is an axis, and so is the batch."""
+"""The index points of a block as arrays: a loop variable is an axis, and so is the batch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fgg.grammar.domains import size_values
 from fgg.grammar.index import Expr, Lookup
-from fgg.plan import HIGH, LEVEL, LOW, Bound, Plan
-from fgg.plan import Step as PlanStep
+from fgg.plan import HIGH, LEVEL, LOW, Bound, Plan, PlanStage, Step
+from fgg.plan.kernel import BATCH, Block, Levels
 from fgg.runtime.interpret.batch import Batch
 from fgg.runtime.interpret.semirings.base import Bools, Ints
-
-BATCH = "@b"
-"""The axis of the batch, beside the loop variables."""
 
 Points = int | Ints
 """A number at every point of a frame; an int if it is the same at all points."""
@@ -25,21 +23,22 @@ Holds = bool | Bools
 
 
 class Scope:
-    """The plan and a batch, with the values of sizes and of the least and greatest lengths."""
+    """The plan and a batch, with the values of sizes and of the least and greatest lengths.
 
-    def __init__(self, plan: Plan, batch: Batch) -> None:
+    With `keep`, index arrays are remembered: the same batch is gone through several times.
+    """
+
+    def __init__(self, plan: Plan, batch: Batch, *, keep: bool = False) -> None:
         self.plan = plan
         self.batch = batch
+        self.keep = keep
+        self.frames: dict[tuple[object, ...], Frame] = {}
         self.known: dict[str, int] = dict(size_values(plan.grammar))
         for name, values in batch.lengths.items():
             self.known[name + LOW] = int(values.min())
             self.known[name + HIGH] = int(values.max())
-
-    def number(self, expr: Expr, level: int = 0) -> int:
-        """An expression in the level and the least and greatest lengths."""
-        value = expr.evaluate({**self.known, LEVEL: level})
-        assert value is not None
-        return value
+        self.mixed = any(self.known[n + LOW] != self.known[n + HIGH] for n in batch.lengths)
+        self._numbers = dict(self.known)
 
     def bound(self, bound: Bound, level: int = 0, *, low: bool) -> int:
         """The greatest of ceil(e / d) for a lower bound, the least of floor(e / d) for an upper."""
@@ -47,7 +46,23 @@ class Scope:
             return max(-(-self.number(e, level) // d) for e, d in bound.terms)
         return min(self.number(e, level) // d for e, d in bound.terms)
 
-    def frame(self, step: PlanStep, level: int) -> Frame | None:
+    def number(self, expr: Expr, level: int = 0) -> int:
+        """An expression in the level and the least and greatest lengths."""
+        self._numbers[LEVEL] = level
+        value = expr.evaluate(self._numbers)
+        assert value is not None
+        return value
+
+    def levels(self, stage: PlanStage | Levels | None) -> range:
+        """The levels of a stage, in order; a single one if it has none."""
+        if stage is None or (isinstance(stage, PlanStage) and not stage.has_levels):
+            return range(1)
+        first = min(self.bound(b, low=True) for b in stage.first)
+        last = max(self.bound(b, low=False) for b in stage.last)
+        levels = range(first, last + 1)
+        return levels[::-1] if isinstance(stage, Levels) and stage.reverse else levels
+
+    def frame(self, step: Step | Block, level: int) -> Frame | None:
         """The points of a step on a level; None if there are none."""
         if any(self.number(guard, level) < 0 for guard in step.guards):
             return None
@@ -58,16 +73,25 @@ class Scope:
             if count <= 0:
                 return None
             ranges[loop.name] = (low, count)
-        return Frame(self, ranges, level)
+        if not self.keep:
+            return Frame(self, ranges, level)
+        key = (level, *ranges.items())
+        if key not in self.frames:
+            self.frames[key] = Frame(self, ranges, level)
+        return self.frames[key]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CellIndex:
-    """Index arrays `[*dims]` of cells, one for each axis of storage, and where they are valid."""
+    """Numbers `[*dims]` of cells in storage that begins with `rank` axes, the last the batch.
 
-    index: tuple[Ints, ...]
-    valid: Bools
+    `valid` says which there are; None means all.
+    """
+
+    rows: Ints
+    valid: Bools | None
     dims: tuple[str, ...]
+    rank: int
 
 
 class Frame:
@@ -78,18 +102,20 @@ class Frame:
         self.ranges = ranges
         self.level = level
         self.loops = tuple(ranges)
-        rank = len(self.loops) + 1
+        self.order = (*self.loops, BATCH)
+        self.sizes = {name: count for name, (_, count) in ranges.items()}
+        self.sizes[BATCH] = scope.batch.size
         self.values: dict[str, Points] = {**scope.known, LEVEL: level}
-        for axis, (name, (first, count)) in enumerate(ranges.items()):
-            shape = [1] * rank
-            shape[axis] = count
-            self.values[name] = np.arange(first, first + count, dtype=np.int64).reshape(shape)
+        for name, (first, count) in ranges.items():
+            self.values[name] = self.along(name, np.arange(first, first + count, dtype=np.int64))
         for name, values in scope.batch.lengths.items():
-            self.values[name] = values.reshape([1] * (rank - 1) + [-1])
+            self.values[name] = self.along(BATCH, values)
+        self.items = self.along(BATCH, np.arange(scope.batch.size))
+        self.places: dict[tuple[object, ...], CellIndex] = {}
 
-    def size(self, dim: str) -> int:
-        """The extent of a loop or of the batch."""
-        return self.scope.batch.size if dim == BATCH else self.ranges[dim][1]
+    def along(self, dim: str, values: Ints) -> Ints:
+        """Values along one axis, beside the others."""
+        return values.reshape([-1 if d == dim else 1 for d in self.order])
 
     def dims(self, exprs: Sequence[Expr]) -> tuple[str, ...]:
         """The loops that occur in expressions, and the batch."""
@@ -98,19 +124,7 @@ class Frame:
 
     def evaluate(self, expr: Expr) -> tuple[Points, Holds]:
         """An expression at every point, and where its look-ups have entries (or True)."""
-        total: Points = 0
-        valid: Holds = True
-        for monomial, coefficient in expr.terms:
-            term: Points = coefficient
-            for atom in monomial:
-                if isinstance(atom, Lookup):
-                    value, here = self.look_up(atom)
-                    valid = valid & here
-                else:
-                    value = self.values[atom]
-                term = term * value
-            total = total + term
-        return total, valid
+        return evaluate(expr, self.values, self.look_up)
 
     def look_up(self, atom: Lookup) -> tuple[Points, Holds]:
         """The entries of a table at every point; never beyond an item's own lengths."""
@@ -123,34 +137,81 @@ class Frame:
             end, _ = self.evaluate(extent)
             valid = valid & here & (value >= 0) & (value < end)
             held.append(np.clip(value, 0, max(table.shape[axis + 1] - 1, 0)))
-        batch = np.arange(len(table)).reshape([1] * len(self.loops) + [-1])
         if 0 in table.shape:
             return 0, False
-        return table[(batch, *held)], valid
+        return table[(self.items, *held)], valid
 
-    def place(self, index: Sequence[Expr], low: Sequence[int], shape: Sequence[int]) -> CellIndex:
-        """The indices of cells in storage of a shape that begins at `low`."""
-        dims = self.dims(index)
-        full = tuple(self.size(d) if d in dims else 1 for d in (*self.loops, BATCH))
-        kept = tuple(self.size(d) for d in dims)
-        valid = np.ones(full, dtype=bool)
-        places = []
+    def place(
+        self,
+        index: tuple[Expr, ...],
+        low: tuple[int, ...],
+        shape: tuple[int, ...],
+        dims: tuple[str, ...] | None = None,
+    ) -> CellIndex:
+        """The cells at an index of storage whose axes begin at `low`, over some loops.
+
+        Without `dims`, these are the loops that occur in the index.
+        """
+        key = (index, low, shape, dims)
+        if self.scope.keep and key in self.places:
+            return self.places[key]
+        dims = self.dims(index) if dims is None else dims
+        rows: Points = 0
+        valid: Holds = True
         for expr, first, extent in zip(index, low, shape, strict=True):
             value, here = self.evaluate(expr)
-            value = np.asarray(value, dtype=np.int64) - first
-            valid = valid & here & (value >= 0) & (value < extent)
-            held = np.clip(value, 0, max(extent - 1, 0))
-            places.append(np.broadcast_to(held, full).reshape(kept))
-        number = np.arange(self.scope.batch.size)
-        places.append(np.broadcast_to(number, kept))
-        return CellIndex(tuple(places), valid.reshape(kept), dims)
+            value = value - first
+            inside = (value >= 0) & (value < extent) & here
+            if not np.all(inside):
+                valid = valid & inside
+                value = np.clip(value, 0, max(extent - 1, 0))
+            rows = rows * extent + value
+        rows = rows * self.scope.batch.size + self.items
+        mask = None if valid is True else self.over(dims, valid)
+        place = CellIndex(self.over(dims, rows), mask, dims, len(index) + 1)
+        if self.scope.keep:
+            self.places[key] = place
+        return place
 
-    def holds(self, exprs: Sequence[Expr]) -> tuple[Bools, tuple[str, ...]]:
-        """Where all expressions are at least zero, over the loops that occur in them."""
-        dims = self.dims(exprs)
-        full = tuple(self.size(d) if d in dims else 1 for d in (*self.loops, BATCH))
-        mask = np.ones(full, dtype=bool)
+    def over(self, dims: Sequence[str], values: Points | Holds) -> Any:
+        """Values at every point as an array with exactly these axes."""
+        full = np.empty(
+            [self.sizes[d] if d in dims else 1 for d in self.order], np.result_type(values)
+        )
+        full[...] = values
+        return full.reshape([self.sizes[d] for d in dims])
+
+    def holds(self, exprs: Sequence[Expr], dims: Sequence[str] | None = None) -> Bools:
+        """Where all expressions are at least zero, over some loops that include theirs."""
+        mask = np.ones((1,) * len(self.order), dtype=bool)
         for expr in exprs:
             value, valid = self.evaluate(expr)
             mask = mask & (np.asarray(value) >= 0) & valid
-        return mask.reshape([self.size(d) for d in dims]), dims
+        over: Bools = self.over(self.dims(exprs) if dims is None else dims, mask)
+        return over
+
+
+def no_entry(atom: Lookup) -> tuple[Any, Any]:
+    """Refuses look-ups."""
+    raise KeyError(atom.table)
+
+
+def evaluate(
+    expr: Expr,
+    values: Mapping[str, Any],
+    look_up: Callable[[Lookup], tuple[Any, Any]] = no_entry,
+) -> tuple[Any, Any]:
+    """An expression of arrays or tensors, and where its look-ups have entries (or True)."""
+    total: Any = 0
+    valid: Any = True
+    for monomial, coefficient in expr.terms:
+        term: Any = coefficient
+        for atom in monomial:
+            if isinstance(atom, Lookup):
+                value, here = look_up(atom)
+                valid = valid & here
+            else:
+                value = values[atom]
+            term = term * value
+        total = total + term
+    return total, valid

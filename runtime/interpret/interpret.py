@@ -1,8 +1,7 @@
 """Plans carried out in any semiring: inside values of every cell, and outside values.
 
-The interpreter is generic rather than fast. A step gathers its operands by index arrays into arrays
-with an axis for each loop, the batch and each node, and sums their product in the plan's order. In
-the semiring `log`, torch can differentiate everything, any number of times.
+The interpreter is generic rather than fast: it carries out the plan's plain kernel and its adjoint.
+In the semiring `log`, torch can differentiate everything, any number of times.
 """
 
 from __future__ import annotations
@@ -15,15 +14,17 @@ from torch import Tensor
 
 from fgg.diagnostics import did_you_mean, refuse
 from fgg.plan import Plan
+from fgg.plan.adjoint import adjoint
+from fgg.plan.kernelise import kernelise
 from fgg.runtime.interpret.algebra import Algebra
 from fgg.runtime.interpret.batch import Batch, batch_of
-from fgg.runtime.interpret.charts import AnyCharts, Charts, empty_charts, points
-from fgg.runtime.interpret.frame import Frame, Scope
+from fgg.runtime.interpret.charts import AnyCharts, Charts, empty_charts
+from fgg.runtime.interpret.frame import Scope
 from fgg.runtime.interpret.prepare import Prepared, checked_weights
 from fgg.runtime.interpret.semirings import SEMIRINGS, AnySemiring, Semiring
 from fgg.runtime.interpret.semirings.base import Array, Numbers
 from fgg.runtime.interpret.semirings.real import TensorSemiring
-from fgg.runtime.interpret.step import StepWork
+from fgg.runtime.interpret.walk import filled, points, slopes_of, without_leaves
 from fgg.runtime.program.inputs import Lengths
 
 
@@ -93,12 +94,8 @@ def inside(
     scope = Scope(plan, batch)
     algebra = Algebra(semiring_of(semiring, weights))
     prepared = Prepared(plan, scope, algebra, weights)
-    empty = empty_charts(plan, scope, algebra, prepared)
-    arrays = dict(empty.arrays)
-    charts = replace(empty, arrays=arrays)
-    for step, frame in points(plan, scope):
-        arrays[step.head] = StepWork(charts, step, frame).inside(scores or {})
-    return charts
+    charts = empty_charts(plan, scope, algebra, prepared)
+    return filled(charts, points(kernelise(plan, scaled=False), scope), scores)
 
 
 def outside(
@@ -112,21 +109,13 @@ def outside(
     Inside times outside is, in `log`, the weight of all derivations through a cell; in `max`,
     that of the best one; in `counting`, their number; in `boolean`, whether there is one.
     """
-    plan, scope, algebra = charts.plan, charts.scope, charts.algebra
-    empty = empty_charts(plan, scope, algebra, charts.prepared)
-    arrays = dict(empty.arrays)
-    above = replace(empty, arrays=arrays)
-    start = plan.start
-    if start.name not in arrays:
-        return above
-    place = Frame(scope, {}, 0).place(
-        start.index, charts.low[start.name], arrays[start.name].shape[: len(start.index)]
-    )
-    states = plan.chart[start.name].states
-    one = algebra.semiring.full((scope.batch.size, *states), one=True) if seeds is None else seeds
-    arrays[start.name] = algebra.add_to(
-        arrays[start.name], place.index, place.valid, one, distinct=True
-    )
-    for step, frame in points(plan, scope, reverse=True):
-        StepWork(charts, step, frame).outside(arrays, leaves)
-    return above
+    plan = charts.plan
+    kernel = adjoint(kernelise(plan, scaled=False))
+    if leaves is None:
+        kernel = without_leaves(kernel)
+    slopes = slopes_of(charts, points(kernel, charts.scope), seeds)
+    if leaves is not None:
+        leaves |= {n: slope for n, slope in slopes.items() if n not in plan.chart}
+    empty = empty_charts(plan, charts.scope, charts.algebra, charts.prepared)
+    arrays = {name: slopes.get(name, array) for name, array in empty.arrays.items()}
+    return replace(empty, arrays=arrays)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import inf
+from math import inf, prod
 from typing import Generic
 
 import numpy as np
@@ -18,11 +19,12 @@ from fgg.grammar.slices import Narrow, Unfold, take
 from fgg.grammar.values import exact
 from fgg.inputs.clamps import path_steps
 from fgg.inputs.given import IMPOSSIBLE, MISSING
-from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, Potential, Preparation
-from fgg.runtime.interpret.algebra import Algebra
+from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, Potential
+from fgg.plan.kernel import BATCH
+from fgg.runtime.interpret.algebra import Algebra, Named, Product
 from fgg.runtime.interpret.batch import Batch
-from fgg.runtime.interpret.frame import BATCH, Frame, Scope
-from fgg.runtime.interpret.semirings.base import Array, Ints, Numbers, NumpyArray, to_numpy
+from fgg.runtime.interpret.frame import CellIndex, Frame, Scope
+from fgg.runtime.interpret.semirings.base import Array, Ints, Numbers, to_numpy
 
 
 def checked_weights(plan: Plan, weights: Mapping[str, object]) -> dict[str, Numbers]:
@@ -75,77 +77,115 @@ class _OnDemand(dict[str, Array]):
         return self[name]
 
 
-class Prepared(Generic[Array]):
-    """The parameters and tables of a plan as arrays of a semiring.
+class Preparations(ABC, Generic[Array]):
+    """The parameters and tables of a plan as arrays of an algebra.
 
     A table is `[*indices, batch, *values]`; its indices count from 0.
     """
 
-    def __init__(
-        self, plan: Plan, scope: Scope, algebra: Algebra[Array], weights: Mapping[str, Numbers]
-    ) -> None:
+    def __init__(self, plan: Plan, algebra: Algebra[Array]) -> None:
         self.plan = plan
-        self.scope = scope
         self.algebra = algebra
-        self.semiring = algebra.semiring
-        self.weights = weights
         self.steps = {step.name: step for step in plan.preparations}
         self.arrays: dict[str, Array] = _OnDemand(self.array)
+        self.products: dict[str, Product[Array]] = {}
+
+    @abstractmethod
+    def weight(self, name: str) -> Array:
+        """A parameter."""
+
+    @abstractmethod
+    def one_hot(self, step: OneHot) -> Array:
+        """Tokens as weights of all values."""
+
+    @abstractmethod
+    def gathered(self, step: Gather) -> Array:
+        """The entries of a parameter at tokens: its sum where one is missing."""
+
+    @abstractmethod
+    def potential(self, step: Potential) -> Array:
+        """The weights of an input factor; zero outside its range."""
 
     def array(self, name: str) -> Array:
         """A parameter or a prepared array."""
-        if name in self.steps:
-            return self.prepare(self.steps[name])
-        return self.converted(self.weights[name])
+        match self.steps.get(name):
+            case None:
+                return self.weight(name)
+            case Cut() as step:
+                piece: Array = take(self.arrays[step.source], step.steps)
+                return piece
+            case Contract() as step:
+                product = self.product(step)
+                sizes = {d: n for x in product.values for d, n in x.sizes.items()}
+                dims = self.dims(step.axes, table=bool(step.tables))
+                return self.algebra.fit(product.result, dims, {**sizes, **self.algebra.sizes})
+            case Indicator() as step:
+                blocks = np.asarray(map_values(self.plan.grammar, step.name))[:, None]
+                return self.algebra.ones(blocks == np.arange(step.blocks))
+            case OneHot() as step:
+                return self.one_hot(step)
+            case Gather() as step:
+                return self.gathered(step)
+            case Potential() as step:
+                return self.potential(step)
 
-    def converted(self, weights: Numbers) -> Array:
+    def dims(self, axes: tuple[str, ...], *, table: bool, slope: bool = False) -> tuple[str, ...]:
+        """The axes of a table, or of a parameter or a derivative by it."""
+        if not table:
+            return (*self.algebra.slope, *axes) if slope else axes
+        rank = sum(axis.startswith("#") for axis in axes)
+        return (*axes[:rank], BATCH, *self.algebra.element, *axes[rank:])
+
+    def product(self, step: Contract) -> Product[Array]:
+        """A product of parameters and tables."""
+        if step.name not in self.products:
+            operands = [
+                self.algebra.named(self.arrays[name], self.dims(axes, table=name in step.tables))
+                for name, axes in step.operands
+            ]
+            keep = {*self.dims(step.axes, table=bool(step.tables))}
+            self.products[step.name] = Product(self.algebra, operands, step.path, keep)
+        return self.products[step.name]
+
+
+class Prepared(Preparations[Array]):
+    """The parameters and tables of a plan for a batch, in a semiring.
+
+    `given` are tables of evidence that are not made from the batch's tokens.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        scope: Scope,
+        algebra: Algebra[Array],
+        weights: Mapping[str, Numbers],
+        given: Mapping[str, Array] | None = None,
+    ) -> None:
+        super().__init__(plan, algebra)
+        self.scope = scope
+        self.semiring = algebra.semiring
+        self.weights = weights
+        self.arrays.update(given or {})
+        self.constants = {*plan.constants, *(given or {})}
+        self.constants |= {s.name for s in plan.preparations if isinstance(s, Indicator)}
+
+    def weight(self, name: str) -> Array:
         """Real weights as values of the semiring."""
+        weights = self.weights[name]
         if self.semiring.on_tensors:
             return self.semiring.convert(weights)
-        return self.semiring.convert(self.exactly(to_numpy(weights)))
+        numbers = to_numpy(weights)
+        if self.semiring.exactly and numbers.dtype != object:
+            convert = np.frompyfunc(lambda x: exact(float(x)), 1, 1)
+            numbers = np.asarray(convert(numbers), dtype=object).reshape(numbers.shape)
+        return self.semiring.convert(numbers)
 
-    def exactly(self, array: NumpyArray) -> NumpyArray:
-        """Numbers as fractions, where the semiring wants them so."""
-        if not self.semiring.exactly or array.dtype == object:
-            return array
-        convert = np.frompyfunc(lambda x: exact(float(x)), 1, 1)
-        return np.asarray(convert(array), dtype=object).reshape(array.shape)
-
-    def logs(self, logs: Tensor) -> Array:
-        """Logarithms of weights as values of the semiring."""
-        return self.semiring.convert_logs(logs if self.semiring.on_tensors else to_numpy(logs))
-
-    def prepare(self, step: Preparation) -> Array:
-        """One prepared array."""
-        if isinstance(step, Cut):
-            piece: Array = take(self.arrays[step.source], step.steps)
-            return piece
-        if isinstance(step, Contract):
-            return self.contracted(step)
-        if isinstance(step, Gather):
-            return self.gathered(step)
-        if isinstance(step, Indicator):
-            blocks = np.asarray(map_values(self.plan.grammar, step.name))[:, None]
-            return self.algebra.ones(blocks == np.arange(step.blocks))
-        if isinstance(step, OneHot):
-            chosen = tokens(self.plan.grammar, self.scope.batch, step.input, step.path)
-            values = np.moveaxis(chosen, 0, -1)[..., None]
-            return self.algebra.ones((values == np.arange(step.size)) | (values == -1))
-        return self.potential(step)
-
-    def contracted(self, step: Contract) -> Array:
-        """A product of parameters and tables."""
-        values = []
-        for name, axes in step.operands:
-            dims = _with_batch(axes) if name in step.tables else axes
-            values.append(self.algebra.named(self.arrays[name], dims))
-        out = _with_batch(step.axes) if step.tables else step.axes
-        for pair in step.path:
-            keep = {*pair.keep, BATCH}
-            values.append(self.algebra.contract(values[pair.left], values[pair.right], keep))
-        last = values[-1]
-        sizes = dict(zip(last.dims, last.array.shape, strict=True))
-        return self.algebra.fit(last, out, sizes)
+    def one_hot(self, step: OneHot) -> Array:
+        """Tokens as weights of all values."""
+        values = tokens(self.plan.grammar, self.scope.batch, step.input, step.path)
+        chosen = np.moveaxis(values, 0, -1)[..., None]
+        return self.algebra.ones((chosen == np.arange(step.size)) | (chosen == MISSING))
 
     def gathered(self, step: Gather) -> Array:
         """The entries of a parameter at tokens: its sum where one is missing."""
@@ -156,8 +196,8 @@ class Prepared(Generic[Array]):
         ranks = {token.group: len(token.shift) for token in step.tokens}
         rows = []
         for token in step.tokens:
-            chosen = tokens(self.plan.grammar, self.scope.batch, token.input, token.path)
-            moved = moved_tokens(np.moveaxis(chosen, 0, -1), token.shift)
+            values = tokens(self.plan.grammar, self.scope.batch, token.input, token.path)
+            moved = moved_tokens(np.moveaxis(values, 0, -1), token.shift)
             before = sum(rank for group, rank in ranks.items() if group < token.group)
             after = sum(rank for group, rank in ranks.items() if group > token.group)
             shape = (1,) * before + moved.shape[:-1] + (1,) * after + moved.shape[-1:]
@@ -167,7 +207,10 @@ class Prepared(Generic[Array]):
             rows = [row % array.shape[number] for number, row in enumerate(rows)]
         rows = list(np.broadcast_arrays(*rows))
         possible = np.logical_and.reduce([row >= 0 for row in rows])
-        return self.algebra.take(array, [np.maximum(row, 0) for row in rows], possible)
+        flat: Ints = np.zeros_like(rows[0])
+        for number, row in enumerate(rows):
+            flat = flat * array.shape[number] + np.maximum(row, 0)
+        return self.algebra.take(array, CellIndex(flat, possible, (), len(rows)))
 
     def extended(self, array: Array, count: int) -> Array:
         """An array with two more rows on its first `count` axes.
@@ -190,17 +233,56 @@ class Prepared(Generic[Array]):
         factor = self.plan.grammar.input_factor[step.factor]
         rank = len(factor.indices)
         logs = take(self.scope.batch.potentials[step.source], moved_steps(step.steps, rank + 1))
-        array = self.logs(logs)
+        array = self.semiring.convert_logs(logs if self.semiring.on_tensors else to_numpy(logs))
         order = [*range(1, rank + 1), 0, *range(rank + 1, len(array.shape))]
         array = self.semiring.permute(array, order)
         ranges = {name: (0, array.shape[axis]) for axis, name in enumerate(factor.indices)}
-        frame = Frame(self.scope, ranges, 0)
         exprs = [e for c in factor.conditions for e in c.inequalities()]
-        mask = np.ones(tuple(array.shape[: rank + 1]), dtype=bool)
-        for expr in exprs:
-            value, valid = frame.evaluate(expr)
-            mask &= (np.asarray(value) >= 0) & valid
-        return self.algebra.where(mask, array)
+        frame = Frame(self.scope, ranges, 0)
+        return self.algebra.where(frame.holds(exprs, frame.order), array)
+
+    # derivatives
+
+    def reverse(self, slopes: dict[str, Array]) -> None:
+        """Pass derivatives by what is cut or multiplied on to what that is made from.
+
+        Derivatives by parameters have the axes `slope` of the algebra first.
+        """
+        for step in reversed(self.plan.preparations):
+            if step.name not in slopes:
+                continue
+            slope = self.algebra.settled(slopes.pop(step.name))
+            if isinstance(step, Cut):
+                self.add(slopes, step.source, self.uncut(step, slope))
+            elif isinstance(step, Contract):
+                self.multiply(slopes, step, slope)
+
+    def uncut(self, step: Cut, slope: Array) -> Array:
+        """The derivative by the source of a slice: zero elsewhere."""
+        shape = self.arrays[step.source].shape
+        numbers = take(np.arange(prod(shape)).reshape(shape), step.steps).reshape(-1)
+        rank = len(self.algebra.slope)
+        lead = slope.shape[:rank]
+        cells = self.semiring.permute(slope.reshape((*lead, -1)), (rank, *range(rank)))
+        whole = self.semiring.accumulate([(numbers, cells)], (prod(shape), *lead))
+        return self.semiring.permute(whole, (*range(1, rank + 1), 0)).reshape((*lead, *shape))
+
+    def multiply(self, slopes: dict[str, Array], step: Contract, slope: Array) -> None:
+        """Pass the derivative by a product on to the operands that are not constant."""
+        gradient = Named(slope, self.dims(step.axes, table=bool(step.tables), slope=True))
+        product = self.product(step)
+        sizes = {d: n for x in (*product.values, gradient) for d, n in x.sizes.items()}
+        wanted = [i for i, (name, _) in enumerate(step.operands) if name not in self.constants]
+        for number, part in product.gradients(gradient, wanted).items():
+            name, axes = step.operands[number]
+            dims = self.dims(axes, table=name in step.tables, slope=True)
+            rank = len(dims) - sum(not axis.startswith("#") for axis in axes)
+            whole = self.algebra.spread(part, dims[:rank], dims[rank:], sizes)
+            self.add(slopes, name, whole)
+
+    def add(self, slopes: dict[str, Array], name: str, slope: Array) -> None:
+        """Add to a derivative."""
+        slopes[name] = self.algebra.add(slopes[name], slope) if name in slopes else slope
 
 
 def moved_steps(steps: tuple[Narrow | Unfold, ...], before: int) -> list[Narrow | Unfold]:
@@ -210,8 +292,12 @@ def moved_steps(steps: tuple[Narrow | Unfold, ...], before: int) -> list[Narrow 
 
 def tokens(grammar: Grammar, batch: Batch, name: str, path: tuple[str, ...]) -> Ints:
     """The tokens of an input, or of the part of its domain that a path names."""
-    values = batch.tokens[name]
-    for part in path_steps(grammar, grammar.input[name].domain, path):
+    return inner_values(grammar, grammar.input[name].domain, path, batch.tokens[name])
+
+
+def inner_values(grammar: Grammar, domain: str, path: tuple[str, ...], values: Ints) -> Ints:
+    """The values that a part of a domain has where the domain has some; impossible without any."""
+    for part in path_steps(grammar, domain, path):
         if isinstance(part, str):
             blocks = np.asarray(map_values(grammar, part))
             values = np.where(values < 0, values, blocks[np.maximum(values, 0)])
@@ -231,9 +317,3 @@ def moved_tokens(values: Ints, shift: tuple[int, ...]) -> Ints:
         shape = [-1 if other == axis else 1 for other in range(values.ndim)]
         values = np.where(inside.reshape(shape), moved, IMPOSSIBLE)
     return values
-
-
-def _with_batch(axes: tuple[str, ...]) -> tuple[str, ...]:
-    """The axes of a table: its indices, the batch, its values."""
-    rank = sum(axis.startswith("#") for axis in axes)
-    return (*axes[:rank], BATCH, *axes[rank:])

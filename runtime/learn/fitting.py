@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from math import exp
 from typing import Any
@@ -16,9 +16,11 @@ from fgg.runtime.learn.em import EM, OnlineEM
 from fgg.runtime.learn.hastings import Hastings
 from fgg.runtime.learn.item_batches import (
     BUDGET,
+    CheckedItems,
     Data,
     Items,
     bucketed,
+    check_items,
     in_memory,
     numbered,
     token_count,
@@ -26,6 +28,8 @@ from fgg.runtime.learn.item_batches import (
 from fgg.runtime.learn.method import CountingMethod, Method, SweepReport
 from fgg.runtime.learn.variational_bayes import CVB, VB
 from fgg.runtime.model.model import Model
+from fgg.runtime.native.jobs import Job
+from fgg.runtime.program.prepared_batch import number_type
 from fgg.runtime.program.program import Program
 
 METHODS: dict[str, type[Method]] = {
@@ -81,16 +85,24 @@ def learn(
     ready = [fitting.ready(batch) for batch in batches]
     shuffle = torch.Generator().manual_seed(seed)
     history: list[SweepReport] = []
-    for _ in range(epochs):
-        order = list(range(len(ready)))
-        if method in ("adam", "online-em"):
-            order = torch.randperm(len(ready), generator=shuffle).tolist()
-        history.append(fitting.sweep(ready[i] for i in order))
-        if report is not None:
-            report(history[-1])
-        if _settled(history, tolerance):
-            break
+    with _job(model, ready, times=epochs).on_one_backend(model.program):
+        for _ in range(epochs):
+            order = list(range(len(ready)))
+            if method in ("adam", "online-em"):
+                order = torch.randperm(len(ready), generator=shuffle).tolist()
+            history.append(fitting.sweep(ready[i] for i in order))
+            if report is not None:
+                report(history[-1])
+            if _settled(history, tolerance):
+                break
     return Learned(model, tuple(history), fitting)
+
+
+def _job(model: Model, batches: Iterable[CheckedItems], *, times: int) -> Job:
+    """The work of so many sweeps: one backend for all of them, by the amount of data alone."""
+    dtype, device = number_type([*model.parameters(), *model.buffers()])
+    pairs = ((batch.program, batch.collated) for batch in batches)
+    return Job(batches=pairs, dtype=dtype, device=device, times=times)
 
 
 def batched(
@@ -116,9 +128,12 @@ def log_likelihood(model: Model, data: Data, *, budget: int = BUDGET) -> tuple[f
     total, count = 0.0, 0
     was = model.training
     model.eval()
-    with torch.no_grad():
+    batches = bucketed(in_memory(model.program, data), budget)
+    checked = (check_items(model.program, batch) for batch in batches)
+    job = replace(_job(model, checked, times=1), derivatives=False, look=True)
+    with torch.no_grad(), job.on_one_backend(model.program):
         weights = model.weights()
-        for batch in bucketed(in_memory(model.program, data), budget):
+        for batch in batches:
             log_z = model.program.log_z(weights, batch.inputs, batch.lengths)
             total += float(log_z.double().sum())
             count += token_count(model.program, batch)

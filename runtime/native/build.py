@@ -12,13 +12,15 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 
-import torch
-
 from fgg.diagnostics import Diagnostic
+from fgg.progress import note, stage
 
 FLAGS = (
     "-fno-fast-math",  # whatever `CXX` says: infinities mean something
@@ -36,13 +38,14 @@ FLAGS = (
 )
 GNU_FLAGS = ("-fvect-cost-model=dynamic",)
 """With `-O2` other compilers vectorise as much by themselves."""
-TYPES = {torch.float32: "float", torch.float64: "double"}
-PRODUCTS = {torch.float32: "sgemm_", torch.float64: "dgemm_"}
+TYPES = {"float32": "float", "float64": "double"}
+PRODUCTS = {"float32": "sgemm_", "float64": "dgemm_"}
 SECONDS = 600
 
 
-COMPILER = "install a C++ compiler or name one in `CXX`, or leave `jit` out"
-FOLDER = "name a folder of your own in `FGG_CACHE`, or leave `jit` out"
+COMPILER = "install a C++ compiler or name one in `CXX`, or leave the backend to `auto`"
+FOLDER = "name a folder of your own in `FGG_CACHE`, or leave the backend to `auto`"
+BUILDING = "building machine code: this takes some seconds, once"
 
 
 class CannotBuild(Exception):
@@ -74,6 +77,15 @@ def _compiler(named: str) -> tuple[str, ...]:
         if found is not None:
             return (found, *command[1:])
     raise CannotBuild(f"there is no C++ compiler ({shlex.join(given) or 'c++, g++, clang++'})")
+
+
+def no_compiler() -> str:
+    """Why there is no C++ compiler; empty if there is one."""
+    try:
+        compiler()
+    except CannotBuild as error:
+        return str(error)
+    return ""
 
 
 def flags() -> tuple[str, ...]:
@@ -131,14 +143,22 @@ def _remove(path: Path, owner: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def path_of(source: str, dtype: torch.dtype) -> Path:
+def path_of(source: str, dtype: str) -> Path:
     """Where the machine code of a program is kept."""
     own = "\n".join([source, *flags(), TYPES[dtype], _machine()])
     return folder() / f"{sha256(own.encode()).hexdigest()[:32]}.so"
 
 
+def is_kept(source: str, dtype: str) -> bool:
+    """Whether the machine code of a program is there already."""
+    try:
+        return _is_whole(path_of(source, dtype))
+    except (CannotBuild, OSError):
+        return False
+
+
 @cache
-def library(source: str, dtype: torch.dtype) -> ctypes.PyDLL:
+def library(source: str, dtype: str) -> ctypes.PyDLL:
     """The machine code of a program for numbers of a type. Raises CannotBuild.
 
     It lets go of Python's lock by itself while it works.
@@ -146,7 +166,11 @@ def library(source: str, dtype: torch.dtype) -> ctypes.PyDLL:
     try:
         path = path_of(source, dtype)
         if not _is_whole(path):
-            build(source, dtype, path)
+            with _alone(path):
+                if not _is_whole(path):
+                    note(BUILDING)
+                    with stage("building machine code"):
+                        build(source, dtype, path)
         found = ctypes.PyDLL(str(path))
         _ = found.inside, found.outside
         return found
@@ -156,6 +180,19 @@ def library(source: str, dtype: torch.dtype) -> ctypes.PyDLL:
         if "symbol" in str(error):
             raise CannotBuild(f"the C++ compiler made no library: {error}") from None
         raise CannotBuild(f"the machine code cannot be kept or loaded: {error}", FOLDER) from None
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Wait until no other process builds this file, where files can be locked."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with open(path.with_suffix(".lock"), "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _is_whole(path: Path) -> bool:
@@ -170,7 +207,7 @@ def _sum_of(path: Path) -> str:
     return sha256(path.read_bytes()).hexdigest()
 
 
-def build(source: str, dtype: torch.dtype, path: Path) -> None:
+def build(source: str, dtype: str, path: Path) -> None:
     """Compile to a file beside, then give it its name: nobody sees half of it."""
     with tempfile.TemporaryDirectory(prefix="build-", dir=path.parent) as work:
         text = Path(work) / "program.cpp"
@@ -219,7 +256,7 @@ PYTHON = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
 
 
 @cache
-def host(dtype: torch.dtype) -> Host:
+def host(dtype: str) -> Host:
     """The matrix product and the threads of torch, and the functions of this Python.
 
     torch's own OpenMP runtime is asked for threads, so that there is one pool of them, as large as
@@ -236,7 +273,10 @@ def host(dtype: torch.dtype) -> Host:
 def torch_function(name: str) -> int | None:
     """The address of a function that torch itself uses, if it can be found."""
     ending = {"darwin": "dylib", "win32": "dll"}.get(sys.platform, "so")
-    path = Path(torch.__file__).parent / "lib" / f"libtorch_cpu.{ending}"
+    torch = find_spec("torch")
+    if torch is None or torch.origin is None:
+        return None
+    path = Path(torch.origin).parent / "lib" / f"libtorch_cpu.{ending}"
     try:
         return ctypes.cast(getattr(ctypes.CDLL(str(path)), name), ctypes.c_void_p).value
     except (OSError, AttributeError):

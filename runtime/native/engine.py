@@ -28,6 +28,11 @@ SETTINGS = 8
 """How many numbers come first in the room for the range: as in the prelude of programs in C++."""
 
 
+def dtype_name(dtype: torch.dtype) -> str:
+    """The name of a type of numbers: `float32`."""
+    return str(dtype).removeprefix("torch.")
+
+
 @dataclass(frozen=True)
 class Given:
     """The tensors of a call: leaves and charts with scales; in the outside pass, gradients."""
@@ -46,15 +51,18 @@ class NativeEngine:
 
     What it cannot do (another device, tensors that are no numbers, no compiler) the emitted
     module does: `module` has the same functions. `most` is the greatest number of bytes that any
-    call took for intermediate results.
+    call took for intermediate results. With `quiet` there is no warning if it cannot be built.
     """
 
     most = 0
 
-    def __init__(self, plan: Plan, native: Native, module: ModuleType) -> None:
+    def __init__(
+        self, plan: Plan, native: Native, module: ModuleType, *, quiet: bool = False
+    ) -> None:
         self.plan = plan
         self.native = native
         self.module = module
+        self.quiet = quiet
         self.depths = max(map(plan.depth, plan.steps), default=0) + 1
         self.told = told_charts(plan)
         self.failed: str | None = None
@@ -67,15 +75,17 @@ class NativeEngine:
 
     def fits(self, batch: Any, leaves: Mapping[str, Tensor]) -> bool:
         """Whether machine code can do a batch."""
-        if self.failed is not None or batch.device.type != "cpu" or batch.dtype not in TYPES:
+        dtype = dtype_name(batch.dtype)
+        if self.failed is not None or batch.device.type != "cpu" or dtype not in TYPES:
             return False
         if any(type(leaf) not in (Tensor, torch.nn.Parameter) for leaf in leaves.values()):
             return False
         try:
-            library(self.native.whole, batch.dtype)
+            library(self.native.whole, dtype)
         except CannotBuild as error:
             self.failed = str(error)
-            warn(render_all([error.note()], None), stacklevel=4)
+            if not self.quiet:
+                warn(render_all([error.note()], None), stacklevel=4)
             return False
         return True
 
@@ -209,12 +219,13 @@ class NativeEngine:
                     leaf = given.leaves[name_]
                     pointers += (whole(leaf), data_of(given.gradients.get(name_)))
         pointers.append(data_of(given.seed))
-        function = getattr(library(self.native.whole, batch.dtype), name)
+        dtype = dtype_name(batch.dtype)
+        function = getattr(library(self.native.whole, dtype), name)
         function.restype = ctypes.c_int64
         taken = function(
             (ctypes.c_int64 * len(numbers))(*numbers),
             (ctypes.c_void_p * len(pointers))(*pointers),
-            ctypes.byref(host(batch.dtype)),
+            ctypes.byref(host(dtype)),
         )
         if taken == -1:
             raise MemoryError(f"no memory for the {name} pass")

@@ -144,9 +144,9 @@ def potentials(
     lengths differ.
     """
     logs = logs.movedim(0, rank)
-    indices = loops(*(range(extent) for extent in logs.shape[:rank]))
     for conditions in (where, mixed if batch.mixed else None):
         if conditions is not None:
+            indices = loops(*(range(extent) for extent in logs.shape[:rank]))
             fails = batch.fails(rank, *conditions(*indices))
             logs = hide(logs, fails, NEGATIVE, logs.dim() - rank - 1)
     # A copy of its own: views of it are taken from the beginning of its storage.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -35,6 +36,9 @@ from fgg.runtime.prelude.certificate import Powers, centre, least_power, lossles
 from fgg.runtime.program.emitted import Engine, ScaledCharts
 from fgg.runtime.program.inputs import Lengths
 
+if TYPE_CHECKING:
+    from fgg.runtime.native.engines import Engines
+
 
 @dataclass(frozen=True, eq=False)
 class DerivationModules:
@@ -45,13 +49,13 @@ class DerivationModules:
 
     plan: Plan
     load: Callable[[bool], ModuleType]
-    # Makes the engine of the module with sums, if that is not the module itself.
-    engine_of: Callable[[ModuleType], Engine] | None = None
+    # Makes the engines of the module with sums, if there are others than the module itself.
+    engines_of: Callable[[ModuleType], Engines] | None = None
 
     @cached_property
-    def engine(self) -> Engine:
-        """The engine that carries out the passes of `sums`."""
-        return self.sums if self.engine_of is None else self.engine_of(self.sums)
+    def engines(self) -> Engines | None:
+        """What can carry out the passes of `sums`, if there is a choice."""
+        return None if self.engines_of is None else self.engines_of(self.sums)
 
     @cached_property
     def sums(self) -> ModuleType:
@@ -125,7 +129,7 @@ class DerivationCharts:
         modules = self.modules
         if modules is None or not modules.has_scalar_start or self._sums is None:
             return None
-        return self._sums.uses(self.plan, modules.engine)
+        return self._sums.uses(self.plan)
 
     @cached_property
     def _sums(self) -> _SumPass | None:
@@ -178,12 +182,12 @@ def slopes(
     Requires that the start symbol of the modules' plan has no external nodes. None if the numbers'
     range is too small for the item's charts.
     """
-    engine = modules.engine
     with torch.enable_grad():
         leaves = {name: w.detach().requires_grad_() for name, w in weights.items()}
         logs = {name: x.detach().requires_grad_() for name, x in batch.potentials.items()}
         with_logs = replace(batch, potentials=logs)
         prepared = _PreparedItems(modules.plan, modules.sums, leaves, with_logs)
+    engine = prepared.engine(modules, derivatives=True)
     with torch.inference_mode():
         charts = prepared.inside(engine)
         if charts is None:
@@ -235,6 +239,12 @@ class _PreparedItems:
             self.batch,
             missing,
         )
+
+    def engine(self, modules: DerivationModules, *, derivatives: bool) -> Engine:
+        """What carries out all passes with sums over these items."""
+        if modules.engines is None:
+            return self.module
+        return modules.engines.of(self.batch, derivatives=derivatives)
 
     def inside(
         self, engine: Engine, marks: Mapping[str, Tensor] | None = None
@@ -294,15 +304,16 @@ class _SumPass:
     """The certified inside pass of an emitted program with sums."""
 
     prepared: _PreparedItems
+    engine: Engine
     values: Mapping[str, Tensor]
     scales: Mapping[str, Tensor]
 
     @torch.inference_mode()
-    def uses(self, plan: Plan, engine: Engine) -> dict[str, Tensor] | None:
+    def uses(self, plan: Plan) -> dict[str, Tensor] | None:
         """The expected uses of each cell, `[*axes, batch, *values]`; None if one is NaN or inf."""
         prepared, batch = self.prepared, self.prepared.batch
         ones = torch.ones(batch.size, dtype=torch.float64)
-        _, adjoints = engine.outside(
+        _, adjoints = self.engine.outside(
             prepared.leaves, prepared.scales, self.values, self.scales, batch, ones
         )
         uses = {name: batch.marginal(adjoints[name], self.values.get(name)) for name in plan.chart}
@@ -318,8 +329,9 @@ def _sum_pass(
     if modules is None:
         return None
     prepared = _PreparedItems(modules.plan, modules.sums, weights, batch)
-    charts = prepared.inside(modules.engine)
-    return None if charts is None else _SumPass(prepared, *charts)
+    engine = prepared.engine(modules, derivatives=False)
+    charts = prepared.inside(engine)
+    return None if charts is None else _SumPass(prepared, engine, *charts)
 
 
 def _wide(scales: Tensor, like: Tensor) -> Tensor:

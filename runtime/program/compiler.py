@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from fgg.grammar import Grammar
 from fgg.plan import Plan
+from fgg.plan.backend import Backend
 from fgg.plan.cpp_source import Native
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ class Compiler(Protocol):
     @property
     def space(self) -> str:
         """The space that was asked for: `auto`, `dense`, `state` or `rank`."""
+        ...
+
+    @property
+    def backend(self) -> Backend:
+        """The backend that was asked for, shared by all programs of the model."""
         ...
 
     def for_query(self, query: str) -> Program:
@@ -65,6 +71,6 @@ class Compiler(Protocol):
         """Return a plan as Python; with `best`, maxima stand in place of sums."""
         ...
 
-    def emit_cpp(self, plan: Plan) -> Native | None:
-        """Return a plan as C++, or None if tensor operations are to carry it out."""
+    def emit_cpp(self, plan: Plan) -> Native:
+        """Return a plan as C++."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import log2
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from fgg.runtime.program.inputs import Collated, Inputs, Lengths
 from fgg.runtime.program.parameters import Ends, as_weight
 
 if TYPE_CHECKING:
+    from fgg.runtime.program.emitted import Engine
     from fgg.runtime.program.program import CompiledProgram, Weights
 
 
@@ -48,6 +50,12 @@ class Run:
     joined: Mapping[str, tuple[Tensor, ...]] = field(default_factory=dict)
     # Whether derivatives in weights that are 0 are asked for.
     limits: bool = True
+
+    @cached_property
+    def engine(self) -> Engine:
+        """What carries out all passes over this batch."""
+        derivatives = any(source.requires_grad for source in self.sources)
+        return self.program.engines.of(self.batch, derivatives=derivatives)
 
     def through_leaves(self, slopes: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The derivatives in weights and log-potentials, from those in leaves."""
@@ -93,7 +101,7 @@ def start(program: CompiledProgram, weights: Weights, inputs: Inputs, lengths: L
     ends: dict[str, Ends] = {}
     given = {name: as_weight(name, value) for name, value in weights.items()}
     whole = program.check_weights(given, ends)
-    dtype, device = _number_type([*whole.values(), *(inputs or {}).values()])
+    dtype, device = number_type([*whole.values(), *(inputs or {}).values()])
     collated = program.collate(inputs, lengths, dtype=dtype, device=device)
     suited = suited_to(program, collated)
     if suited is not program:
@@ -107,7 +115,7 @@ def start(program: CompiledProgram, weights: Weights, inputs: Inputs, lengths: L
     return replace(run, joined=pieces) if pieces else run
 
 
-def _number_type(values: Sequence[object]) -> tuple[torch.dtype, torch.device | None]:
+def number_type(values: Sequence[object]) -> tuple[torch.dtype, torch.device | None]:
     """The type and device of the first tensor of real numbers; float64 if there is none."""
     for value in values:
         if isinstance(value, Tensor) and value.is_floating_point():

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property, partial
+from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -21,21 +21,23 @@ from fgg.diagnostics import Diagnostic, refuse
 from fgg.grammar import Grammar
 from fgg.grammar.provenance import pins_of
 from fgg.plan import Plan
+from fgg.plan.backend import BackendChoice
 from fgg.plan.cpp_source import Native
 from fgg.runtime.derive.assemble import Source
 from fgg.runtime.program.chart_reader import DerivationModules, covers
 from fgg.runtime.program.chart_views import Refinement, refinements
 from fgg.runtime.program.compiler import Compiler
-from fgg.runtime.program.emitted import Engine, load_module
+from fgg.runtime.program.emitted import load_module
 from fgg.runtime.program.inputs import Collated, Inputs, Lengths, check_potentials, collate
 from fgg.runtime.program.parameters import Parameterised
-from fgg.runtime.program.range_certificate import RangeReport
+from fgg.runtime.program.range_report import RangeReport
 
 if TYPE_CHECKING:
     from torch import nn
 
     from fgg.runtime.derive.mbr_outline import Outline
     from fgg.runtime.model.model import Model
+    from fgg.runtime.native.engines import Engines
     from fgg.runtime.program.posterior import Posterior
 
 Weights = Mapping[str, object]
@@ -156,22 +158,27 @@ class CompiledProgram(Program):
         return load_module(self.source)
 
     @cached_property
-    def engine(self) -> Engine:
-        """The engine of the inside and outside passes: the module, or machine code."""
-        return self._engine(self.plan, self.module)
+    def engines(self) -> Engines:
+        """What can carry out the inside and outside passes: tensor operations and machine code."""
+        return self._engines(self.plan, self.module)
+
+    @property
+    def backend(self) -> BackendChoice:
+        """The backend that was last chosen for the passes, and why."""
+        return self.engines.choice
 
     @cached_property
-    def cpp(self) -> Native | None:
-        """The plan as C++, if its passes run as machine code."""
+    def cpp(self) -> Native:
+        """The plan as C++."""
         return self.compiler.emit_cpp(self.plan)
 
-    def _engine(self, plan: Plan, module: ModuleType) -> Engine:
-        native = self.cpp if plan is self.plan else self.compiler.emit_cpp(plan)
-        if native is None:
-            return module
-        from fgg.runtime.native.engine import NativeEngine
+    def _engines(self, plan: Plan, module: ModuleType) -> Engines:
+        from fgg.runtime.native.engines import Engines
 
-        return NativeEngine(plan, native, module)
+        def emitted() -> Native:
+            return self.cpp if plan is self.plan else self.compiler.emit_cpp(plan)
+
+        return Engines(plan, module, self.compiler.backend, emitted)
 
     # other programs of the same grammar
 
@@ -237,7 +244,10 @@ class CompiledProgram(Program):
                 return self.module
             return load_module(self.compiler.emit(plan, best=best))
 
-        return DerivationModules(plan, load, partial(self._engine, plan))
+        def engines(module: ModuleType) -> Engines:
+            return self.engines if plan is self.plan else self._engines(plan, module)
+
+        return DerivationModules(plan, load, engines)
 
     @cached_property
     def outline(self) -> Outline | None:

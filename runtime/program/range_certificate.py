@@ -1,8 +1,8 @@
 """Inside and outside passes with a range certificate: a number is right, or it is refused.
 
 A pass of an emitted program records, for each item, whether any product of positive numbers may
-have fallen below the smallest normal number (`fgg.runtime.prelude.charts.lossless`). Only items
-that may have lost a product are computed again, in these ways, one after the other:
+have fallen below the smallest normal number (`fgg.runtime.prelude.certificate.lossless`). Only
+items that may have lost a product are computed again, in these ways, one after the other:
 
 1. the same type, *lifted*: every positive number that is too small is raised, so nothing can be
    lost. The first pass is a lower bound of Z and this one an upper bound. If both agree, the loss
@@ -48,40 +48,6 @@ GAP = {torch.float32: 20, torch.float64: 100}
 """How many powers of two a term of a lifted sum may be below the greatest one."""
 
 
-@dataclass
-class RangeReport:
-    """How many items a program has computed, and how many of them it had to compute again.
-
-    `lifted`: bounds showed that what was lost does not matter. `float64` and `logarithms`: they
-    needed more range.
-    """
-
-    items: int = 0
-    lifted: int = 0
-    float64: int = 0
-    logarithms: int = 0
-
-    @property
-    def wider(self) -> int:
-        """How many items needed more range than their numbers have."""
-        return self.float64 + self.logarithms
-
-    def as_json(self) -> dict[str, int]:
-        """The numbers by name."""
-        return dict(vars(self))
-
-    def line(self) -> str:
-        """A sentence for the user, or an empty text if no item needed more range."""
-        if not self.wider:
-            return ""
-        parts = [f"{self.float64:,} in float64"] if self.float64 else []
-        parts += [f"{self.logarithms:,} in logarithms"] if self.logarithms else []
-        return (
-            f"{self.wider:,} of {self.items:,} items needed more range than their numbers have: "
-            f"they were computed {' and '.join(parts)}"
-        )
-
-
 @dataclass(eq=False)
 class Group:
     """Some items of a batch, and the charts that their numbers come from.
@@ -119,16 +85,14 @@ class Group:
                 batch.lift = _lift(run, leaves)
                 centre(batch, leaves, depth, {})
             charts = cls._inside(run, leaves)
-            log_z = run.program.engine.result(charts[1], batch)
+            log_z = run.engine.result(charts[1], batch)
             safe = certificate(run, leaves, charts, log_z)
         return cls(items, run, leaves, charts, log_z, safe, lifted, keep)
 
     @staticmethod
     def _inside(run: Run, leaves: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
         run.batch.begin()
-        charts: tuple[dict[str, Tensor], Any] = run.program.engine.inside(
-            leaves, run.scales, run.batch
-        )
+        charts: tuple[dict[str, Tensor], Any] = run.engine.inside(leaves, run.scales, run.batch)
         return charts
 
     def forget(self, places: Tensor) -> None:
@@ -152,7 +116,7 @@ class Group:
         run = self.run
         with torch.inference_mode():
             charts = charts or self._inside(run, self.leaves)
-            slopes, adjoints = run.program.engine.outside(
+            slopes, adjoints = run.engine.outside(
                 self.leaves, run.scales, *charts, run.batch, gradient
             )
         return slopes, adjoints, charts[0]

@@ -21,8 +21,8 @@ from fgg.plan import Plan, Potential, Step
 from fgg.runtime.derive.assemble import Source
 from fgg.runtime.interpret.algebra import Named
 from fgg.runtime.interpret.batch import batch_of
-from fgg.runtime.interpret.charts import Charts, points
-from fgg.runtime.interpret.frame import BATCH, Frame
+from fgg.runtime.interpret.charts import Charts
+from fgg.runtime.interpret.frame import Frame
 from fgg.runtime.interpret.interpret import inside, outside
 from fgg.runtime.interpret.prepare import checked_weights, tokens
 from fgg.runtime.interpret.semirings.base import to_numpy
@@ -114,10 +114,14 @@ class _Uses:
         self.values: list[Any] = []
 
     def run(self) -> RuleMarginals:
-        for step, frame in points(self.charts.plan, self.charts.scope):
-            if self.source.of_rule(step.rule) is self.rule:
-                self.variables = tuple(step.variables)
-                self.add(step, frame)
+        scope = self.charts.scope
+        for stage in self.charts.plan.stages:
+            for level in scope.levels(stage):
+                for step in stage.steps:
+                    frame = scope.frame(step, level)
+                    if frame is not None and self.source.of_rule(step.rule) is self.rule:
+                        self.variables = tuple(step.variables)
+                        self.add(step, frame)
         size = self.charts.batch.size
         rank = len(self.variables)
         rows = np.concatenate(self.rows) if self.rows else np.zeros((0, rank), dtype=np.int64)
@@ -142,9 +146,8 @@ class _Uses:
         # A node of the plan can stand for several: those that read one missing token.
         leaves = (leaf for name in self.nodes for leaf in origin.nodes[name].nodes)
         kept = tuple(dict.fromkeys(leaves))
-        loops = [*frame.loops, BATCH]
         logs = self.joint(step, frame, kept)
-        shape = [frame.size(d) for d in loops]
+        shape = [frame.sizes[d] for d in frame.order]
         z = self.charts.z.reshape(self.charts.batch.size, -1).logsumexp(-1)
         safe = torch.where(torch.isfinite(z), z, float("inf"))
         uses = to_numpy((logs - safe.reshape((-1, *(1,) * len(kept)))).exp())
@@ -207,11 +210,11 @@ class _Uses:
         operands.append(
             self.read(frame, above, step.head_index, charts.low[step.head], step.head_axes)
         )
-        mask, dims = frame.holds([mask.expr for mask in step.masks])
-        operands.append(Named(algebra.ones(mask), dims))
-        sizes = {d: frame.size(d) for d in (*frame.loops, BATCH)}
-        sizes |= {n.name: domain_size(grammar, n.domain) for n in step.rule.rhs.nodes}
-        out = (*frame.loops, BATCH, *kept)
+        masks = [mask.expr for mask in step.masks]
+        operands.append(Named(algebra.ones(frame.holds(masks)), frame.dims(masks)))
+        sizes = {n.name: domain_size(grammar, n.domain) for n in step.rule.rhs.nodes}
+        sizes |= frame.sizes
+        out = (*frame.order, *kept)
         entries = prod(sizes[d] for d in out)
         if entries > MAX_ENTRIES:
             message = f"the marginals of rule `{self.rule.name}` would be {entries:,} numbers"
@@ -235,5 +238,5 @@ class _Uses:
     ) -> Named[Tensor]:
         """The cells of a chart or a table, over the loops, the batch and nodes."""
         algebra = self.charts.algebra
-        place = frame.place(index, low, array.shape[: len(index)])
-        return algebra.named(algebra.take(array, place.index, place.valid), (*place.dims, *names))
+        place = frame.place(tuple(index), tuple(low), array.shape[: len(index)])
+        return algebra.named(algebra.take(array, place), (*place.dims, *names))

@@ -12,6 +12,8 @@ from fgg.diagnostics import refuse
 from fgg.grammar.annotations import RuleLink, heads, pairs, segments, span_cells, tags
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.model.model import Model
+from fgg.runtime.native.jobs import Job
+from fgg.runtime.program.prepared_batch import number_type
 from fgg.runtime.train.feed import UNTAGGED, Feed
 from fgg.scores import (
     head_score,
@@ -59,7 +61,15 @@ def evaluate(
     decoding = any(name in ANNOTATIONS for name in asked.scores)
     weights = model.detached()
     program = model.program
-    with torch.no_grad():
+    dtype, device = number_type(list(weights.values()))
+    job = Job(
+        batches=feed.checked(program, batches),
+        dtype=dtype,
+        device=device,
+        derivatives=decoding,
+        look=True,
+    )
+    with torch.no_grad(), job.on_one_backend(program):
         for batch in batches.epoch(0):
             items = feed.items(batch)
             if items is None:

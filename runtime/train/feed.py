@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from fgg.data import (
+    BatchPosition,
     Corpus,
     Example,
     ExampleBatch,
@@ -21,6 +22,9 @@ from fgg.diagnostics import did_you_mean, refuse
 from fgg.grammar import Domain, Grammar, Sized
 from fgg.grammar.domains import domain_values
 from fgg.runtime.learn import Items
+from fgg.runtime.learn.item_batches import check_items
+from fgg.runtime.program.inputs import Collated
+from fgg.runtime.program.program import Program
 
 FIELDS = ("words", "tags", "fine_tags", "parts")
 """The fields of an example that an input can be; for `parts`, `s[i,j]` is the part from i to j."""
@@ -31,6 +35,13 @@ UNTAGGED, MISSING = "_", -1
 
 Changes = Mapping[str, Any]
 """Preprocessing options of a run, as JSON: `characters`, `lower`, `digits`, `max_length`, …"""
+
+
+class BatchSource(Protocol):
+    """Batches that can be iterated from any position."""
+
+    def start(self, position: BatchPosition) -> Iterator[ExampleBatch]:
+        """The batches of an epoch from a position on."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +58,13 @@ class Feed:
             return None
         inputs = {name: [self.ids(name, e) for e in batch.examples] for name in self.fields}
         return Items(inputs, None, batch.numbers)
+
+    def checked(self, program: Program, batches: BatchSource) -> Iterator[tuple[Program, Collated]]:
+        """The batches of an epoch as a program takes them. Raises GrammarError for unfit inputs."""
+        for batch in batches.start(BatchPosition()):
+            items = self.items(batch)
+            if items is not None:
+                yield program, check_items(program, items).collated
 
     def serving(self, grammar: Grammar) -> Feed:
         """The feed for another query of the grammar. Raises GrammarError (F478)."""

@@ -24,6 +24,7 @@ from torch import Tensor
 from fgg.data import BatchPosition, load_vocabulary
 from fgg.diagnostics import refuse
 from fgg.files import check_regular, read_limited, reason_of, unreadable, write_whole
+from fgg.plan.backend import AUTO
 from fgg.runtime.train.feed import Changes, Feed
 from fgg.runtime.train.processes import Processes
 
@@ -40,6 +41,8 @@ class RunSettings:
     """The choices of a run. Equal settings, grammar and data give the same run.
 
     `options` are those of the method; `fields` says which field of an example each input is.
+    `backend` is `auto` only until the run begins: then it is what was chosen, and
+    `backend_reason` says why.
     """
 
     grammar: str  # its text, with the sizes that the run uses
@@ -50,6 +53,8 @@ class RunSettings:
     seed: int = 0
     dtype: str = "float32"
     space: str = "auto"
+    backend: str = AUTO
+    backend_reason: str = ""
     budget: int = 4096
     options: Mapping[str, object] = field(default_factory=dict)
     data: tuple[str, ...] = ()
@@ -67,9 +72,13 @@ class RunSettings:
         write_whole(folder / SETTINGS, text.encode() + b"\n")
 
     def differences(self, other: RunSettings) -> list[str]:
-        """The names of the settings that differ, except those that only say when to stop."""
+        """The names of the settings that differ.
+
+        Those that only say when to stop are free, and `auto` may be any backend.
+        """
         ours, theirs = asdict(self), asdict(other)
-        free = ("name", "epochs", "patience")
+        free = ["name", "epochs", "patience", "backend_reason"]
+        free += ["backend"] if AUTO in (self.backend, other.backend) else []
         return [name for name in ours if name not in free and ours[name] != theirs[name]]
 
 

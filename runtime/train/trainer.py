@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from math import exp, isfinite
 from pathlib import Path
 from time import monotonic
-from typing import Protocol
 
 import torch
 
 from fgg.data import Batches, BatchPosition, Corpus, Example, ExampleBatch
 from fgg.runtime.learn import Adam, CheckedItems, Items, Method
 from fgg.runtime.model.model import Model
-from fgg.runtime.train.feed import Feed
+from fgg.runtime.train.feed import BatchSource, Feed
 from fgg.runtime.train.processes import Processes
 from fgg.runtime.train.run_folder import (
     METRICS,
@@ -50,13 +49,6 @@ class Epoch:
     seconds: float
     tokens_per_second: float
     details: dict[str, float]
-
-
-class BatchSource(Protocol):
-    """Batches that can be iterated from any position."""
-
-    def start(self, position: BatchPosition) -> Iterator[ExampleBatch]:
-        """The batches of an epoch from a position on."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 from fgg.diagnostics import GrammarError
 from fgg.grammar import Grammar
 from fgg.grammar.domains import size_values, with_sizes
+from fgg.plan.backend import CPP
 from fgg.runtime.program.program import Program
 from fgg.runtime.verify.compared_sides import GroundSide, Side
 from fgg.runtime.verify.confirm import SecondEvaluation
@@ -516,7 +517,7 @@ class StressInputs:
 
 
 def _what(program: Program) -> str:
-    return "program" if program.compiled.cpp is None else "machine code"
+    return "machine code" if program.compiler.backend.asked == CPP else "program"
 
 
 def _near(one: float, two: float, tolerance: float) -> bool:

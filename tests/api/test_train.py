@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from safetensors.torch import load_file
 from fgg import GrammarError, load
 from fgg.api.train import MODEL, history, load_run, start
 from fgg.cli import main
+from fgg.plan import backend as rule
 from fgg.runtime.train import RunSettings
-from fgg.runtime.train.run_folder import same_state
+from fgg.runtime.train.run_folder import load_settings, same_state
+from tests.helpers.native import needs_compiler
 
 WORDS = ["the dog runs", "a dog sees the cat", "the cat sleeps", "a cat runs", "dog runs the cat"]
 METHODS = ("em", "vb", "cvb", "hastings", "online-em", "adam")
@@ -123,6 +126,59 @@ def test_two_processes_fit_what_one_does(tmp_path: Path, corpus: Path, method: s
     assert single.keys() == double.keys()
     for name, tensor in single.items():
         assert torch.allclose(tensor, double[name], rtol=1e-9, atol=1e-11), name
+
+
+def test_a_small_run_has_tensor_operations_and_says_why(
+    tmp_path: Path, corpus: Path, built: list[str]
+) -> None:
+    start(tmp_path / "run", settings(corpus, epochs=1)).run()
+    kept = load_settings(tmp_path / "run")
+    assert kept.backend == "torch" and not built
+    assert kept.backend_reason.startswith("machine code would save about ")
+    # What the run keeps to is no other setting than `auto`; another backend is.
+    start(tmp_path / "run", settings(corpus), resume=True)
+    with pytest.raises(GrammarError, match="another `backend`"):
+        start(tmp_path / "run", settings(corpus, backend="cpp"), resume=True)
+
+
+@needs_compiler
+def test_a_run_keeps_the_backend_that_its_data_are_worth(
+    tmp_path: Path, corpus: Path, built: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule, "SAVED_A_PRODUCT", 0.002)
+    asked = settings(corpus, valid=(str(corpus),))
+    whole = start(tmp_path / "whole", asked)
+    whole.run()
+    kept = load_settings(tmp_path / "whole")
+    assert kept.backend == "cpp" and built == ["float64"]
+    assert kept.backend_reason.startswith("machine code saves at least ")
+    start(tmp_path / "short", replace(asked, epochs=1))
+    assert load_settings(tmp_path / "short").backend == "cpp", "epochs only say when to stop"
+    # Later, when calls cost nothing, the run has machine code all the same.
+    trainer = start(tmp_path / "parts", asked, stopping=stopped_after(7))
+    trainer.run()
+    monkeypatch.setattr(rule, "SAVED_A_PRODUCT", 0.0)
+    again = start(tmp_path / "parts", None, resume=True)
+    assert again.run().finished and again.model.program.compiler.backend.asked == "cpp"
+    assert same_state(whole.model.state_dict(), again.model.state_dict())
+    plain = start(tmp_path / "plain", replace(asked, backend="torch"))
+    plain.run()
+    assert load_settings(tmp_path / "plain").backend_reason == "it was asked for"
+    for name, tensor in plain.model.state_dict().items():
+        torch.testing.assert_close(tensor, whole.model.state_dict()[name], rtol=1e-8, atol=1e-9)
+
+
+def test_a_run_that_is_asked_for_machine_code_without_a_compiler(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.warns(UserWarning, match="F435"):
+        start(tmp_path / "run", settings(corpus, backend="cpp"))
+    kept = load_settings(tmp_path / "run")
+    assert (kept.backend, kept.backend_reason) == (
+        "torch",
+        "there is no C++ compiler (no-such-compiler)",
+    )
 
 
 def test_a_folder_with_a_run_is_not_written_over(tmp_path: Path, corpus: Path) -> None:

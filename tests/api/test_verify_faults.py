@@ -192,7 +192,7 @@ def test_a_side_without_a_value_is_refuted(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_wrong_program_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     right = verifying.program_maker
 
-    def maker(space: str, jit: bool) -> Callable[[Grammar], Program]:
+    def maker(space: str, backend: str) -> Callable[[Grammar], Program]:
         def made(source: Grammar) -> Program:
             swapped = with_edges(
                 source,
@@ -202,7 +202,7 @@ def test_a_wrong_program_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
                     else edge
                 ),
             )
-            return right(space, jit)(swapped)
+            return right(space, backend)(swapped)
 
         return made
 

@@ -6,7 +6,9 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from fgg.api.compile import selected
@@ -47,9 +49,8 @@ def test_a_written_module_trains_without_this_package(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "pcfg.py"
-    code, out, err = run(
-        capsys, "compile", "pcfg", "--set", "nt=3", "pt=4", "words=20", "-o", str(file)
-    )
+    sizes = ["--set", "nt=3", "pt=4", "words=20"]
+    code, out, err = run(capsys, "compile", "pcfg", *sizes, "--standalone", "-o", str(file))
     assert (code, out) == (0, "") and err.endswith(f"wrote {file}\n")
     assert "dense space is the cheapest" in err
     # Isolated: only the standard library, torch and the folder of the module.
@@ -97,6 +98,26 @@ def test_plans_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert report["ok"] and report["query"] == "string"
     rules = [step["rule"] for stage in report["plan"]["stages"] for step in stage["steps"]]
     assert {"begin", "step", "last"} <= set(rules)
+
+
+def test_kernels_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "compile", "hmm", "--emit", "kernel")
+    assert code == 0 and out.startswith("kernels of hmm_string\n")
+    report = json.loads(run(capsys, "compile", "hmm", "--emit", "kernel", "--json")[1])
+    stages = [*report["kernel"]["inside"], *report["kernel"]["outside"]]
+    blocks = [block for stage in stages for group in stage["groups"] for block in group]
+    assert {"begin", "step", "last"} <= {block["rule"] for block in blocks}
+    assert all(operation in out for block in blocks for operation in block["operations"])
+
+
+def test_numpy_modules_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "hmm_np.py"
+    options = ("--set", "k=2", "d=3", "-o", str(file))
+    assert run(capsys, "compile", "hmm", "--emit", "numpy", *options)[0] == 0
+    module: dict[str, Any] = {}
+    exec(file.read_text("utf-8"), module)
+    weights = {name: np.full(shape, 0.5) for name, shape in module["PARAMETERS"].items()}
+    assert module["log_z"](weights, {"w": [[0, 1]]}) == pytest.approx([2 * np.log(0.5)])
 
 
 def test_costs_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,6 +54,11 @@ FOUND = {
     "a length that follows from another": """
         input y: W[m]
         rule a: S -> link[m, n-1]() for m < n, n - 1 <= m""",
+    "nodes may have the names of indices": """
+        nonterminal X[i, j](T) for 0 <= i < j <= n
+        rule a: S -> X[0, n](i)
+        rule b: X[i, i+1](i) -> emit(i, w[i])
+        rule c: X[i, j](i) -> X[i, k](k) X[k, j](j) trans(i, k) trans(i, j) for i < k < j""",
     "a diagonal of what is the same everywhere": """
         nonterminal X[i](T, T) for 0 <= i <= n
         rule a: S -> X[p](u, u) for 0 <= p <= n

@@ -24,20 +24,13 @@ from tests.oracles.comparing import (
     random_item,
 )
 
-try:
-    native_build.compiler()
-    HAS_COMPILER = True
-except native_build.CannotBuild:
-    HAS_COMPILER = False
-
+HAS_COMPILER = not native_build.no_compiler()
 needs_compiler = pytest.mark.skipif(not HAS_COMPILER, reason="there is no C++ compiler")
 
 
-def together(
-    programs: Sequence[Program], dtype: torch.dtype = torch.float64
-) -> Callable[[str, torch.dtype], object]:
+def together(programs: Sequence[Program], dtype: str = "float64") -> Callable[[str, str], object]:
     """Programs as one library, for `fgg.runtime.native.engine.library`: one build for all."""
-    natives = [found for program in programs if (found := program.compiled.cpp) is not None]
+    natives = [program.compiled.cpp for program in programs]
     parts = [natives[0].prelude]
     for number, cpp in enumerate(natives):
         text = cpp.source.replace('#include "prelude.hpp"', "")
@@ -53,7 +46,7 @@ def together(
         for number, cpp in enumerate(natives)
     }
 
-    def found(source: str, wanted: torch.dtype) -> object:
+    def found(source: str, wanted: str) -> object:
         if wanted == dtype and source in known:
             return known[source]
         return native_build.library(source, wanted)
@@ -65,9 +58,9 @@ BOTH = 'extern "C" { void inside() {} void outside() {} }\n'
 """What every library has."""
 
 
-def jit(grammar: fgg.Grammar, **options: Any) -> Program:
+def in_cpp(grammar: fgg.Grammar, **options: Any) -> Program:
     """A program whose passes are machine code."""
-    return compile(grammar, fallback=False, jit=True, **options)
+    return compile(grammar, fallback=False, backend="cpp", **options)
 
 
 def random_run(program: Program, items: list[Item], dtype: torch.dtype, seed: int) -> Run:
@@ -88,7 +81,7 @@ def items_of(grammar: fgg.Grammar, sizes: list[int], rng: random.Random, **optio
 @torch.no_grad()
 def same(run: Run, tolerance: float = 1e-10) -> Tensor:
     """Assert that charts, their adjoints and the leaves' gradients are the module's."""
-    engine, module = run.program.engine, run.program.module
+    engine, module = run.engine, run.program.module
     assert isinstance(engine, NativeEngine)
     assert engine.fits(run.batch, run.leaves), engine.failed
     own = engine.inside(run.leaves, run.scales, run.batch)
@@ -115,7 +108,5 @@ def same(run: Run, tolerance: float = 1e-10) -> Tensor:
 
 
 def cpp_of(program: Program) -> str:
-    """The C++ text of a program whose passes run as machine code."""
-    cpp = program.compiled.cpp
-    assert cpp is not None
-    return cpp.source
+    """The C++ text of a program."""
+    return program.compiled.cpp.source

@@ -175,7 +175,7 @@ def test_known_tokens_need_no_other_program() -> None:
 
 def test_machine_code_sums_a_missing_token_once() -> None:
     grammar, inputs, wanted = case("indices that may be the same")
-    program = fgg.compile(grammar, jit=True)
+    program = fgg.compile(grammar, backend="cpp")
     batch = {key: [value, value] for key, value in inputs.items()}
     weights = program.weights(dtype=torch.float64)
     for tensor in weights.values():
@@ -240,13 +240,11 @@ def test_a_proof_covers_missing_tokens() -> None:
 
 def test_an_emitted_program_refuses_missing_tokens_that_it_would_count_twice() -> None:
     grammar, _, _ = case("in two edges")
-    assert fgg.compile(grammar).compiled.module.KNOWN == ()
+    assert fgg.compile(grammar).compiled.module.PASSES.complete == ()
     grammar, _, _ = case("by a node and an edge")
     program = fgg.compile(grammar)
-    assert (
-        program.compiled.module.KNOWN == ("w",)
-        and program.compiled.summing.compiled.module.KNOWN == ()
-    )
+    assert program.compiled.module.PASSES.complete == ("w",)
+    assert program.compiled.summing.compiled.module.PASSES.complete == ()
 
 
 def test_a_position_that_is_read_once_needs_no_other_program() -> None:
@@ -279,15 +277,15 @@ rule word: X[i, i+1](a) -> emit(a, w[i]) mark(a, m) m = w[i].block
 
 
 @pytest.mark.parametrize(
-    ("space", "jit"),
+    ("space", "backend"),
     [
-        *((space, False) for space in ("auto", "rank", "state", "dense")),
-        ("rank", True),
-        *(pytest.param(n, True, marks=pytest.mark.slow) for n in ("auto", "state", "dense")),
+        *((space, "torch") for space in ("auto", "rank", "state", "dense")),
+        ("rank", "cpp"),
+        *(pytest.param(n, "cpp", marks=pytest.mark.slow) for n in ("auto", "state", "dense")),
     ],
 )
-def test_spaces_agree_on_trees_that_read_words_and_their_blocks(space: str, jit: bool) -> None:
-    program = fgg.compile(loads(RANKED), space=space, jit=jit)
+def test_spaces_agree_on_trees_that_read_words_and_their_blocks(space: str, backend: str) -> None:
+    program = fgg.compile(loads(RANKED), space=space, backend=backend)
     weights = program.weights(seed=2, dtype=torch.float64)
     for leaf in weights.values():
         leaf.requires_grad_()

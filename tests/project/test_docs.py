@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -109,7 +110,9 @@ def test_python_blocks_run(
 def test_the_cost_in_the_documentation_is_what_is_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (shown,) = blocks(ROOT / "docs" / "compiling.md", "text")
+    program, shown = blocks(ROOT / "docs" / "compiling.md", "text")
+    assert main(["compile", "eisner"]) == 0
+    assert indent(program, "    ") in capsys.readouterr().out
     assert main(["compile", "pcfg_dense", "--emit", "cost"]) == 0
     assert capsys.readouterr().out.startswith(shown)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import log
 
 from fgg.compiler.emit.python.expressions import Scope
@@ -53,6 +53,8 @@ class Program:
     best: bool = False
     # Lines before a level loop: what is known for all levels at once.
     before: dict[str, str] = field(default_factory=dict)
+    # Matrices that are turned once, before everything else.
+    turned: dict[str, str] = field(default_factory=dict)
 
     def chart(self, name: str) -> str:
         """The identifier of a chart."""
@@ -166,6 +168,7 @@ class BlockPrinter:
         assert not isinstance(op, Put | Keep | Give | Erase)
         least = 1 if isinstance(op, Load | Scale | Hide) else 2
         single = self.block.uses(op.name) == 1
+        value = Value(value.code, value.dims, value.fresh and single)
         if simple and single and (self.inline >= least or self.is_fused(op.name)):
             self.values[op.name] = value
         else:
@@ -177,6 +180,8 @@ class BlockPrinter:
         if made is None or made.kind not in ("multiply", "matmul", "outer"):
             return False
         for op in self.block.body:
+            if isinstance(op, Keep) and op.value == name:
+                return self.is_written_in_place(op)
             if (
                 isinstance(op, Give)
                 and op.value == name
@@ -407,11 +412,25 @@ class BlockPrinter:
         """A product, summed to the axes of its result."""
         left, right = self.values[op.left], self.values[op.right]
         make = best_product if self.program.best else product
-        made = make(left, right, op.dims)
+        made = self.turned(make(left, right, op.dims))
         self.products[op.name] = made
         self.keep(op, Value(made.code, op.dims, fresh=True), "y")
-        if self.block.uses(op.name) > 1:
-            self.values[op.name] = Value(self.values[op.name].code, op.dims)
+
+    def turned(self, made: Product) -> Product:
+        """A product with a matrix whose transpose has a name: it is taken once."""
+        matrix = made.right.removesuffix(".mT")
+        parameters = {
+            self.program.leaf(name)
+            for name, kind in self.plan.leaves.items()
+            if kind == "parameter"
+        }
+        if made.kind != "matmul" or matrix == made.right or matrix not in parameters:
+            return made
+        names = self.program.turned
+        if matrix not in names:
+            names[matrix] = self.program.names.get("turned", matrix, f"{matrix}_T")
+        code = made.code.replace(f"{matrix}.mT", names[matrix])
+        return replace(made, right=names[matrix], code=code)
 
     def summed(self, value: Value, dims: Sequence[str]) -> Value:
         """A value summed to some of its axes."""
@@ -442,9 +461,8 @@ class BlockPrinter:
         if chart.is_scalar:
             self.put_scalar(op, store, place, scale)
             return
-        value = "batch.one()"
-        if op.value is not None:
-            value = self.fitted(self.values[op.value], op.cells.axes)
+        one = Value("batch.one()", ())
+        value = self.fitted(one if op.value is None else self.values[op.value], op.cells.axes)
         if self.terms:
             self.say(f"terms.append(({value}, {scale}, {op.depth}))")
             return
@@ -464,6 +482,11 @@ class BlockPrinter:
             scale = f"batch.over(0.0{loops})"
         if self.terms:
             self.say(f"terms.append({scale})")
+            return
+        start = "torch.logsumexp("
+        if op.mode == "write" and scale.startswith(start) and op.cells.index:
+            # What would only be copied to its place is computed there.
+            self.say(f"{scale[:-1]}, out={self.at(op.cells, f'{store}.scale')})")
             return
         method = {"write": "put_scale", "add": "put_scale_more", "mixed": "put_scale_mixed"}
         self.say(f"{store}.{method[op.mode]}({place}, {scale})")

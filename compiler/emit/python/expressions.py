@@ -89,8 +89,9 @@ class Scope:
             if divisor == 1:
                 parts.append(self.affine(expr + more))
                 continue
-            code = self.affine(expr)
-            code = f"-(-({code}) // {divisor})" if low else f"({code}) // {divisor}"
+            code = self.affine(-expr if low else expr)
+            code = f"{f'({code})' if ' ' in code else code} // {divisor}"
+            code = f"-({code})" if low else code
             parts.append(f"{code} + {more}" if more else code)
         parts = list(dict.fromkeys(parts))
         if len(parts) == 1:

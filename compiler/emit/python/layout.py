@@ -26,6 +26,9 @@ def fit(line: str) -> Iterator[str]:
         yield line
         return
     pad = line[: len(line) - len(line.lstrip())]
+    if line.startswith(f"{pad}if ") and line.endswith(":"):
+        yield from _condition(line[len(pad) + 3 : -1], pad)
+        return
     target, sign, value = line.partition(" = ")
     if not sign or "(" not in target:
         for operator in ("and", "+"):
@@ -48,12 +51,23 @@ def fit(line: str) -> Iterator[str]:
     head, body, tail = line[: first + 1], line[first + 1 : last], line[last:]
     inner = pad + INDENT
     yield head
-    if len(inner + body) <= WIDTH and not body.rstrip().endswith(","):
+    many = "," in body and not line[:first].rstrip()[-1:].isidentifier() and line[first] != "("
+    if len(inner + body) <= WIDTH and not body.rstrip().endswith(",") and not many:
         yield inner + body
     else:
         for part in _parts(body, ","):
             yield from fit(f"{inner}{part},")
     yield pad + tail
+
+
+def _condition(tests: str, pad: str) -> Iterator[str]:
+    """A condition that is too long for a line."""
+    parts = _parts(tests, " and ")
+    if len(pad + INDENT + tests) <= WIDTH:
+        parts = [tests]
+    yield f"{pad}if ("
+    yield from (f"{pad}{INDENT}{'and ' if number else ''}{x}" for number, x in enumerate(parts))
+    yield f"{pad}):"
 
 
 def _broken(line: str, operator: str, terms: list[str]) -> Iterator[str]:

@@ -307,7 +307,9 @@ class _Module:
         more = ", marks" if self.best else ""
         if names:
             lines.append(f"{target} = {make}(batch, layouts(batch){more})")
-        lines += self.kernel(self.inside_kernel)
+        self.program.turned.clear()
+        body = list(self.kernel(self.inside_kernel))
+        lines += [*self.turned(), *body]
         lines.append(f"return filled({names})")
         yield f"def inside(leaves, scales, batch{more}):"
         yield '    """Fill the charts."""'
@@ -346,12 +348,19 @@ class _Module:
         if plan.start.name in plan.chart:
             place = "".join(f", {self.scope.affine(expr)}" for expr in plan.start.index)
             lines.append(f"seed(batch, {self.program.chart(plan.start.name)}, gradient{place})")
-        lines += self.kernel(self.outside_kernel)
+        self.program.turned.clear()
+        body = list(self.kernel(self.outside_kernel))
+        lines += [*self.turned(), *body]
         lines += _dictionary("slopes", slopes)
         lines.append(f"return batch.settled(slopes), adjoints({names})")
         yield "def outside(leaves, scales, values, charts, batch, gradient):"
         yield '    """Compute the derivatives of log Z by the leaves, and all adjoints."""'
         yield from self.function(lines)
+
+    def turned(self) -> Iterator[str]:
+        """The statements that take the transposes of matrices."""
+        for matrix, name in self.program.turned.items():
+            yield f"{name} = {matrix}.mT"
 
     def kernel(self, kernel: Kernel) -> Iterator[str]:
         """The statements of a pass."""

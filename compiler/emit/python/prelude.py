@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -46,11 +46,13 @@ def definitions() -> dict[str, Definition]:
         # The module is found, not imported: that would load torch.
         spec = find_spec(f"{PACKAGE}.{module}")
         assert spec is not None and spec.origin is not None
-        found |= _definitions(module, Path(spec.origin).read_text(encoding="utf-8"))
+        found |= definitions_in(module, Path(spec.origin).read_text(encoding="utf-8"))
     return found
 
 
-def _definitions(module: str, text: str) -> dict[str, Definition]:
+@cache
+def definitions_in(module: str, text: str) -> dict[str, Definition]:
+    """What the text of a module defines, in order."""
     lines = text.splitlines()
     found = {}
     body = ast.parse(text).body
@@ -111,17 +113,21 @@ from torch import Tensor
 """
 
 
-def standalone_lines(names: Iterable[str]) -> Iterator[str]:
-    """The text of all that names of the prelude need, in an order in which it can be run."""
-    known = definitions()
-    needed: set[str] = set()
+def needed(names: Iterable[str], known: Mapping[str, Definition]) -> list[Definition]:
+    """The definitions that names stand for, and all that these need, in order."""
+    wanted: set[str] = set()
     pending = [name for name in names if name in known]
     while pending:
         name = pending.pop()
-        if name not in needed:
-            needed.add(name)
+        if name not in wanted:
+            wanted.add(name)
             pending += [other for other in known[name].names if other in known]
-    text = "\n\n\n".join(definition.text for n, definition in known.items() if n in needed)
+    return [definition for name, definition in known.items() if name in wanted]
+
+
+def standalone_lines(names: Iterable[str]) -> Iterator[str]:
+    """The text of all that names of the prelude need, in an order in which it can be run."""
+    text = "\n\n\n".join(definition.text for definition in needed(names, definitions()))
     yield from _standard_lines(used_names(text) | {"torch"}, text)
     yield ""
     yield ""

@@ -8,20 +8,27 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fgg.cli.arguments import Parser, Usage, assignments, whole_number
-from fgg.cli.options_compiler import add_after, check_pass, space_of
+from fgg.cli.options_compiler import add_after, add_backend, backend_of, check_pass, space_of
 from fgg.cli.options_model import add_declarations, add_file, add_query, load_grammar, query_of
 from fgg.cli.output import Figures, placed, print_diagnostics, print_report, write_whole
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.grammar import Grammar
+from fgg.plan import Plan
+from fgg.plan.backend import (
+    AUTO,
+    CPP,
+    WIDTHS,
+    BackendChoice,
+    Situation,
+    batches_until,
+    building_seconds,
+    choose,
+    saved_by_passes,
+)
 
-if TYPE_CHECKING:
-    from fgg.plan import Plan
-
-FORMS = ("python", "grammar", "schedule", "plan", "cost", "cpp", "aoti")
-WIDTHS = {"float32": 4, "float64": 8}
+FORMS = ("python", "grammar", "schedule", "plan", "kernel", "cost", "numpy", "cpp", "aoti")
 MAX_LENGTH = 1_000_000
 
 
@@ -33,8 +40,9 @@ def add_arguments(parser: Parser) -> None:
         "--emit",
         FORMS,
         "what to write: a Python module (the default), the grammar after a pass, the order "
-        "in which charts are filled, the plan, its cost, the C++ that `--jit` compiles, or a "
-        "package compiled ahead of time (`--emit aoti -o model.pt2`)",
+        "in which charts are filled, the plan, its kernels, its cost, a module that needs NumPy "
+        "alone, the C++ that `--backend cpp` builds, or a package compiled ahead of time "
+        "(`--emit aoti -o model.pt2`)",
         default="python",
     )
     add_declarations(parser)
@@ -54,6 +62,7 @@ def add_arguments(parser: Parser) -> None:
         type=whole_number(1, 1_000_000),
         default=16,
     )
+    add_backend(parser)
     parser.flag(
         "--missing", "also allow missing tokens where rules read a token twice or through a map"
     )
@@ -151,13 +160,27 @@ def _emitted(
         from fgg.compiler.plan.text import plan_json, plan_lines
 
         return "\n".join(plan_lines(plan)) + "\n", {**chosen, "plan": plan_json(plan)}
+    if arguments.emit == "kernel":
+        from fgg.compiler.emit.simplify import passes
+        from fgg.compiler.plan.kernel_text import kernel_json, kernel_lines
+
+        kernels = passes(plan)
+        return "\n".join(kernel_lines(*kernels)) + "\n", {**chosen, "kernel": kernel_json(*kernels)}
+    if arguments.emit == "numpy":
+        from fgg.compiler.emit.numpy import emit as emit_numpy
+
+        text = emit_numpy(plan)
+        return text, {**chosen, "numpy": text}
     if arguments.emit == "cost":
         from fgg.compiler.cost.cost import cost, cost_lines
 
         all_lengths = {name: given.get(name, 32) for name in lengths(source)}
         width = WIDTHS[arguments.dtype]
         report = cost(plan, all_lengths, batch=arguments.batch, width=width)
-        return "\n".join(cost_lines(report)) + "\n", {**chosen, "cost": report.as_json()}
+        line, backend = _backend(plan, all_lengths, arguments)
+        lines = [*cost_lines(report), line]
+        figures = {**chosen, "cost": report.as_json(), "backend": backend}
+        return "\n".join(lines) + "\n", figures
     if arguments.emit == "cpp":
         from fgg.compiler.emit.cpp import native
 
@@ -183,14 +206,47 @@ def _python(plan: Plan, at: Mapping[str, int], arguments: argparse.Namespace) ->
 
 
 def _without_output(words: Sequence[str]) -> list[str]:
-    """Return the words of a command without those that say where to write."""
+    """Return the words of a command without those that say where and how to write."""
     kept: list[str] = []
     follows = False
     for word in words:
-        if not follows and word not in ("-o", "--output") and not word.startswith("--output="):
+        names_file = word in ("-o", "--output")
+        if not (follows or names_file or word == "--json" or word.startswith("--output=")):
             kept.append(word)
-        follows = word in ("-o", "--output")
+        follows = names_file
     return kept
+
+
+def _backend(
+    plan: Plan, lengths: Mapping[str, int], arguments: argparse.Namespace
+) -> tuple[str, Figures]:
+    """Return the backend for batches like the one that is counted: as a line, and as JSON."""
+    from fgg.compiler.emit.cpp import native
+    from fgg.plan.sizes import environment
+    from fgg.runtime.native.build import is_kept, no_compiler
+
+    title, backend = "backend        ", backend_of(arguments)
+    about: Figures = {"asked": arguments.backend}
+    if backend != AUTO:
+        asked = backend == arguments.backend
+        choice = BackendChoice(backend, "it was asked for" if asked else no_compiler())
+        return f"{title}{choice}", {**about, "backend": backend, "reason": choice.reason}
+    values = environment({name: [length] for name, length in lengths.items()})
+    width = WIDTHS[arguments.dtype]
+    situation = Situation(
+        dtype=arguments.dtype,
+        no_compiler=no_compiler(),
+        cached=is_kept(native(plan).whole, arguments.dtype),
+        saving=saved_by_passes(plan, values, arguments.batch, width),
+        building=building_seconds(plan),
+    )
+    choice, batches = choose(situation), batches_until(situation)
+    line = f"{title}{choice}"
+    if batches is not None and batches > 1:
+        rounded = round(batches, 2 - len(str(batches)))
+        line += f"; {CPP} from about {rounded:,} such batches on"
+    chosen = {"backend": choice.backend, "reason": choice.reason, "batches": batches}
+    return line, {**about, **chosen}
 
 
 def _grammar_text(grammar: Grammar, form: str) -> str:

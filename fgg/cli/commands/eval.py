@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from fgg.cli.arguments import Parser, Usage
-from fgg.cli.options_compiler import add_jit, jit_of
+from fgg.cli.options_compiler import add_backend, backend_of
 from fgg.cli.options_model import add_json
 from fgg.cli.output import print_report
 from fgg.diagnostics import refuse
@@ -36,7 +36,7 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.value("--max-length", "N", "leave out longer items", type=int)
     parser.value("--tokens", "N", "tokens in a batch", type=int, default=4096)
-    add_jit(parser)
+    add_backend(parser)
     parser.flag("--skip-bad", "leave out items that cannot be read")
     add_json(parser)
 
@@ -51,7 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     from fgg.runtime.train.evaluation import Evaluation, evaluate
     from fgg.runtime.train.feed import preprocessed
 
-    model, feed, settings = load_run(Path(arguments.folder), arguments.query, jit=jit_of(arguments))
+    folder, backend = Path(arguments.folder), backend_of(arguments)
+    model, feed, settings = load_run(folder, arguments.query, backend=backend)
     format = arguments.format or settings.format
     corpus = preprocessed(
         read(*arguments.data, format=format, skip=arguments.skip_bad), settings.changes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fgg.cli.arguments import Parser, derivation_count
 from fgg.cli.commands.decode import draw
-from fgg.cli.options_compiler import space_for
+from fgg.cli.options_compiler import add_backend, backend_of, space_for
 from fgg.cli.options_data import ItemBatch, given_item
 from fgg.cli.options_model import (
     Weights,
@@ -44,6 +44,7 @@ def add_arguments(parser: Parser) -> None:
     add_selection(parser)
     add_weights(parser)
     add_declarations(parser)
+    add_backend(parser)
     parser.choice("--semiring", SEMIRINGS, "the semiring to compute Z in", default="log")
     parser.flag("--marginals", "expected counts and entropy")
     parser.flag("--grad", "the gradient of Z for every weight")
@@ -109,8 +110,13 @@ def _program(grammar: Grammar, arguments: argparse.Namespace, weights: Weights) 
     from fgg.api.compile import compile
 
     try:
-        space = space_for(grammar, weights)
-        program = compile(grammar, query_of(grammar, arguments), space=space, fallback=False)
+        program = compile(
+            grammar,
+            query_of(grammar, arguments),
+            space=space_for(grammar, weights),
+            fallback=False,
+            backend=backend_of(arguments),
+        )
     except GrammarError as error:
         if error.diagnostics[0].code == "F425":
             return None

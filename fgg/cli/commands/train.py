@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fgg.cli.arguments import Parser, Usage, assignments
-from fgg.cli.options_compiler import AUTO, add_jit, add_space, jit_of
+from fgg.cli.options_compiler import add_backend, add_space
 from fgg.cli.options_data import add_training_data, changes_of, fields_given
 from fgg.cli.options_model import add_file, load_grammar, query_of
 from fgg.cli.output import print_report
+from fgg.plan.backend import AUTO
+from fgg.progress import notes_to
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -57,7 +59,7 @@ def add_arguments(parser: Parser) -> None:
         default=60.0,
     )
     add_space(parser)
-    add_jit(parser)
+    add_backend(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -74,7 +76,11 @@ def run(arguments: argparse.Namespace) -> int:
             raise Usage("a grammar is needed", "`fggc train FILE --data PATH --out DIR`")
         if asked is not None and not arguments.data:
             raise Usage("data are needed", "`--data PATH`")
-        with stoppable() as stopping, shown(arguments.json, processes.first) as show:
+        with (
+            stoppable() as stopping,
+            shown(arguments.json, processes.first) as show,
+            notes_to(show.note),
+        ):
             trainer = start(
                 Path(arguments.out),
                 asked,
@@ -82,7 +88,6 @@ def run(arguments: argparse.Namespace) -> int:
                 epochs=arguments.epochs,
                 every=arguments.save_every,
                 device=arguments.device,
-                jit=jit_of(arguments),
                 processes=processes,
                 stopping=stopping,
                 report=show.epoch,
@@ -121,6 +126,7 @@ def settings_of(arguments: argparse.Namespace, world: int) -> RunSettings:
         seed=arguments.seed,
         dtype=arguments.dtype or ("float32" if arguments.method == "adam" else "float64"),
         space=arguments.space or AUTO,
+        backend=arguments.backend,
         budget=0 if alone else arguments.tokens or 4096,
         options=options,
         data=tuple(arguments.data),
@@ -191,6 +197,9 @@ class Display:
     def epoch(self, epoch: Epoch) -> None:
         """Show that an epoch is done."""
 
+    def note(self, text: str) -> None:
+        """Show what takes a while before the first batch is done."""
+
 
 class Lines(Display):
     """Prints a line for each epoch to standard error."""
@@ -203,6 +212,10 @@ class Lines(Display):
     def epoch(self, epoch: Epoch) -> None:
         """Show that an epoch is done."""
         print(described(epoch), file=sys.stderr, flush=True)
+
+    def note(self, text: str) -> None:
+        """Show what takes a while before the first batch is done."""
+        print(text, file=sys.stderr, flush=True)
 
 
 def described(epoch: Epoch) -> str:
@@ -245,6 +258,10 @@ class Bars(Lines):
         self.bar.console.print(described(epoch), highlight=False)
         self.size, self.tokens = epoch.tokens, 0
         self.bar.reset(self.task, description=f"epoch {epoch.epoch + 2}", total=self.size)
+
+    def note(self, text: str) -> None:
+        """Show what takes a while before the first batch is done."""
+        self.bar.console.print(text, highlight=False)
 
 
 @contextmanager

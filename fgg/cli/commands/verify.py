@@ -6,7 +6,7 @@ import argparse
 
 from fgg.api.verify import ITEMS, LENGTH, TRIALS, verify
 from fgg.cli.arguments import Parser, assignments
-from fgg.cli.options_compiler import add_jit
+from fgg.cli.options_compiler import add_backend
 from fgg.cli.options_model import (
     add_declarations,
     add_file,
@@ -38,7 +38,7 @@ def add_arguments(parser: Parser) -> None:
         help = f"{text} (default: {default})"
         parser.value(option, "N", help, type=int, default=default)
     parser.seed("the seed of weights and inputs")
-    add_jit(parser)
+    add_backend(parser)
     parser.flag("--no-peaked", "leave out long inputs and extreme weights")
     parser.flag("--no-float", "compare exactly only, no programs in float64")
 
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
             floats=not arguments.no_float,
             peaked=not arguments.no_peaked,
-            jit=arguments.jit,
+            backend=arguments.backend,
             progress=compared.update,
         )
     if arguments.json:

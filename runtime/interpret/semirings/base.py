@@ -119,11 +119,8 @@ class Semiring(Protocol[Array]):
     def concatenate(self, arrays: Sequence[Array]) -> Array:
         """The arrays along their first axis."""
 
-    def take(self, array: Array, rows: Sequence[int], axis: int = 0) -> Array:
+    def take(self, array: Array, rows: Sequence[int] | Indices, axis: int = 0) -> Array:
         """The given rows of an array."""
-
-    def cells(self, array: Array, index: Sequence[Indices]) -> Array:
-        """The entries at index arrays of one shape, one for each of the first axes."""
 
     def put(self, array: Array, rows: Indices, values: Array) -> Array:
         """The array with other rows at some places of its first axis.
@@ -212,13 +209,11 @@ class ArraySemiring(Generic[Scalar]):
         """The arrays along their first axis."""
         return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
-    def take(self, array: NDArray[Scalar], rows: Sequence[int], axis: int = 0) -> NDArray[Scalar]:
+    def take(
+        self, array: NDArray[Scalar], rows: Sequence[int] | Indices, axis: int = 0
+    ) -> NDArray[Scalar]:
         """The given rows of an array."""
         return np.take(array, np.asarray(rows, dtype=np.intp), axis=axis)
-
-    def cells(self, array: NDArray[Scalar], index: Sequence[Indices]) -> NDArray[Scalar]:
-        """The entries at index arrays of one shape, one for each of the first axes."""
-        return array[tuple(index)]
 
     def put(
         self, array: NDArray[Scalar], rows: Indices, values: NDArray[Scalar]

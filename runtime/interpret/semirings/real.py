@@ -46,15 +46,13 @@ class TensorSemiring:
         """The tensors along their first axis."""
         return arrays[0] if len(arrays) == 1 else torch.cat(list(arrays))
 
-    def take(self, array: Tensor, rows: Sequence[int], axis: int = 0) -> Tensor:
+    def take(self, array: Tensor, rows: Sequence[int] | Indices, axis: int = 0) -> Tensor:
         """The given rows of a tensor."""
-        if len(rows) and len(rows) == array.shape[axis] and list(rows) == list(range(len(rows))):
+        places = np.asarray(rows, dtype=np.int64)
+        count = len(places)
+        if count and count == array.shape[axis] and np.array_equal(places, np.arange(count)):
             return array
-        return array.index_select(axis, torch.as_tensor(list(rows), device=array.device))
-
-    def cells(self, array: Tensor, index: Sequence[Indices]) -> Tensor:
-        """The entries at index arrays of one shape, one for each of the first axes."""
-        return array[tuple(torch.tensor(np.array(i), device=array.device) for i in index)]
+        return array.index_select(axis, torch.as_tensor(places, device=array.device))
 
     def put(self, array: Tensor, rows: Indices, values: Tensor) -> Tensor:
         """A new tensor with other rows at some places of its first axis."""

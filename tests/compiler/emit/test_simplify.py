@@ -13,7 +13,7 @@ from fgg.compiler.driver import Expected, plan_of
 from fgg.compiler.emit.simplify import passes, simplify
 from fgg.grammar.index import Expr
 from fgg.plan import HIGH, LEVEL, LOW, Bound, Plan
-from fgg.plan.kernel import Block, Kernel, Levels
+from fgg.plan.kernel import Block, Keep, Kernel, Levels, Put
 from fgg.plan.kernelise import kernelise
 from fgg.plan.sizes import high_end, low_end
 from tests.helpers.compiled import programs
@@ -52,7 +52,8 @@ def block_points(block: Block, values: Mapping[str, int]) -> Iterator[Point]:
     for chosen in product(*ranges):
         known = {**values, **{loop.name: x for loop, x in zip(block.loops, chosen, strict=True)}}
         put = block.body[-1]
-        cells = [*block.operands, put.cells]  # type: ignore[union-attr]
+        assert isinstance(put, Put | Keep)
+        cells = [*block.operands, put.cells]
         yield (
             block.rule.name,
             tuple((item.name, tuple(index(expr, known) for expr in item.index)) for item in cells),

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from fgg.api.compile import compile
-from fgg.compiler.resolve.load import load
+from fgg.compiler.resolve.load import load, loads
 from fgg.diagnostics import GrammarError
 from fgg.runtime.export.call import Exported, load_exported
 from fgg.runtime.export.export import export_program, exported_program, program_signature, reference
 from fgg.runtime.export.module import PlanModule
 from fgg.runtime.export.signature import Signature
 from fgg.runtime.program.program import Program
+from tests.helpers.plans import OWN
 
 SIZES: dict[str, dict[str, int]] = {
     "hmm": {"k": 3, "d": 5},
@@ -33,7 +34,8 @@ BATCHES = [(1, 0), (2, 3), (5, 9)]
 
 @cache
 def program_of(name: str) -> Program:
-    return compile(load(name), sizes=SIZES.get(name, {}))
+    grammar = loads(OWN[name]) if name in OWN else load(name)
+    return compile(grammar, sizes=SIZES.get(name, {}))
 
 
 def signature_of(name: str) -> Signature:
@@ -84,7 +86,7 @@ def agree(name: str, run: Any, tolerance: float = 1e-9) -> None:
         torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", [*SIZES, "ctc", "hsmm"])
+@pytest.mark.parametrize("name", [*SIZES, *OWN, "ctc", "hsmm", "morphology"])
 def test_a_plan_with_one_shape_for_all_levels_gives_the_same_log_z(name: str) -> None:
     agree(name, module_of(name))
 

@@ -12,7 +12,7 @@ import torch
 import fgg
 from fgg.api.identify import model_of
 from fgg.runtime.identify.fields import PrimeField
-from fgg.runtime.identify.jet_pass import JetPass
+from fgg.runtime.identify.jet_pass import z_of
 from fgg.runtime.identify.jets import Ring
 from fgg.runtime.identify.observations import KeptTokens, TokenSubsets
 from fgg.runtime.identify.prepared_case import PLAIN, Case
@@ -66,7 +66,7 @@ def test_coefficients_are_functionals_of_moments(
     sentence = case.sentence(FIELD)
     ring = Ring(((2, 0), (3, 0), (2, 1)))
     words = sentence.subsets(ring, 2, FIELD, rng)
-    z = JetPass(case.geometry, FIELD, ring, arrays, words).z
+    z = z_of(case.soft, FIELD, ring, arrays, words)
     place_of = {m: i for i, m in enumerate(ring.monomials)}
     for item in range(2):
         v = [words["w"][i, item, place_of[(1, 0)]].tolist() for i in range(length)]
@@ -103,7 +103,7 @@ def test_rows_are_derivatives(name: str, sizes: dict[str, int], length: int) -> 
     values = []
     for step in range(count):
         moved = shifted(case, place, move, step)
-        z = JetPass(case.geometry, FIELD, ring, case.arrays(moved), words).z
+        z = z_of(case.soft, FIELD, ring, case.arrays(moved), words)
         values.append(z.index_select(1, ring.places))
     for item in range(3):
         for target in range(2):
@@ -174,7 +174,7 @@ def test_all_moments_are_those_of_the_program() -> None:
 
     place = case.parameters.point(RealField(), np.random.default_rng(0))
     words = case.sentence(RealField()).every([KeptTokens((0, 2)), KeptTokens((1, 3), (2,))])
-    z = JetPass(case.geometry, RealField(), PLAIN, case.arrays(place), words).z[:, 0]
+    z = z_of(case.soft, RealField(), PLAIN, case.arrays(place), words)[:, 0]
     program = fgg.compile(fgg.load("pcfg_i", sizes={"k": 2, "d": 3}))
     weights = dict(place.arrays)
     wanted = program.posterior(weights, {}, {"n": [4]}).moments({"w": [0, 2]})[0]

@@ -13,13 +13,13 @@ import fgg
 from fgg.api.compile import compile
 from fgg.grammar.domains import with_sizes
 from fgg.runtime.native import build as native_build
-from tests.helpers.native import items_of, jit, needs_compiler, random_run, same
+from tests.helpers.native import in_cpp, items_of, needs_compiler, random_run, same
 
 
 def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     grammar = with_sizes(fgg.load("hmm"), {"k": 5, "d": 7})
-    program = jit(grammar)
+    program = in_cpp(grammar)
     weights, inputs = program.weights(seed=1), {"w": [[0, 1, 2]]}
     with pytest.warns(UserWarning, match=r"F435.*no C\+\+ compiler"):
         found = program.log_z(weights, inputs)
@@ -38,7 +38,7 @@ def test_a_compiler_that_refuses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     )
     broken.chmod(0o755)
     monkeypatch.setenv("CXX", str(broken))
-    program = jit(with_sizes(fgg.load("hmm"), {"k": 6, "d": 5}))
+    program = in_cpp(with_sizes(fgg.load("hmm"), {"k": 6, "d": 5}))
     with pytest.warns(UserWarning, match="I will not"):
         program.log_z(program.weights(seed=1), {"w": [[0, 1, 4]]})
     assert not [p for p in native_build.folder().iterdir() if p.name.startswith("build-")]
@@ -48,12 +48,12 @@ def test_a_compiler_that_refuses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 @pytest.mark.parametrize("size", [0, 10, 5000, 12000])
 def test_a_broken_file_is_made_again(size: int) -> None:
     source = f'extern "C" {{ int inside() {{ return {size}; }} int outside() {{ return 0; }} }}\n'
-    path = native_build.path_of(source, torch.float32)
-    native_build.build(source, torch.float32, path)
+    path = native_build.path_of(source, "float32")
+    native_build.build(source, "float32", path)
     whole = path.read_bytes()
     assert len(whole) > 12000
     path.write_bytes(whole[:size])  # as after a crash: loading it would end the process
-    made = native_build.library(source, torch.float32)
+    made = native_build.library(source, "float32")
     assert len(path.read_bytes()) > 12000 and made.inside() == size
 
 
@@ -62,11 +62,11 @@ def test_arguments_of_the_compiler_count(monkeypatch: pytest.MonkeyPatch) -> Non
     paths = set()
     for named in ("", "c++ -ffast-math", "c++ -g"):
         monkeypatch.setenv("CXX", named)
-        paths.add(native_build.path_of("text", torch.float32))
+        paths.add(native_build.path_of("text", "float32"))
     assert len(paths) == 3
     # Infinities mean something, whatever the compiler is told.
     monkeypatch.setenv("CXX", "c++ -ffast-math")
-    program = jit(with_sizes(fgg.load("pair_hmm"), {"letters": 2}))
+    program = in_cpp(with_sizes(fgg.load("pair_hmm"), {"letters": 2}))
     items = items_of(program.grammar, [2, 3], random.Random(2), missing=0.0)
     same(random_run(program, items, torch.float64, seed=1))
 

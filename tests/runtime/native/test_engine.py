@@ -19,15 +19,14 @@ from fgg.api.compile import compile
 from fgg.compiler import loads
 from fgg.grammar.domains import with_sizes
 from fgg.runtime.native import build as native_build
-from fgg.runtime.native.engine import NativeEngine
 from fgg.runtime.prelude.batch import Batch
-from tests.helpers.native import jit, needs_compiler
+from tests.helpers.native import in_cpp, needs_compiler
 
 
 @needs_compiler
 def test_single_precision_holds_at_any_length() -> None:
     grammar = fgg.load("hmm", sizes={"k": 12, "d": 40})
-    program = jit(grammar)
+    program = in_cpp(grammar)
     generator = torch.Generator().manual_seed(3)
     exact = {
         name: torch.softmax(6 * torch.randn(w.shape, generator=generator, dtype=torch.float64), -1)
@@ -50,7 +49,7 @@ def test_single_precision_holds_at_any_length() -> None:
 
 @needs_compiler
 def test_gradients_are_differences() -> None:
-    program = jit(with_sizes(fgg.load("pcfg"), {"nt": 2, "pt": 2, "r": 3, "words": 3}))
+    program = in_cpp(with_sizes(fgg.load("pcfg"), {"nt": 2, "pt": 2, "r": 3, "words": 3}))
     weights = {
         n: w.requires_grad_() for n, w in program.weights(seed=1, dtype=torch.float64).items()
     }
@@ -65,7 +64,7 @@ def test_gradients_are_differences() -> None:
 @needs_compiler
 def test_all_questions_have_the_same_answers() -> None:
     grammar = with_sizes(fgg.load("hmm"), {"k": 3, "d": 4})
-    fast, plain = jit(grammar), compile(grammar)
+    fast, plain = in_cpp(grammar), compile(grammar, backend="torch")
     weights = plain.weights(seed=2, dtype=torch.float64)
     inputs = {"w": torch.tensor([[0, 3, 1, 2, 2], [1, 1, 0, -1, 3]])}
     for name, found in fast.posterior(weights, inputs).marginals.items():
@@ -89,11 +88,11 @@ def test_all_questions_have_the_same_answers() -> None:
 
 @needs_compiler
 def test_programs_can_be_copied() -> None:
-    program = jit(with_sizes(fgg.load("hmm"), {"k": 2, "d": 3}))
+    program = in_cpp(with_sizes(fgg.load("hmm"), {"k": 2, "d": 3}))
     weights, inputs = program.weights(seed=1), {"w": [[0, 1, 2]]}
     wanted = program.log_z(weights, inputs)
     for again in (copy.deepcopy(program), pickle.loads(pickle.dumps(program))):
-        assert isinstance(again.compiled.engine, NativeEngine)
+        assert again.compiled.backend.backend == "cpp"
         torch.testing.assert_close(again.log_z(weights, inputs), wanted)
 
 
@@ -118,7 +117,7 @@ def test_numbers_that_are_too_large_are_computed_with_more_range() -> None:
     }
     """
     inputs = {"w": [[-1, -1, -1]]}
-    for program in (compile(loads(text)), jit(loads(text))):
+    for program in (compile(loads(text), backend="torch"), in_cpp(loads(text))):
         weights = {"f": torch.tensor([1e25, 1.0]), "g": torch.tensor([0.5, 0.5])}
         assert float(program.log_z(weights, inputs)) == pytest.approx(345.39, abs=0.01)
         assert program.ranges.float64 == 1
@@ -141,9 +140,9 @@ int check() { ++asked; std::raise(SIGUSR1); return handle(); }
 
 @needs_compiler
 def test_a_pass_can_be_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    native_build.build(SIGNAL, torch.float32, tmp_path / "signal.so")
+    native_build.build(SIGNAL, "float32", tmp_path / "signal.so")
     watch = ctypes.PyDLL(str(tmp_path / "signal.so"))
-    host = native_build.host(torch.float32)
+    host = native_build.host("float32")
     ctypes.c_void_p.in_dll(watch, "handle").value = host.check
     fields = {name: getattr(host, name) for name, *_ in host._fields_}
     fields["check"] = ctypes.cast(watch.check, ctypes.c_void_p).value
@@ -153,7 +152,7 @@ def test_a_pass_can_be_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     def stop(number: int, frame: FrameType | None) -> None:
         raise Stop
 
-    program = jit(fgg.load("pcfg_dense", sizes={"nt": 30, "pt": 30, "words": 5}))
+    program = in_cpp(fgg.load("pcfg_dense", sizes={"nt": 30, "pt": 30, "words": 5}))
     before = signal.signal(signal.SIGUSR1, stop)
     try:
         with monkeypatch.context() as patched, pytest.raises(Stop):
@@ -168,10 +167,9 @@ def test_a_pass_can_be_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 @needs_compiler
 def test_other_devices_have_tensor_operations() -> None:
-    program = jit(with_sizes(fgg.load("hmm"), {"k": 2, "d": 3}))
+    program = in_cpp(with_sizes(fgg.load("hmm"), {"k": 2, "d": 3}))
     batch = Batch(1, {"n": [2]}, {}, torch.float32, torch.device("cpu"))
-    engine = program.compiled.engine
-    assert isinstance(engine, NativeEngine)
+    engine = program.compiled.engines.native
     assert engine.fits(batch, {"x": torch.zeros(1)})
     with FakeTensorMode():
         assert not engine.fits(batch, {"x": torch.zeros(1)})

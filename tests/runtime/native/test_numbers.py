@@ -28,8 +28,8 @@ from tests.generators.indexed import write_grammar
 from tests.helpers.found_grammars import HEAD, STEPPED
 from tests.helpers.native import (
     cpp_of,
+    in_cpp,
     items_of,
-    jit,
     needs_compiler,
     random_run,
     same,
@@ -79,7 +79,7 @@ def check_programs(
     cases: Sequence[tuple[str, str | None, str]], threads: pytest.MonkeyPatch
 ) -> None:
     """Compare programs of the library with their modules, with one, two and three threads."""
-    programs = {case: jit(source(*case[:2]), space=case[2]) for case in cases}
+    programs = {case: in_cpp(source(*case[:2]), space=case[2]) for case in cases}
     threads.setattr(native_engine, "library", together(list(programs.values())))
     for count in (1, 2, 3):
         torch.set_num_threads(count)
@@ -117,7 +117,7 @@ def random_programs(seeds: Sequence[int]) -> dict[int, Program]:
     for seed in seeds:
         made = write_grammar(random.Random(seed).choice)
         try:
-            programs |= {} if made is None else {seed: jit(made[0])}
+            programs |= {} if made is None else {seed: in_cpp(made[0])}
         except GrammarError:
             continue
     return programs
@@ -169,7 +169,7 @@ def test_many_random_grammars(block: int, threads: pytest.MonkeyPatch) -> None:
 @needs_compiler
 def test_heads_with_coefficients(threads: pytest.MonkeyPatch) -> None:
     texts = [STEPPED["two indices"], STEPPED["two indices and a level"]]
-    programs = [jit(loads(HEAD + text)) for text in texts]
+    programs = [in_cpp(loads(HEAD + text)) for text in texts]
     threads.setattr(native_engine, "library", together(programs))
     for program in programs:
         for count in (1, 2):
@@ -188,10 +188,10 @@ def test_heads_with_coefficients(threads: pytest.MonkeyPatch) -> None:
 def test_matrix_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of torch, and without them."""
     grammar = fgg.load("pcfg", sizes={"nt": 40, "pt": 50, "r": 60, "words": 30})
-    programs = [jit(grammar, space=space) for space in ("state", "rank")]
+    programs = [in_cpp(grammar, space=space) for space in ("state", "rank")]
     monkeypatch.setattr(native_engine, "library", together(programs))
     items = items_of(programs[0].grammar, [6, 9, 2], random.Random(2), missing=0.1)
-    host = native_build.host(torch.float64)
+    host = native_build.host("float64")
     alone = native_build.Host(None, *(getattr(host, name) for name, *_ in host._fields_[1:]))
     for program in programs:
         same(random_run(program, items, torch.float64, seed=1))
@@ -206,7 +206,7 @@ def test_matrix_products(monkeypatch: pytest.MonkeyPatch) -> None:
 def passes_of(program: Program, items: list[object]) -> list[Tensor]:
     """All that an inside and an outside pass compute."""
     run = random_run(program, items, torch.float32, seed=3)  # type: ignore[arg-type]
-    engine = program.compiled.engine
+    engine = program.compiled.engines.native
     with torch.no_grad():
         charts = engine.inside(run.leaves, run.scales, run.batch)
         gradient = torch.ones(run.batch.size)
@@ -219,11 +219,11 @@ def test_results_are_the_same_every_time(threads: pytest.MonkeyPatch) -> None:
     """Bit for bit for a number of threads, and nearly so for another one."""
     sizes = {"nt": 12, "pt": 13, "r": 14, "words": 30}
     programs = [
-        jit(fgg.load("pcfg", sizes=sizes), space="rank"),
-        jit(fgg.load("eisner")),
-        jit(fgg.load("hmm", sizes={"k": 20, "d": 9})),
+        in_cpp(fgg.load("pcfg", sizes=sizes), space="rank"),
+        in_cpp(fgg.load("eisner")),
+        in_cpp(fgg.load("hmm", sizes={"k": 20, "d": 9})),
     ]
-    threads.setattr(native_engine, "library", together(programs, torch.float32))
+    threads.setattr(native_engine, "library", together(programs, "float32"))
     for program in programs:
         for count in (5, 1):  # shared items, shared positions
             items = items_of(program.grammar, [12, 9, 12, 7, 11][:count], random.Random(4))
@@ -240,9 +240,9 @@ def test_results_are_the_same_every_time(threads: pytest.MonkeyPatch) -> None:
 @needs_compiler
 def test_small_work_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads are not asked for where they would only wait."""
-    program = jit(fgg.load("hmm", sizes={"k": 2, "d": 3}))
+    program = in_cpp(fgg.load("hmm", sizes={"k": 2, "d": 3}))
     items = items_of(program.grammar, [3] * 4, random.Random(1))
-    host = native_build.host(torch.float64)
+    host = native_build.host("float64")
     fields = {name: getattr(host, name) for name, *_ in host._fields_}
     never = native_build.Host(**{**fields, "start": 1})  # calling it would end the process
     monkeypatch.setattr(native_engine, "host", lambda dtype: never)
@@ -252,9 +252,9 @@ def test_small_work_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_compiler
 def test_fewer_threads_than_promised(threads: pytest.MonkeyPatch) -> None:
     """Where no threads can be started, the first one does it all."""
-    program = jit(fgg.load("eisner"))
+    program = in_cpp(fgg.load("eisner"))
     items = items_of(program.grammar, [5, 3, 4], random.Random(1))
-    host = native_build.host(torch.float64)
+    host = native_build.host("float64")
     fields = {name: getattr(host, name) for name, *_ in host._fields_}
     none = native_build.Host(**{**fields, "start": None, "place": None, "count": None})
     threads.setattr(native_engine, "host", lambda dtype: none)
@@ -281,7 +281,7 @@ def test_names_do_not_reach_the_text() -> None:
     rule last: `return`[n-1](t) -> `int main(`(t, w[n-1])
     """
     grammar = loads(text)
-    program = jit(grammar)
+    program = in_cpp(grammar)
     code = [line.partition("//")[0] for line in cpp_of(program).splitlines()]
     assert not any("system" in line or "main(" in line for line in code)
     items = items_of(grammar, [3, 4], random.Random(1))
@@ -291,9 +291,8 @@ def test_names_do_not_reach_the_text() -> None:
 @needs_compiler
 def test_users_may_call_things_what_the_prelude_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program can have a member for every word of the prelude and of C++."""
-    program = jit(fgg.load("eisner"))
+    program = in_cpp(fgg.load("eisner"))
     cpp = program.compiled.cpp
-    assert cpp is not None
     words = sorted(set(re.findall(r"\b[A-Za-z]\w*", cpp.prelude)))
     taken = set(re.findall(r"\w+", cpp.source))
     names = Names()

@@ -42,12 +42,12 @@ query string(w: W[n]) {
 """
 """Two states that never change: a string is all of one or all of the other."""
 
-JIT = [False, pytest.param(True, marks=needs_compiler)]
+BACKENDS = ["torch", pytest.param("cpp", marks=needs_compiler)]
 LONG = [(torch.float32, 100, 45), (torch.float32, 100, 60), (torch.float64, 450, 400)]
 
 
-def dialects(jit: bool = False) -> Program:
-    return fgg.compile(fgg.loads(DIALECTS), jit=jit)
+def dialects(backend: str = "torch") -> Program:
+    return fgg.compile(fgg.loads(DIALECTS), backend=backend)
 
 
 def truth(a: int, b: int) -> tuple[float, float]:
@@ -62,17 +62,17 @@ def words(a: int, b: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "a", "b", "jit"),
+    ("dtype", "a", "b", "backend"),
     [
-        *((*case, False) for case in LONG),
-        *(pytest.param(*case, True, marks=needs_compiler) for case in LONG[:2]),
-        pytest.param(*LONG[2], True, marks=(needs_compiler, pytest.mark.slow)),
+        *((*case, "torch") for case in LONG),
+        *(pytest.param(*case, "cpp", marks=needs_compiler) for case in LONG[:2]),
+        pytest.param(*LONG[2], "cpp", marks=(needs_compiler, pytest.mark.slow)),
     ],
 )
 def test_states_that_differ_beyond_the_range_are_right(
-    dtype: torch.dtype, a: int, b: int, jit: bool
+    dtype: torch.dtype, a: int, b: int, backend: str
 ) -> None:
-    program = dialects(jit)
+    program = dialects(backend)
     weights = {n: w.requires_grad_() for n, w in program.weights(dtype=dtype).items()}
     items = {"w": [words(a, b), [0, 1, 1]]}
     log_z = program.log_z(weights, items)
@@ -126,10 +126,10 @@ rule one: Y[i](a) -> f(a, w[i]) g(a)
 """
 
 
-@pytest.mark.parametrize("jit", JIT)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("small", [3e-19, 1e-28, 1e-37])
-def test_small_products_are_not_lost_in_gradients(small: float, jit: bool) -> None:
-    program = fgg.compile(fgg.loads(SMALL), jit=jit)
+def test_small_products_are_not_lost_in_gradients(small: float, backend: str) -> None:
+    program = fgg.compile(fgg.loads(SMALL), backend=backend)
     weights = {"f": torch.full((2, 2), small), "g": torch.full((2,), small)}
     log_z = program.log_z(weights, {"w": [[0]]})
     assert float(log_z) == pytest.approx(2 * log(small) + log(2), rel=1e-5)
@@ -152,9 +152,9 @@ rule x: X[i] -> f(w[i]) for 0 <= i < n
 """
 
 
-@pytest.mark.parametrize("jit", JIT)
-def test_cells_that_are_zero_pass_gradients_on(jit: bool) -> None:
-    program = fgg.compile(fgg.loads(ZERO), jit=jit)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_cells_that_are_zero_pass_gradients_on(backend: str) -> None:
+    program = fgg.compile(fgg.loads(ZERO), backend=backend)
     weights = {n: w.requires_grad_() for n, w in program.weights(dtype=torch.float64).items()}
     torch.autograd.backward(program.log_z(weights, {"w": [[0]]}).sum())
     for weight in weights.values():

@@ -1,0 +1,5 @@
+"""Emission: plans as modules that need NumPy alone."""
+
+from fgg.compiler.emit.numpy.module import emit
+
+__all__ = ["emit"]
