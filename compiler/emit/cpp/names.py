@@ -38,7 +38,8 @@ PRELUDE = frozenset(
 MACROS = re.compile(
     r"(ADJ|ATOMIC|BIG|BYTE|CLOCKS?|CLONE|CPU|EXIT|FD|FP|HUGE|LITTLE|MATH|MB|MOD|PDP|PTHREAD|PTRDIFF"
     r"|RAND|SCHED|SIG|SIZE|STA|TIMER?|U?INT(MAX|PTR|[0-9]+)?|WCHAR|WINT)_[A-Z0-9_]+"
-    r"|M_(1_PI|2_|E|LN|LOG|PI|SQRT).*|W[A-Z]{3,}|S?NANF?.*|CSIGNAL|MAXFLOAT|NFDBITS|NULL|EOF"
+    r"|M_(1_PI|2_|E|LN|LOG|PI|SQRT).*|W(EOF|NO|EXIT|STOP|CONT|UNTR|TERM|IF).*|S?NANF?.*|CSIGNAL"
+    r"|MAXFLOAT|NFDBITS|NULL|EOF"
 )
 """Macros of C's headers, some of which others define."""
 
@@ -75,7 +76,7 @@ def identifier_like(name: str) -> str:
     """An identifier of C++ made from a name; it may be taken."""
     plain = re.sub(r"[^0-9A-Za-z]+", "_", name).strip("_")
     plain = plain or "x"
-    return plain if not plain[0].isdigit() else f"x{plain}"
+    return f"x{plain}" if plain[0].isdigit() or MACROS.fullmatch(plain) else plain
 
 
 def plain(text: str) -> str:
