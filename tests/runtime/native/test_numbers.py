@@ -113,7 +113,7 @@ def test_quick_ones_are_in_the_library() -> None:
 
 def random_programs(seeds: Sequence[int]) -> dict[int, Program]:
     """Programs of random grammars, by seed; not all grammars have a schedule."""
-    programs = {}
+    programs: dict[int, Program] = {}
     for seed in seeds:
         made = write_grammar(random.Random(seed).choice)
         try:
