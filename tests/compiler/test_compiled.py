@@ -87,7 +87,7 @@ def batch(found: Program, lengths: Sequence[int], rng: random.Random) -> list[It
 @pytest.mark.parametrize(("name", "query", "space"), SPACES)
 def test_compiled_is_reference(name: str, query: str | None, space: str) -> None:
     if space == "rank" and name in NOT_RANK_SPACE:
-        with pytest.raises(GrammarError, match="cannot go to rank space"):
+        with pytest.raises(GrammarError, match="cannot be compiled in rank space"):
             program(name, query, space)
         return
     found = program(name, query, space)
