@@ -173,7 +173,8 @@ class Optimiser:
     def facts(self, parts: frozenset[int]) -> Facts:
         """The axes and index forms of the product of some operands."""
         if parts not in self._facts:
-            axes, forms = frozenset(self.keep(parts)), self.kept_forms(parts)
+            axes = frozenset(self.keep(parts))
+            forms = self.kept_forms(parts) if self.is_prepared(parts) else self.all_forms
             depends = not parts <= self.parameters
             volume = self.volume(axes)
             written = MEMORY * volume * self.points(forms, depends)
@@ -197,9 +198,31 @@ class Optimiser:
         if self.costs.closed & (axes | both.axes) and self.has_chart(left | right):
             return FORBIDDEN
         # Parameters are read once for many points; what differs from cell to cell is read at each.
-        points = self.points(one.forms | two.forms, both.depends)
+        forms = one.forms | two.forms if self.is_prepared(left | right) else both.forms
+        points = self.points(forms, both.depends)
         read = sum(half.volume for half in (one, two) if half.depends)
         return points * (self.volume(axes) + MEMORY * read) + both.written
+
+    def is_prepared(self, parts: frozenset[int]) -> bool:
+        """Whether a product of parameters at tokens, if it is one, can be a table.
+
+        It can if all its tokens are read at the same position. Else it is computed in the step, at
+        every point of the rule. (Products with charts or tables of their own become messages.)
+        """
+        if any(self.parts[i].kind in ("chart", "table") for i in parts):
+            return True
+        clamps = [self.parts[i] for i in sorted(parts) if self.parts[i].kind == "clamp"]
+        reads = {
+            tuple(clamp.forms for clamp in clamps if clamp.tokens in self.parts[i].axes)
+            for i in parts & self.parameters
+        }
+        return len(reads - {()}) < 2
+
+    @cached_property
+    def all_forms(self) -> frozenset[int]:
+        """The index forms of all operands and of the head, numbered."""
+        forms = [*self.head, *(form for part in self.parts for form in part.forms)]
+        return frozenset(self._numbers.setdefault(f, len(self._numbers)) for f in forms)
 
     def points(self, forms: frozenset[int], depends: bool) -> float:
         """The number of index points, times the batch if anything depends on the input."""

@@ -187,20 +187,20 @@ class Preparer:
         for child, other in (tree.children, tree.children[::-1]):
             if not other.children and other.leaf in clamps:
                 return self.gather(parts, tree, child, other, place)
-        # A table with more parameters: one side has all the clamps.
-        sides = [c for c in tree.children if c.parts & set(clamps)]
-        if len(sides) != 1:
+        inner = [self.part_of_table(parts, child, place) for child in tree.children]
+        left, right = inner
+        if left is None or right is None:
             return None
-        inner = self.evidence(parts, sides[0], place)
-        if inner is None:
+        tables = [operand for operand in (left, right) if operand.kind == "table"]
+        first = tables[0]
+        if any(not self.reads_alike(first, other) for other in tables[1:]):
             return None
-        other = next(c for c in tree.children if c is not sides[0])
-        name, axes = self.parameter(parts, other)
-        rank = len(self.tables[inner.name].axes)
-        marks = tuple(f"#{i}" for i in range(rank))
-        operands, kept = _renumbered(
-            [(inner.name, (*marks, *inner.axes)), (name, axes)], (*marks, *tree.keep)
-        )
+        marks = tuple(f"#{i}" for i in range(len(first.index)))
+        named = [
+            (operand.name, (*marks, *operand.axes) if operand in tables else operand.axes)
+            for operand in (*tables, *(o for o in (left, right) if o not in tables))
+        ]
+        operands, kept = _renumbered(named, (*marks, *tree.keep))
         key = ("table", operands, kept)
         if key not in self.done:
             new = self.name("_".join(o[0] for o in operands))
@@ -209,14 +209,25 @@ class Preparer:
                 operands=operands,
                 axes=kept,
                 path=(Pair(0, 1, kept),),
-                tables=frozenset([inner.name]),
+                tables=frozenset(operand.name for operand in tables),
             )
             self.tables[new] = PositionTable(
                 name=new,
-                axes=self.tables[inner.name].axes,
+                axes=self.tables[first.name].axes,
                 states=tuple(parts.sizes[a] for a in tree.keep),
             )
-        return Operand(kind="table", name=self.done[key].name, index=inner.index, axes=tree.keep)
+        return Operand(kind="table", name=self.done[key].name, index=first.index, axes=tree.keep)
+
+    def part_of_table(self, parts: RuleOperands, tree: Tree, place: Place) -> Operand | None:
+        """One side of a product with tokens: parameters, or a table; None if it is neither."""
+        if any(parts.parts[i].kind == "clamp" for i in tree.parts):
+            return self.evidence(parts, tree, place)
+        name, axes = self.parameter(parts, tree)
+        return Operand(kind="parameter", name=name, axes=axes)
+
+    def reads_alike(self, one: Operand, two: Operand) -> bool:
+        """Whether two tables are read at the same position, so that their product is a table."""
+        return one.index == two.index and self.tables[one.name].axes == self.tables[two.name].axes
 
     def gather(
         self, parts: RuleOperands, tree: Tree, child: Tree, leaf: Tree, place: Place
