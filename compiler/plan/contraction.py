@@ -174,7 +174,7 @@ class Optimiser:
         """The axes and index forms of the product of some operands."""
         if parts not in self._facts:
             axes = frozenset(self.keep(parts))
-            forms = self.kept_forms(parts) if self.is_prepared(parts) else self.all_forms
+            forms = self.kept_forms(parts) if self.is_apart(parts) else self.all_forms
             depends = not parts <= self.parameters
             volume = self.volume(axes)
             written = MEMORY * volume * self.points(forms, depends)
@@ -198,18 +198,23 @@ class Optimiser:
         if self.costs.closed & (axes | both.axes) and self.has_chart(left | right):
             return FORBIDDEN
         # Parameters are read once for many points; what differs from cell to cell is read at each.
-        forms = one.forms | two.forms if self.is_prepared(left | right) else both.forms
+        forms = one.forms | two.forms if self.is_apart(left | right) else both.forms
         points = self.points(forms, both.depends)
         read = sum(half.volume for half in (one, two) if half.depends)
         return points * (self.volume(axes) + MEMORY * read) + both.written
 
-    def is_prepared(self, parts: frozenset[int]) -> bool:
-        """Whether a product of parameters at tokens, if it is one, can be a table.
+    def is_apart(self, parts: frozenset[int]) -> bool:
+        """Whether a product can be computed apart from the step: as a table, or as a message.
 
-        It can if all its tokens are read at the same position. Else it is computed in the step, at
-        every point of the rule. (Products with charts or tables of their own become messages.)
+        Parameters at tokens are a table if all tokens are read at the same position. A chart times
+        tables is a message if it is summed over an index. Else the step computes the product, at
+        every point of the rule.
         """
-        if any(self.parts[i].kind in ("chart", "table") for i in parts):
+        kinds = [self.parts[i].kind for i in parts]
+        if "chart" in kinds:
+            is_mixed = kinds.count("chart") == 1 and ("table" in kinds or "clamp" in kinds)
+            return not is_mixed or bool(self.summed_names(parts))
+        if "table" in kinds:
             return True
         clamps = [self.parts[i] for i in sorted(parts) if self.parts[i].kind == "clamp"]
         reads = {
@@ -236,11 +241,15 @@ class Optimiser:
         """The index forms of a result: split variables that nothing else needs are summed."""
         forms = [f for i in sorted(parts) for f in self.parts[i].forms]
         if len(parts) > 1:
-            needed = self.head_names.union(*(self.names[i] for i in self.everything - parts))
-            gone = dict.fromkeys(frozenset().union(*(self.names[i] for i in parts)) - needed, 0)
+            gone = dict.fromkeys(self.summed_names(parts), 0)
             forms = [form.substitute(gone) for form in forms]
         numbers = self._numbers
         return frozenset(numbers.setdefault(f, len(numbers)) for f in forms)
+
+    def summed_names(self, parts: frozenset[int]) -> frozenset[str]:
+        """The index variables that only these operands depend on."""
+        needed = self.head_names.union(*(self.names[i] for i in self.everything - parts))
+        return frozenset().union(*(self.names[i] for i in parts)) - needed
 
     def gathers(self, clamp: frozenset[int], other: frozenset[int]) -> str | None:
         """The axis of a parameter that a clamp selects from; empty: no clamp; None: it cannot."""

@@ -180,26 +180,27 @@ class Preparer:
         )
 
     def evidence(self, parts: RuleOperands, tree: Tree, place: Place) -> Operand | None:
-        """Parameters at tokens, as a table over positions."""
+        """Parameters at tokens, as a table over positions.
+
+        None if tokens are read at different positions, so that no one table has the product.
+        """
         clamps = [i for i in tree.parts if parts.parts[i].kind == "clamp"]
         if not tree.children:
             return None
         for child, other in (tree.children, tree.children[::-1]):
             if not other.children and other.leaf in clamps:
                 return self.gather(parts, tree, child, other, place)
-        inner = [self.part_of_table(parts, child, place) for child in tree.children]
-        left, right = inner
-        if left is None or right is None:
-            return None
-        tables = [operand for operand in (left, right) if operand.kind == "table"]
+        sides = [child for child in tree.children if child.parts & set(clamps)]
+        tables: list[Operand] = []
+        for side in sides:
+            table = self.evidence(parts, side, place)
+            if table is None or (tables and not self.reads_alike(tables[0], table)):
+                return None
+            tables.append(table)
         first = tables[0]
-        if any(not self.reads_alike(first, other) for other in tables[1:]):
-            return None
         marks = tuple(f"#{i}" for i in range(len(first.index)))
-        named = [
-            (operand.name, (*marks, *operand.axes) if operand in tables else operand.axes)
-            for operand in (*tables, *(o for o in (left, right) if o not in tables))
-        ]
+        named = [(table.name, (*marks, *table.axes)) for table in tables]
+        named += [self.parameter(parts, child) for child in tree.children if child not in sides]
         operands, kept = _renumbered(named, (*marks, *tree.keep))
         key = ("table", operands, kept)
         if key not in self.done:
@@ -217,13 +218,6 @@ class Preparer:
                 states=tuple(parts.sizes[a] for a in tree.keep),
             )
         return Operand(kind="table", name=self.done[key].name, index=first.index, axes=tree.keep)
-
-    def part_of_table(self, parts: RuleOperands, tree: Tree, place: Place) -> Operand | None:
-        """One side of a product with tokens: parameters, or a table; None if it is neither."""
-        if any(parts.parts[i].kind == "clamp" for i in tree.parts):
-            return self.evidence(parts, tree, place)
-        name, axes = self.parameter(parts, tree)
-        return Operand(kind="parameter", name=name, axes=axes)
 
     def reads_alike(self, one: Operand, two: Operand) -> bool:
         """Whether two tables are read at the same position, so that their product is a table."""
