@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from fgg.compiler.passes.merge_messages import join
 from fgg.compiler.passes.messages import MessageBody, new_rule, share, with_product
+from fgg.compiler.passes.narrow import narrowed
 from fgg.compiler.plan.contraction import Tree, rank_of
 from fgg.compiler.plan.eliminate import eliminated, mentioning, within, without, without_all
 from fgg.compiler.plan.rule_operands import RuleOperands, rule_operands
@@ -56,9 +57,12 @@ class _Folder:
         )
 
     def fold_rule(self, rule: Rule) -> Rule:
-        parts = rule_operands(self.grammar, rule)
-        if sum(part.kind == "chart" for part in parts.parts) == 0 or len(parts.parts) < 3:
+        own = rule_operands(self.grammar, rule)
+        if sum(part.kind == "chart" for part in own.parts) == 0 or len(own.parts) < 3:
             return rule
+        # An order is found for the cells that the rule fills, which may be few of the head's.
+        filled = rule_operands(self.grammar, narrowed(self.grammar, rule, head=True))
+        parts = replace(filled, sources=own.sources)
         cut = RuleCut(self.grammar, rule)
         for product in _products(parts.tree(self.length, self.batch, hoist=self.hoist), parts, cut):
             rule = self.replace(rule, product, cut)

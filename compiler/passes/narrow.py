@@ -23,21 +23,26 @@ def narrow(grammar: Grammar) -> Grammar:
     return grammar if rules == grammar.rules else replace(grammar, rules=rules)
 
 
-def narrowed(grammar: Grammar, rule: Rule) -> Rule:
-    """A rule without the body's variables that follow from others."""
-    values = fixed(grammar, rule)
+def narrowed(grammar: Grammar, rule: Rule, *, head: bool = False) -> Rule:
+    """A rule without the body's variables that follow from others; with `head`, the head's too.
+
+    The head of such a rule says itself which cells the rule fills.
+    """
+    values = fixed(grammar, rule, head=head)
     return with_values(rule, values) if values else rule
 
 
-def fixed(grammar: Grammar, rule: Rule) -> dict[str, Expr]:
-    """The body's variables that follow from others, and what they are in terms of them."""
+def fixed(grammar: Grammar, rule: Rule, *, head: bool = False) -> dict[str, Expr]:
+    """The body's variables that follow from others, and what they are in terms of them.
+
+    With `head` so are the head's, the last ones first.
+    """
     regions = support(grammar)
-    head = {name for index in rule.indices for name in index.names()}
-    free = [
-        name
-        for name in body_variables(rule)
-        if name not in head and name not in lengths(grammar) and name not in grammar.size
-    ]
+    given = {*lengths(grammar), *grammar.size}
+    outer = list(dict.fromkeys(name for index in rule.indices for name in index.names()))
+    free = [name for name in body_variables(rule) if name not in given and name not in outer]
+    if head:
+        free += [name for name in reversed(outer) if name not in given]
     if not free or rule.lhs not in regions:
         return {}
     rows = supported_rows(grammar, rule, regions, regions)
@@ -48,10 +53,11 @@ def fixed(grammar: Grammar, rule: Rule) -> dict[str, Expr]:
     except TooManyRows:
         return {}
     # A row speaks of a look-up as of a variable; nothing is solved for one.
-    known = {*head, *free, *lengths(grammar)}
+    known = {*outer, *free, *lengths(grammar)}
     looked_up = {n for e in equalities for n in e.names() if n not in known}
     values, _ = solve_equalities(equalities, free, looked_up)
-    return {n: e for n, e in values.items() if not set(e.names()) & set(free)}
+    unknown = set(values) if head else set(free)
+    return {n: e for n, e in values.items() if not set(e.names()) & unknown}
 
 
 def implied(rows: Sequence[Row], names: Sequence[str]) -> list[Expr]:
@@ -83,6 +89,7 @@ def with_values(rule: Rule, values: dict[str, Expr]) -> Rule:
     )
     return replace(
         rule,
+        indices=tuple(i.substitute(known) for i in rule.indices),
         rhs=Fragment.make(rule.rhs.nodes, edges, clamps, rule.rhs.externals),
         conditions=tuple(c.substitute(known) for c in rule.conditions),
     )

@@ -9,12 +9,15 @@ import pytest
 
 from fgg.api.compile import selected
 from fgg.compiler import load, loads
+from fgg.compiler.cost.choose import choose
 from fgg.compiler.cost.cost import Cost, cost, cost_lines
 from fgg.compiler.cost.point_counts import ONE, CostPolynomial
 from fgg.compiler.driver import Expected, plan_of
 from fgg.compiler.plan.lower import CannotCompile
 from fgg.grammar import Grammar
+from fgg.grammar.domains import size_values
 from fgg.library import library_names
+from fgg.plan import Contract
 from fgg.plan.sizes import chart_bytes, environment
 
 
@@ -148,3 +151,29 @@ def test_terms_of_one_kind_keep_the_largest_coefficient() -> None:
     n = CostPolynomial.name("n")
     found = CostPolynomial.number(4) * n | CostPolynomial.number(3) * n
     assert found.text(["n"]) == "4*n"
+
+
+QUERIES = [(name, query) for name in library_names() for query in load(name).query or [None]]
+
+
+@pytest.mark.parametrize(("name", "query"), QUERIES)
+def test_no_cost_falls_as_a_size_grows(name: str, query: str | None) -> None:
+    def multiply_adds(sizes: dict[str, int]) -> float:
+        try:
+            plan = choose(selected(load(name, sizes=sizes), query), Expected()).plan
+        except CannotCompile:
+            return 0.0
+        return cost(plan, dict.fromkeys(plan.lengths, 32), batch=16).multiply_adds
+
+    grammar, known = load(name), multiply_adds({})
+    for size, value in size_values(grammar).items():
+        assert multiply_adds({size: 2 * value}) >= known, size
+
+
+def test_two_tables_at_one_position_are_multiplied_beforehand() -> None:
+    sizes = {"nt": 30, "pt": 60, "r": 20}
+    plan = plan_of(selected(load("lexpcfg_rank", sizes=sizes), None), Expected(), "rank")
+    made = {item.name: item for item in plan.preparations if isinstance(item, Contract)}
+    assert any(len(item.tables) == 2 for item in made.values())
+    found = cost(plan, {"n": 32}, batch=16)
+    assert found.text(found.order).split(" + ")[:2] == ["n^4*r", "n^3*r^2"]
