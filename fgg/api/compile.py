@@ -12,7 +12,7 @@ from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse, rend
 from fgg.grammar import Grammar
 from fgg.grammar.domains import with_domain_size, with_sizes
 from fgg.grammar.provenance import traced
-from fgg.plan.backend import AUTO, Backend, check_backend
+from fgg.plan.backend import AUTO, TRITON, Backend, check_backend
 from fgg.rewrite.conjoin import conjoin
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ def compile(
     `backend` says what carries out the inside and outside passes: `torch`, tensor operations, or
     `cpp`, machine code for the CPU, which a C++ compiler makes when it is first needed. On other
     devices, and where there is no compiler (with a warning, F435), `cpp` means tensor operations
-    too. `auto` begins with tensor operations and turns to machine code as soon as that pays.
+    too. `triton` means Triton kernels on a GPU; it raises GrammarError (F436) where there are none.
+    `auto` takes kernels on a GPU where Triton is installed. On a CPU it begins with tensor
+    operations and turns to machine code as soon as that pays.
     """
     if not isinstance(grammar, Grammar):
         raise TypeError("a grammar is expected: `fgg.compile(fgg.load(…))`")
@@ -57,6 +59,10 @@ def compile(
         help = "spaces are `auto`, `dense`, `state` and `rank`"
         refuse("F415", message, help)
     check_backend(backend)
+    if backend == TRITON:
+        from fgg.runtime.native.triton_engine import require_triton
+
+        require_triton()
     check_sizes(grammar, sizes or {})
     model = with_sizes(grammar, sizes or {})
     return Compilation(
@@ -214,6 +220,12 @@ class Compilation:
         from fgg.compiler.emit.cpp import native
 
         return native(plan)
+
+    def emit_triton(self, plan: Plan) -> str:
+        """A plan as Python with Triton kernels."""
+        from fgg.compiler.emit.triton import emit
+
+        return emit(plan)
 
 
 def check_sizes(grammar: Grammar, sizes: Mapping[str, int]) -> None:

@@ -184,6 +184,7 @@ CODES: dict[str, Code] = {
         F433="numbers too small or too large for their type",
         F434="a grammar that runs on the reference engine",
         F435="no machine code",
+        F436="no Triton kernels",
         F441="a decomposition that has not converged",
         F442="a tolerance that no rank reaches",
         F487="items that were skipped",

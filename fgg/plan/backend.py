@@ -21,9 +21,9 @@ from fgg.diagnostics import refuse
 from fgg.plan import Plan, PlanStage
 from fgg.plan.sizes import chart_bytes, high_end, low_end
 
-AUTO, TORCH, CPP = "auto", "torch", "cpp"
-BACKENDS = (TORCH, CPP)
-"""Tensor operations, and machine code made by a C++ compiler."""
+AUTO, TORCH, CPP, TRITON = "auto", "torch", "cpp", "triton"
+BACKENDS = (TORCH, CPP, TRITON)
+"""Tensor operations, machine code made by a C++ compiler, and Triton kernels for GPUs."""
 ASKED = (AUTO, *BACKENDS)
 """What may be asked for."""
 WIDTHS = {"float32": 4, "float64": 8}
@@ -56,7 +56,8 @@ class BackendChoice:
 class Situation:
     """All that the choice of a backend depends on.
 
-    `no_compiler` says why there is no C++ compiler, and is empty if there is one. `cached`: machine
+    `no_compiler` says why there is no C++ compiler, and is empty if there is one; `no_triton` says
+    why a GPU cannot have Triton kernels. `cached`: machine
     code is there already. `saving` are the seconds that machine code would save on all work that is
     known of, `building` those that it takes to build it.
     """
@@ -64,6 +65,7 @@ class Situation:
     device: str = "cpu"
     dtype: str = "float32"
     no_compiler: str = ""
+    no_triton: str = ""
     cached: bool = False
     saving: float = 0.0
     building: float = 0.0
@@ -72,7 +74,9 @@ class Situation:
 def choose(at: Situation) -> BackendChoice:
     """The backend that `auto` stands for in a situation."""
     if at.device != "cpu":
-        return BackendChoice(TORCH, f"machine code runs on a CPU, not on `{at.device}`")
+        if at.no_triton:
+            return BackendChoice(TORCH, at.no_triton)
+        return BackendChoice(TRITON, f"the numbers are on `{at.device}`")
     if at.dtype not in WIDTHS:
         return BackendChoice(TORCH, f"machine code has no numbers of type {at.dtype}")
     if at.no_compiler:

@@ -1,4 +1,4 @@
-"""The engines of one plan, tensor operations and machine code, and which of them takes a batch."""
+"""The engines of one plan (tensor operations, machine code, kernels), and which takes a batch."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import torch
+
 from fgg.plan import Plan
 from fgg.plan.backend import (
     AUTO,
@@ -14,6 +16,7 @@ from fgg.plan.backend import (
     INSIDE,
     LOOKING,
     TORCH,
+    TRITON,
     WIDTHS,
     Backend,
     BackendChoice,
@@ -26,6 +29,7 @@ from fgg.plan.cpp_source import Native
 from fgg.plan.sizes import environment
 from fgg.runtime.native.build import is_kept, no_compiler
 from fgg.runtime.native.engine import KEPT, NativeEngine, dtype_name
+from fgg.runtime.native.triton_engine import TritonEngine, no_place
 
 if TYPE_CHECKING:
     from fgg.runtime.prelude.batch import Batch
@@ -40,12 +44,18 @@ class Engines:
     """
 
     def __init__(
-        self, plan: Plan, module: ModuleType, backend: Backend, emit: Callable[[], Native]
+        self,
+        plan: Plan,
+        module: ModuleType,
+        backend: Backend,
+        emit: Callable[[], Native],
+        emit_triton: Callable[[], str],
     ) -> None:
         self.plan = plan
         self.module = module
         self.backend = backend
         self.emit = emit
+        self.emit_triton = emit_triton
         self.choice = backend.choice or BackendChoice(TORCH, "nothing has been computed yet")
         # Seconds by type of numbers, whether machine code is there, and seconds by batch.
         self._saved: dict[str, float] = {}
@@ -58,6 +68,11 @@ class Engines:
         quiet = self.backend.asked != CPP
         return NativeEngine(self.plan, self.emit(), self.module, quiet=quiet)
 
+    @cached_property
+    def triton(self) -> TritonEngine:
+        """The passes as Triton kernels, which are compiled when a batch first needs them."""
+        return TritonEngine(self.emit_triton(), self.module, asked=self.backend.asked == TRITON)
+
     def of(self, batch: Batch, *, derivatives: bool) -> Engine:
         """The engine for a batch; `derivatives`: there is to be an outside pass, too."""
         dtype = dtype_name(batch.dtype)
@@ -66,14 +81,21 @@ class Engines:
             passes = 1.0 if derivatives else INSIDE
             saved = passes * self.saved_on(batch.lengths, batch.size, dtype)
             self._saved[dtype] = self._saved.get(dtype, 0.0) + saved
-        self.choice = self.backend.choice or self._chosen(batch.device.type, dtype)
+        self.choice = self.backend.choice or self._chosen(batch.device, batch.dtype)
+        if self.choice.backend == TRITON:
+            return self.triton
         return self.native if self.choice.backend == CPP else self.module
 
-    def _chosen(self, device: str, dtype: str) -> BackendChoice:
+    def _chosen(self, device: torch.device, number: torch.dtype) -> BackendChoice:
         """What `auto` stands for now."""
+        dtype = dtype_name(number)
+        if device.type != "cpu":
+            return choose(
+                Situation(device=device.type, dtype=dtype, no_triton=no_place(device, number))
+            )
         if "native" in self.__dict__ and self.native.failed is not None:
             return BackendChoice(TORCH, self.native.failed)
-        return choose(self.situation(device, dtype, self._saved[dtype]))
+        return choose(self.situation(device.type, dtype, self._saved[dtype]))
 
     @property
     def saved_so_far(self) -> float:

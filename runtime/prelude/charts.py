@@ -171,7 +171,8 @@ class Table(Cells):
     @cached_property
     def adjoint(self) -> Cells:
         """The derivative of each entry; zero at first."""
-        return Cells(torch.zeros_like(self.all), self.low, self.batch)
+        zeros = torch.zeros_like(self.all, memory_format=torch.contiguous_format)
+        return Cells(zeros, self.low, self.batch)
 
 
 def table(

@@ -74,3 +74,7 @@ class Compiler(Protocol):
     def emit_cpp(self, plan: Plan) -> Native:
         """Return a plan as C++."""
         ...
+
+    def emit_triton(self, plan: Plan) -> str:
+        """Return a plan as Python with Triton kernels."""
+        ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
 from collections.abc import Mapping
 from hashlib import sha256
@@ -56,9 +57,12 @@ def load_module(source: str) -> ModuleType:
         module = ModuleType(name)
         # Dataclasses look their module up by name while they are made.
         sys.modules[name] = module
+        file = f"<{name}>"
+        # Triton reads the text of its kernels.
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         try:
             # fgg's own emitter wrote the text: users' names in it are identifiers or quoted.
-            exec(compile(source, f"<{name}>", "exec"), module.__dict__)
+            exec(compile(source, file, "exec"), module.__dict__)
         finally:
             del sys.modules[name]
         _loaded[name] = module

@@ -178,7 +178,10 @@ class CompiledProgram(Program):
         def emitted() -> Native:
             return self.cpp if plan is self.plan else self.compiler.emit_cpp(plan)
 
-        return Engines(plan, module, self.compiler.backend, emitted)
+        def kernels() -> str:
+            return self.compiler.emit_triton(plan)
+
+        return Engines(plan, module, self.compiler.backend, emitted, kernels)
 
     # other programs of the same grammar
 

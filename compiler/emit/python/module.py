@@ -59,11 +59,13 @@ def emit(
     With `best` its inside pass has maxima instead of sums, and there is no outside pass. A
     `standalone` module has all that it needs in it and imports torch only.
     """
-    return _Module(plan, best=best).text(standalone=standalone, about=about or About())
+    return Module(plan, best=best).text(standalone=standalone, about=about or About())
 
 
-class _Module:
+class Module:
     """Writes a module."""
+
+    imports: Sequence[str] = ()
 
     def __init__(self, plan: Plan, *, best: bool) -> None:
         self.plan = plan
@@ -113,6 +115,7 @@ class _Module:
             start = [""]
             if "torch" in used:
                 start.append("import torch")
+            start += self.imports
             start += import_lines(used)
         return "\n".join([*head, *start, "", ""]) + code
 

@@ -20,6 +20,7 @@ MODULES = (
     "certificate",
     "passes",
     "best",
+    "gpu",
 )
 
 

@@ -1,0 +1,5 @@
+"""Programs in Triton: the kernels of a plan, fused to few launches a level."""
+
+from fgg.compiler.emit.triton.module import emit
+
+__all__ = ["emit"]

@@ -1,0 +1,132 @@
+"""From a plan to a Python module whose passes are Triton kernels.
+
+It is the module of tensor operations with launches in place of statements. Where a block has no
+launches (`fgg.compiler.emit.triton.launches.Unfit`), its statements stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from fgg.compiler.emit.python.block import BlockPrinter
+from fgg.compiler.emit.python.layout import indented
+from fgg.compiler.emit.python.module import About, Module
+from fgg.compiler.emit.python.names import identifier
+from fgg.compiler.emit.triton.kernels import Host, KernelPrinter
+from fgg.compiler.emit.triton.launches import Launch, Unfit, launches
+from fgg.plan import LEVEL, Plan
+from fgg.plan.kernel import Block, Kernel, Put, Stage
+
+NAMES = ("triton", "tl", "points", "marks", "T")
+
+
+def emit(plan: Plan, *, about: About | None = None) -> str:
+    """The program of a plan, as a Python module with Triton kernels."""
+    return _Module(plan, best=False).text(standalone=False, about=about or About())
+
+
+def refused(plan: Plan) -> dict[str, str]:
+    """The rules that tensor operations carry out, and why."""
+    module = _Module(plan, best=False)
+    module.text(standalone=False, about=About())
+    return module.refused
+
+
+class _Module(Module):
+    """Writes a module with kernels."""
+
+    def __init__(self, plan: Plan, *, best: bool) -> None:
+        super().__init__(plan, best=best)
+        for name in NAMES:
+            self.names.taken.add(name)
+        self.functions: list[str] = []
+        self.refused: dict[str, str] = {}
+        self.used: dict[bool, set[str]] = {}
+        chart = {c.family: self.program.chart(c.family) for c in plan.charts}
+        leaf = {name: self.program.leaf(name) for name in self.leaf_names()}
+        self.host = Host(plan, self.scope, self.names, chart, leaf)
+
+    imports = ("import triton", "import triton.language as tl")
+
+    def declarations(self) -> Iterator[str]:
+        """The shapes of factors, and the kernels."""
+        yield from super().declarations()
+        # The passes are printed first: they say which kernels there are.
+        self.printed = {
+            False: list(self.pass_lines(self.inside_kernel)),
+            True: list(self.pass_lines(self.outside_kernel)),
+        }
+        yield from self.functions
+
+    def kernel(self, kernel: Kernel) -> Iterator[str]:
+        """The statements of a pass."""
+        self.scope.used |= self.used[kernel.outside]
+        yield from self.printed[kernel.outside]
+
+    def pass_lines(self, kernel: Kernel) -> Iterator[str]:
+        """The statements of a pass, with the tensors that kernels take before them."""
+        self.host.views, self.host.uses_range = {}, False
+        self.scope.used.clear()
+        body = list(super().kernel(kernel))
+        self.used[kernel.outside] = set(self.scope.used)
+        self.scope.used.clear()
+        yield from (f"{name} = {code}" for name, code in self.host.views.items())
+        if self.host.uses_range:
+            yield f"marks = Range(batch, {self.plan.greatest_depth + 1})"
+        yield from body
+        if self.host.uses_range:
+            yield "marks.tell()"
+
+    def groups(self, stage: Stage, depth: int) -> Iterator[str]:
+        """The statements of all groups."""
+        self.host.level = self.scope.names.get(LEVEL, "")
+        for group in stage.groups:
+            try:
+                divided = [
+                    launches(self.plan, _added(block, first=number == 0))
+                    for number, block in enumerate(group)
+                ]
+            except Unfit as reason:
+                self.refused[group[0].rule.name] = str(reason)
+                yield from super().groups(replace(stage, groups=(group,)), depth)
+                continue
+            for block, some in zip(group, divided, strict=True):
+                yield from self.started(block, some, depth)
+
+    def started(self, block: Block, some: tuple[Launch, ...], depth: int) -> Iterator[str]:
+        """The statements that start the launches of a block."""
+        printer = BlockPrinter(self.program, block, inline=2, terms=False)
+        condition = printer.condition()
+        lines = []
+        known = {name: launch for launch in some for name in launch.kept}
+        for launch in some:
+            ending = "outside" if self.is_outside(block) else "inside"
+            title = self.names.fresh(identifier(f"{block.rule.name}_{ending}"))
+            kernel = KernelPrinter(self.host, launch, known, title, printer.variables)
+            text = kernel.kernel()
+            self.functions += ["", "", *self.comment(block, 0), *text]
+            for loop in block.loops:
+                name = kernel.scope.names[loop.name]
+                line = f"{name} = {self.scope.range(loop)}"
+                if line not in lines and any(name in code for code in kernel.call()):
+                    lines.append(line)
+            lines += kernel.call()
+        yield from self.comment(block, depth)
+        if condition:
+            yield f"if {condition}:"
+            yield from indented(lines)
+        else:
+            yield from lines
+
+    def is_outside(self, block: Block) -> bool:
+        """Whether a block is one of the outside pass."""
+        return any(block is other for other in self.outside_kernel.blocks)
+
+
+def _added(block: Block, *, first: bool) -> Block:
+    """A block of a group: what the first one puts is there when the others come."""
+    if first:
+        return block
+    body = tuple(replace(op, mode="add") if isinstance(op, Put) else op for op in block.body)
+    return replace(block, body=body)
