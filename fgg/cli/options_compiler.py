@@ -35,8 +35,8 @@ def add_backend(parser: Parser) -> None:
     parser.choice(
         "--backend",
         ASKED,
-        "what carries out the inside and outside passes: tensor operations (torch), or machine "
-        "code from a C++ compiler (cpp); auto takes machine code where that pays",
+        "what carries out the inside and outside passes: tensor operations (torch), machine code "
+        "from a C++ compiler (cpp), or Triton kernels on a GPU (triton); auto takes what pays",
         default=AUTO,
     )
 

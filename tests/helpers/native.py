@@ -15,6 +15,7 @@ import fgg
 from fgg.api.compile import compile
 from fgg.runtime.native import build as native_build
 from fgg.runtime.native.engine import NativeEngine
+from fgg.runtime.native.triton_engine import TritonEngine
 from fgg.runtime.program.prepared_batch import Run, start
 from fgg.runtime.program.program import Program
 from tests.oracles.comparing import (
@@ -82,8 +83,10 @@ def items_of(grammar: fgg.Grammar, sizes: list[int], rng: random.Random, **optio
 def same(run: Run, tolerance: float = 1e-10) -> Tensor:
     """Assert that charts, their adjoints and the leaves' gradients are the module's."""
     engine, module = run.engine, run.program.module
-    assert isinstance(engine, NativeEngine)
-    assert engine.fits(run.batch, run.leaves), engine.failed
+    if isinstance(engine, NativeEngine):
+        assert engine.fits(run.batch, run.leaves), engine.failed
+    else:
+        assert isinstance(engine, TritonEngine) and engine.fits(run.batch)
     own = engine.inside(run.leaves, run.scales, run.batch)
     wanted = module.inside(run.leaves, run.scales, run.batch)
     log_z = module.result(wanted[1], run.batch)

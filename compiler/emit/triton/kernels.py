@@ -452,13 +452,13 @@ class KernelPrinter:
     def scale(self, op: Scale) -> str:
         """The scale of each point."""
         terms = [self.scale_at(cells) for cells in op.cells]
-        if op.count > 1:
+        if op.count > 1 or not terms:
             # A plain number would be one of 32 bits.
             terms.append(f"tl.full([{self.rows}], {log(op.count)!r}, tl.float64)")
-        total = " + ".join(terms) or "0.0"
+        total = " + ".join(terms)
         if op.masks:
             return f"tl.where({self.conditions(op.masks)}, {total}, NOTHING)"
-        return total if op.cells else f"tl.full([{self.rows}], {total}, tl.float64)"
+        return total
 
     def term(self, op: Multiply | Sum | Named, frame: Frame) -> Value:
         """A product or a value, summed over nodes; loops are summed elsewhere."""

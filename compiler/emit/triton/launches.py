@@ -40,7 +40,7 @@ from fgg.plan.kernel import (
 
 TILE = 16384
 """The most numbers that one value of a program may have, with sizes rounded up."""
-NUMBERS = 1024
+NUMBERS = 256
 """How many numbers a program of small cells has of one value, as near as that can be."""
 MATRIX = 16
 """The least number of rows and columns of a matrix that is multiplied as one."""

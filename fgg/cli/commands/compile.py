@@ -19,6 +19,7 @@ from fgg.plan import Plan
 from fgg.plan.backend import (
     AUTO,
     CPP,
+    TRITON,
     WIDTHS,
     BackendChoice,
     Situation,
@@ -28,7 +29,7 @@ from fgg.plan.backend import (
     saved_by_passes,
 )
 
-FORMS = ("python", "grammar", "schedule", "plan", "kernel", "cost", "numpy", "cpp", "aoti")
+FORMS = tuple("python grammar schedule plan kernel cost numpy cpp triton aoti".split())
 MAX_LENGTH = 1_000_000
 
 
@@ -41,7 +42,8 @@ def add_arguments(parser: Parser) -> None:
         FORMS,
         "what to write: a Python module (the default), the grammar after a pass, the order "
         "in which charts are filled, the plan, its kernels, its cost, a module that needs NumPy "
-        "alone, the C++ that `--backend cpp` builds, or a package compiled ahead of time "
+        "alone, the C++ that `--backend cpp` builds, a module with Triton kernels for GPUs, or a "
+        "package compiled ahead of time "
         "(`--emit aoti -o model.pt2`)",
         default="python",
     )
@@ -187,13 +189,14 @@ def _emitted(
         text = native(plan).source
         return text, {**chosen, "cpp": text}
     text = _python(plan, {name: given.get(name, 32) for name in lengths(source)}, arguments)
-    return text, {**chosen, "python": text}
+    return text, {**chosen, arguments.emit: text}
 
 
 def _python(plan: Plan, at: Mapping[str, int], arguments: argparse.Namespace) -> str:
     """Return a plan as a Python module that says what it costs and which command wrote it."""
     from fgg.compiler.cost.cost import cost
     from fgg.compiler.emit.python import emit
+    from fgg.compiler.emit.triton import emit as emit_triton
     from fgg.compiler.emit.python.module import About
 
     report = cost(plan, at, batch=arguments.batch)
@@ -202,6 +205,8 @@ def _python(plan: Plan, at: Mapping[str, int], arguments: argparse.Namespace) ->
         command=shlex.join(["fggc", "compile", *_without_output(arguments.words)]),
         notes=plan.notes,
     )
+    if arguments.emit == "triton":
+        return emit_triton(plan, about=about)
     return emit(plan, standalone=arguments.standalone, about=about)
 
 
@@ -230,7 +235,15 @@ def _backend(
     if backend != AUTO:
         asked = backend == arguments.backend
         choice = BackendChoice(backend, "it was asked for" if asked else no_compiler())
-        return f"{title}{choice}", {**about, "backend": backend, "reason": choice.reason}
+        chosen = {**about, "backend": backend, "reason": choice.reason}
+        if backend != TRITON:
+            return f"{title}{choice}", chosen
+        from fgg.compiler.emit.triton.module import refused
+
+        others = refused(plan)
+        lines = [f"{title}{choice}"]
+        lines += [f"  {rule} stays tensor operations: {why}" for rule, why in others.items()]
+        return "\n".join(lines), {**chosen, "tensor_operations": others}
     values = environment({name: [length] for name, length in lengths.items()})
     width = WIDTHS[arguments.dtype]
     situation = Situation(

@@ -1,0 +1,166 @@
+"""Triton programs, carried out by Triton's interpreter or built by its compiler.
+
+Triton decides between the two when it is imported. So tests run this module in a process of its
+own: `TRITON_INTERPRET=1 python -m tests.helpers.triton_checks numbers hmm:string:state …`, or
+`python -m tests.helpers.triton_checks build 80,90 pcfg:string:rank:r=128 …`, which prints JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import fgg
+from fgg.api.compile import compile
+from fgg.compiler.emit.triton import emit
+from fgg.diagnostics import GrammarError
+from fgg.runtime.native.triton_engine import TritonEngine
+from fgg.runtime.program.emitted import load_module
+from fgg.runtime.program.program import Program
+from tests.generators.indexed import write_grammar
+from tests.helpers.compiled import SMALL
+from tests.helpers.kernels import spaces_of
+from tests.helpers.native import items_of, random_run, same
+
+
+def program_of(name: str) -> Program:
+    """The program of `grammar:query:space`, perhaps with sizes: `pcfg:string:rank:r=128,nt=3`."""
+    grammar, query, space, *more = name.split(":")
+    sizes = {k: v for k, v in SMALL.items() if k in fgg.load(grammar).size}
+    if more:
+        pairs = (pair.split("=") for pair in more[0].split(",") if pair)
+        sizes = {size: int(value) for size, value in pairs}
+    model = fgg.load(grammar, sizes=sizes)
+    return compile(model, query or None, space=space, fallback=False, backend="triton")
+
+
+def numbers(program: Program, seed: int, tolerance: float = 1e-8) -> None:
+    """Assert that charts, gradients and adjoints are those of tensor operations."""
+    rng = random.Random(seed)
+    for missing, dtype in ((0.0, torch.float64), (0.3, torch.float64), (0.0, torch.float32)):
+        items = items_of(program.grammar, [4, 3, 0, 2], rng, missing=missing)
+        run = random_run(program, items, dtype, seed)
+        assert isinstance(run.engine, TritonEngine)
+        same(run, tolerance if dtype == torch.float64 else 1e-4)
+
+
+def random_numbers(seeds: range) -> Counter[str]:
+    """The same for random grammars; what became of them."""
+    done: Counter[str] = Counter()
+    for seed in seeds:
+        made = write_grammar(random.Random(seed).choice)
+        assert made is not None
+        for space in spaces_of(made[0]):
+            try:
+                program = compile(made[0], space=space, fallback=False, backend="triton")
+            except GrammarError:
+                done["refused"] += 1
+                continue
+            rng = random.Random(seed)
+            same(random_run(program, items_of(program.grammar, [3, 2], rng), torch.float64, seed))
+            done["same"] += 1
+    return done
+
+
+class Recorder:
+    """Stands in for a kernel: keeps what it is started with."""
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __getitem__(self, grid: Any) -> Any:
+        def call(*arguments: Any, **options: Any) -> None:
+            self.calls.append((grid, arguments, options))
+
+        return call
+
+
+def recorded(program: Program, length: int, batch: int, device: str = "cpu") -> dict[str, Recorder]:
+    """What all kernels of a program are started with, for a batch of items of one length."""
+    module = load_module(emit(program.compiled.plan))
+    kernels = {n: Recorder(x) for n, x in vars(module).items() if type(x).__name__ == "JITFunction"}
+    local = {n: x for n, x in kernels.items() if x.kernel.fn.__module__ == module.__name__}
+    module.__dict__.update(local)
+    rng = random.Random(0)
+    run = random_run(program, items_of(program.grammar, [length] * batch, rng), torch.float32, 0)
+    with torch.no_grad():
+        values, scales = module.inside(run.leaves, run.scales, run.batch)
+        module.outside(run.leaves, run.scales, values, scales, run.batch, torch.ones(batch))
+    return local
+
+
+def type_of(argument: Any) -> Any:
+    """The type of an argument, as Triton's compiler names it."""
+    if isinstance(argument, tuple):
+        return tuple(map(type_of, argument))
+    if isinstance(argument, torch.Tensor):
+        kinds = {torch.float32: "fp32", torch.float64: "fp64"}
+        kinds |= {torch.int64: "i64", torch.int32: "i32"}
+        return f"*{kinds[argument.dtype]}"
+    return "i32"
+
+
+def built(name: str, target: int) -> Iterator[dict[str, Any]]:
+    """The kernels of a program, built for a compute capability."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+    from triton.compiler import compile as build
+
+    for title, recorder in recorded(program_of(name), 4, 2).items():
+        if not recorder.calls:
+            continue
+        _, arguments, options = recorder.calls[0]
+        options = dict(options)
+        warps = options.pop("num_warps", 4)
+        names = recorder.kernel.arg_names
+        signature = dict(zip(names, map(type_of, arguments), strict=False))
+        signature |= dict.fromkeys(options, "constexpr")
+        source = ASTSource(recorder.kernel, signature=signature, constexprs=options)
+        found = build(source, target=GPUTarget("cuda", target, 32), options={"num_warps": warps})
+        usage = resources(found.asm["cubin"])
+        yield {"program": name, "kernel": title, "target": target, **usage}
+
+
+def resources(cubin: bytes) -> dict[str, int]:
+    """Registers, stack (where spilled registers are) and shared memory of a compiled kernel."""
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        command = [str(tool), "--dump-resource-usage", str(path)]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = {key: int(value) for key, value in re.findall(r"(REG|STACK|SHARED|LOCAL):(\d+)", text)}
+    return {key.lower(): found[key] for key in ("REG", "STACK", "SHARED", "LOCAL")}
+
+
+def main(task: str, *arguments: str) -> None:
+    """Do what the arguments say."""
+    if task == "numbers":
+        for name in arguments:
+            numbers(program_of(name), seed=1)
+        print(json.dumps({"same": len(arguments)}))
+    elif task == "random":
+        first, last = map(int, arguments)
+        print(json.dumps(random_numbers(range(first, last))))
+    else:
+        targets = map(int, arguments[0].split(","))
+        pairs = [(name, target) for target in targets for name in arguments[1:]]
+        print(json.dumps([usage for name, target in pairs for usage in built(name, target)]))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main(*sys.argv[1:])

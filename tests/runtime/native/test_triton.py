@@ -1,0 +1,168 @@
+"""Triton programs give the numbers of tensor operations, and build for GPUs without spilling."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+import torch
+
+import fgg
+from fgg.api.compile import selected
+from fgg.compiler import load, loads
+from fgg.compiler.driver import Expected, plan_of
+from fgg.compiler.emit.simplify import passes
+from fgg.compiler.emit.triton import emit
+from fgg.compiler.emit.triton.launches import Unfit, launches
+from fgg.compiler.emit.triton.module import refused
+from fgg.diagnostics import GrammarError
+from fgg.plan.backend import Situation, choose
+from fgg.runtime.native import triton_engine
+from fgg.runtime.native.triton_engine import no_place
+from tests.conftest import Golden
+from tests.helpers.compiled import programs
+from tests.helpers.kernels import spaces_of
+from tests.helpers.places import ROOT
+
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+NAMES = [
+    f"{grammar}:{query}:{space}"
+    for grammar, _, query in (name.partition(":") for name in programs())
+    for space in spaces_of(selected(load(grammar), query or None))
+]
+LARGE = [
+    "pcfg:string:rank:",
+    "pcfg_dense:string:state:",
+    "hmm:string:state:k=40",
+    "dmv:string:state:",
+]
+"""Sizes at which products of matrices are launches of their own."""
+SHOWN = [
+    *(f"pcfg:string:rank:r={r}" for r in (128, 256, 1024)),
+    *("hmm:string:state:k=64", "hmm:string:state:k=1024", "eisner::state"),
+]
+
+
+def checked(task: str, *arguments: str, interpret: bool) -> Any:
+    """What `tests.helpers.triton_checks` prints."""
+    environ = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    if interpret:
+        environ["TRITON_INTERPRET"] = "1"
+    command = [sys.executable, "-W", "ignore", "-m", "tests.helpers.triton_checks", task]
+    done = subprocess.run(
+        [*command, *arguments], cwd=ROOT, env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@needs_triton
+@pytest.mark.parametrize("part", range(4))
+def test_numbers_of_the_library(part: int) -> None:
+    names = NAMES[part::4] + LARGE[part : part + 1]
+    assert checked("numbers", *names, interpret=True) == {"same": len(names)}
+
+
+@needs_triton
+@pytest.mark.parametrize(
+    "seeds", [(0, 30), *(pytest.param((n, n + 90), marks=pytest.mark.slow) for n in (30, 120, 210))]
+)
+def test_numbers_of_random_grammars(seeds: tuple[int, int]) -> None:
+    done = checked("random", *map(str, seeds), interpret=True)
+    assert done["same"] > (seeds[1] - seeds[0]) / 3
+
+
+def assert_no_spill(found: list[Mapping[str, Any]]) -> None:
+    assert found
+    for usage in found:
+        assert usage["stack"] == usage["local"] == 0 and usage["reg"] <= 255, usage
+        assert usage["shared"] <= 48 * 1024, usage
+
+
+@needs_triton
+def test_kernels_are_built_without_spilling() -> None:
+    assert_no_spill(checked("build", "80", *SHOWN[:1], *SHOWN[-2:], interpret=False))
+
+
+@needs_triton
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["80", "90"])
+def test_all_kernels_are_built(target: str) -> None:
+    assert_no_spill(checked("build", target, *SHOWN, interpret=False))
+    assert checked("build", target, *NAMES, interpret=False)
+
+
+def plan(name: str, space: str, **sizes: int) -> Any:
+    return plan_of(selected(load(name, sizes=sizes), None), Expected(), space)
+
+
+def test_few_launches_a_level() -> None:
+    """Three of a rank-space PCFG inside, six outside."""
+    made = plan("pcfg", "rank")
+    for kernel, most in zip(passes(made), (3, 6), strict=True):
+        (stage,) = [stage for stage in kernel.stages if stage.levels is not None]
+        assert sum(len(launches(made, block)) for block in stage.blocks) == most
+
+
+def test_what_stays_with_tensor_operations_is_said() -> None:
+    assert refused(plan("pcfg", "rank")) == {} == refused(plan("eisner", "state"))
+    assert "tables say where cells are" in refused(plan("ctc", "state")).values()
+    (block, *_) = [b for b in passes(plan("ctc", "state"))[0].blocks if b.sparse]
+    with pytest.raises(Unfit):
+        launches(plan("ctc", "state"), block)
+
+
+@pytest.mark.parametrize(("name", "space"), [("pcfg", "rank"), ("eisner", "state")])
+def test_program(name: str, space: str, golden: Golden) -> None:
+    golden(emit(plan(name, space)), "py.txt")
+
+
+def test_names_of_a_grammar_are_no_danger() -> None:
+    text = """
+domain T = 3
+factor tl(T -> T)
+factor at(-> T)
+input points: T[n]
+nonterminal S()
+nonterminal R[i](T) for 0 <= i < n
+start S
+rule begin: S -> at(there) R[0](there)
+rule triton: R[i](b) -> tl(b, B) R[i+1](B) b = points[i]   for i < n - 1
+rule gap: R[n-1](top) ->  top = points[n-1]
+"""
+    compile(emit(plan_of(selected(loads(text), None), Expected(), "state")), "module", "exec")
+
+
+def test_a_gpu_takes_kernels() -> None:
+    assert choose(Situation(device="cuda")).backend == "triton"
+    old = choose(Situation(device="cuda", no_triton="Triton is not installed"))
+    assert (old.backend, old.reason) == ("torch", "Triton is not installed")
+
+
+def test_without_triton_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_engine, "find_spec", lambda name: None)
+    with pytest.raises(GrammarError) as error:
+        fgg.compile(load("hmm"), backend="triton")
+    (found,) = error.value.diagnostics
+    assert found.code == "F436" and "pip install" in str(found.help)
+
+
+def test_where_kernels_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_engine, "find_spec", lambda name: name)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    assert "not on a CPU" in no_place(torch.device("cpu"), torch.float32)
+    assert "float16" in no_place(torch.device("cuda"), torch.float16)
+    assert "mps" in no_place(torch.device("mps"), torch.float32)
+    program = fgg.compile(load("hmm", sizes={"k": 2, "d": 3}), backend="triton")
+    with pytest.raises(GrammarError) as error:
+        program.log_z(program.weights(seed=0), {"w": [[0, 1]]})
+    assert [d.code for d in error.value.diagnostics] == ["F436"]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (6, 1))
+    assert "7.0" in no_place(torch.device("cuda"), torch.float32)
