@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
@@ -490,7 +490,16 @@ class Loops:
     def first_of(self, memory: Memory, batch: Sequence[str]) -> str:
         """A pointer to the first number of a memory, for given values of some axes."""
         fixed = {*batch, *self.fused}
-        if memory.array and not fixed & {*memory.index}:
+        moves = [
+            f" + {self.variables[d]}{f' * {stride}' if stride > 1 else ''}"
+            for d, stride in memory.strides.items()
+            if d in fixed
+        ]
+        return "".join([self.first_cell(memory, fixed), *moves])
+
+    def first_cell(self, memory: Memory, fixed: Collection[str]) -> str:
+        """A pointer to the first cell of a memory, for given values of some axes."""
+        if memory.array and not {*memory.index}.intersection(fixed):
             return self.start(memory)
         firsts = {
             d: f"{self.spans[d]}.first" if d in self.spans else "0"

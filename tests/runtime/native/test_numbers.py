@@ -17,6 +17,7 @@ from torch import Tensor
 
 import fgg
 from fgg.compiler import loads
+from fgg.compiler.emit.cpp import loops
 from fgg.compiler.emit.cpp.names import Names
 from fgg.compiler.passes.cpd import cpd
 from fgg.diagnostics import GrammarError
@@ -198,6 +199,16 @@ def test_matrix_products(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patched:
             patched.setattr(native_engine, "host", lambda dtype: alone)
             same(random_run(program, items, torch.float64, seed=1))
+
+
+@needs_compiler
+def test_the_smallest_products_can_be_matrix_products(threads: pytest.MonkeyPatch) -> None:
+    """Also one for each value of a node that both factors have."""
+    for bound in ("LEAST_SIDE", "LEAST_WORK", "LEAST_EACH"):
+        threads.setattr(loops, bound, 2)
+    names = {"lexpcfg", "pcfg_la"}
+    check_programs([case for case in CASES if case[0] in names and case[:2] in QUICK], threads)
+    assert check_random_grammars(range(8), threads)
 
 
 # threads
