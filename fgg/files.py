@@ -6,6 +6,8 @@ import contextlib
 import os
 import stat
 import tempfile
+from collections.abc import Iterable
+from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -85,6 +87,22 @@ def read_stream(file: BinaryIO, limit: int) -> bytes:
     if len(data) > limit:
         raise ValueError(f"it has more than {limit:,} bytes")
     return data
+
+
+def digest_of(path: str | os.PathLike[str]) -> str:
+    """The SHA-256 of a regular file. Raises OSError."""
+    check_regular(path)
+    with open(path, "rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def remove_temporaries(folder: Path, names: Iterable[str]) -> None:
+    """Remove what writers of these files that were killed have left in a folder."""
+    kept = tuple(f".{name}." for name in names)
+    for path in folder.glob(".*"):
+        if path.name.startswith(kept) and len(path.suffix) == 9 and path.is_file():
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def _default_mode() -> int:

@@ -175,7 +175,7 @@ def query_of(grammar: Grammar, arguments: argparse.Namespace) -> str | None:
     if arguments.query is not None or not grammar.queries:
         return str(arguments.query) if arguments.query is not None else None
     if is_run(arguments.file):
-        from fgg.runtime.train.run_folder import load_settings
+        from fgg.runtime.train.run_settings import load_settings
 
         return load_settings(Path(arguments.file)).query
     if len(grammar.queries) == 1:

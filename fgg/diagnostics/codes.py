@@ -177,6 +177,7 @@ CODES: dict[str, Code] = {
         F492="a map to a block that does not exist",
         F493="a map of another shape",
         F494="blocks that do not fit",
+        F496="a run folder that is in use",
     ),
     **_warnings(
         F431="a critical recursion",

@@ -6,8 +6,10 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import file_digest, sha256
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 FORMAT = "fgg model"
 VERSION = "1"
+CHECKSUM = "checksum"
 MAX_ENTRIES = 2**20
 """The most entries of a `.npy` file that are written into the text of a grammar."""
 
@@ -88,13 +91,36 @@ def write(
 def ordered(data: bytes) -> bytes:
     """A safetensors file with its header sorted, so that equal models give equal files.
 
-    The library writes metadata in an order that differs from run to run.
+    The library writes metadata in an order that differs from run to run. The metadata get the
+    checksum of everything else.
     """
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
+    metadata = header.setdefault("__metadata__", {})
+    metadata[CHECKSUM] = checksum(header, BytesIO(data[8 + size :]))
     text = json.dumps(header, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text + data[8 + size :]
+
+
+def checksum(header: Mapping[str, Any], tensors: IO[bytes]) -> str:
+    """The SHA-256 of a header, without the checksum in it, and of the bytes of the tensors."""
+    metadata = {n: x for n, x in header.get("__metadata__", {}).items() if n != CHECKSUM}
+    text = json.dumps({**header, "__metadata__": metadata}, sort_keys=True)
+    start = sha256(text.encode())
+    return file_digest(tensors, lambda: start).hexdigest()  # type: ignore[arg-type]
+
+
+def check_undamaged(path: str) -> None:
+    """Raise GrammarError (F471) for a safetensors file that does not fit its checksum.
+
+    A file of another program has none, and is accepted.
+    """
+    with open(path, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        kept = header.get("__metadata__", {}).get(CHECKSUM)
+        if kept is not None and kept != checksum(header, file):
+            refuse("F471", f"`{path}` is damaged: its checksum does not fit")
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, Tensor]]:
@@ -105,6 +131,7 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str
     try:
         check_regular(name)
         with safe_open(name, "pt") as file:
+            check_undamaged(name)
             return dict(file.metadata() or {}), {n: file.get_tensor(n) for n in file.keys()}
     except OSError as error:
         raise unreadable(name, error) from None
@@ -120,7 +147,7 @@ def read(path: str | os.PathLike[str]) -> SavedModel:
         help = "`model.save` writes one; weights alone are for `--params`"
         message = f"`{name}` does not say which grammar its numbers belong to"
         refuse("F471", message, help)
-    if metadata.get("version") != VERSION:
+    if metadata.get("version") != VERSION or CHECKSUM not in metadata:
         refuse("F471", f"`{name}` was written by another version of this package")
     return SavedModel(
         path=name,

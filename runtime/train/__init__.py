@@ -2,7 +2,8 @@
 
 from fgg.runtime.train.feed import Feed
 from fgg.runtime.train.processes import Processes
-from fgg.runtime.train.run_folder import Checkpoint, RunSettings
+from fgg.runtime.train.run_folder import Checkpoint
+from fgg.runtime.train.run_settings import RunSettings
 from fgg.runtime.train.trainer import Epoch, Trainer
 
 __all__ = ["Checkpoint", "Epoch", "Feed", "Processes", "RunSettings", "Trainer"]

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,95 +23,42 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from fgg.data import BatchPosition, load_vocabulary
-from fgg.diagnostics import refuse
-from fgg.files import check_regular, read_limited, reason_of, unreadable, write_whole
-from fgg.plan.backend import AUTO
-from fgg.runtime.train.feed import Changes, Feed
+from fgg.diagnostics import GrammarError, refuse
+from fgg.files import (
+    digest_of,
+    read_limited,
+    reason_of,
+    remove_temporaries,
+    unreadable,
+    write_whole,
+)
+from fgg.runtime.train.digests import RunDigests, WatchedFiles, digest
+from fgg.runtime.train.feed import Feed
+from fgg.runtime.train.folder_lock import FolderLock
 from fgg.runtime.train.processes import Processes
+from fgg.runtime.train.run_settings import SETTINGS
 
-SETTINGS = "settings.json"
 FEED = "feed.json"
 METRICS = "metrics.jsonl"
 MODEL = "model.safetensors"
 POINTER = "checkpoint.json"
-MAX_SETTINGS = 1 << 24  # bytes
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSettings:
-    """The choices of a run. Equal settings, grammar and data give the same run.
-
-    `options` are those of the method; `fields` says which field of an example each input is.
-    `backend` is `auto` only until the run begins: then it is what was chosen, and
-    `backend_reason` says why.
-    """
-
-    grammar: str  # its text, with the sizes that the run uses
-    name: str = "run"  # that of the grammar
-    query: str | None = None
-    method: str = "em"
-    epochs: int = 10
-    seed: int = 0
-    dtype: str = "float32"
-    space: str = "auto"
-    backend: str = AUTO
-    backend_reason: str = ""
-    budget: int = 4096
-    options: Mapping[str, object] = field(default_factory=dict)
-    data: tuple[str, ...] = ()
-    valid: tuple[str, ...] = ()
-    format: str | None = None
-    fields: Mapping[str, str] = field(default_factory=dict)
-    changes: Changes = field(default_factory=dict)
-    skip: bool = False
-    patience: int = 0
-    world: int = 1
-
-    def save(self, folder: Path) -> None:
-        """Write the settings into the folder of a run."""
-        text = json.dumps(asdict(self), indent=1, ensure_ascii=False)
-        write_whole(folder / SETTINGS, text.encode() + b"\n")
-
-    def differences(self, other: RunSettings) -> list[str]:
-        """The names of the settings that differ.
-
-        Those that only say when to stop are free, and `auto` may be any backend.
-        """
-        ours, theirs = asdict(self), asdict(other)
-        free = ["name", "epochs", "patience", "backend_reason"]
-        free += ["backend"] if AUTO in (self.backend, other.backend) else []
-        return [name for name in ours if name not in free and ours[name] != theirs[name]]
-
-
-def load_settings(folder: Path) -> RunSettings:
-    """The settings of a run. Raises GrammarError (F479) if the folder holds none."""
-    try:
-        data = json.loads(read_limited(folder / SETTINGS, MAX_SETTINGS))
-        known = {item.name for item in fields(RunSettings)}
-        if not isinstance(data, dict) or {"name", *data} != known:
-            raise ValueError("it has other entries")
-        lists = {name: tuple(data[name]) for name in ("data", "valid")}
-        return RunSettings(**{**data, **lists})
-    except (OSError, ValueError, TypeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        refuse("F479", f"`{folder}` holds no training run: {SETTINGS}: {reason}")
-
-
-def make_folder(folder: Path) -> None:
-    """Make the folder of a run. Raises GrammarError (F413)."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        refuse("F413", f"`{folder}` cannot be made: {reason_of(error)}")
+CURVES = "curves.svg"
+CHECKPOINT_FILE = re.compile(r"model\.safetensors|method-\d+\.safetensors")
+MAX_POINTER = 1 << 24  # bytes
 
 
 def save_feed(folder: Path, feed: Feed) -> None:
     """Write the feed of a run: the fields of inputs, and the vocabularies of domains."""
-    names = {domain: f"vocabulary-{domain}.json" for domain in feed.vocabularies}
+    names = _vocabulary_files(feed)
     for domain, vocabulary in feed.vocabularies.items():
         vocabulary.save(folder / names[domain])
     data = {"fields": feed.fields, "domains": feed.domains, "vocabularies": names}
     write_whole(folder / FEED, json.dumps(data, indent=1).encode() + b"\n")
+
+
+def _vocabulary_files(feed: Feed) -> dict[str, str]:
+    """The name of the file of each domain's vocabulary."""
+    return {domain: f"vocabulary-{domain}.json" for domain in feed.vocabularies}
 
 
 def load_feed(folder: Path) -> Feed:
@@ -159,64 +107,150 @@ class Checkpoint:
     world: int = 1
 
 
-def save_checkpoint(
-    folder: Path,
-    checkpoint: Checkpoint,
-    model: Mapping[str, Tensor],
-    method: Mapping[str, Tensor],
-    processes: Processes,
-) -> None:
-    """Write a checkpoint; all processes call it. Raises GrammarError (F413)."""
-    place = folder / f"checkpoint-{checkpoint.number}"
-    try:
-        place.mkdir(exist_ok=True)
-        _write(place / f"method-{processes.rank}.safetensors", method)
-        if processes.first:
-            _write(place / "model.safetensors", model)
-    except OSError as error:
-        refuse("F413", f"`{place}` cannot be written: {reason_of(error)}")
-    processes.wait()
-    if processes.first:
-        text = json.dumps(asdict(checkpoint), indent=1)
-        write_whole(folder / POINTER, text.encode() + b"\n")
-        for other in folder.glob("checkpoint-*"):
-            if other != place and other.is_dir():
-                shutil.rmtree(other, ignore_errors=True)
-    processes.wait()
+@dataclass(frozen=True)
+class SavedState:
+    """A checkpoint as it is on disk: the progress, the states, and what the run began with.
+
+    There is no state of the method if the checkpoint is of another number of processes.
+    """
+
+    checkpoint: Checkpoint
+    digests: RunDigests
+    model: dict[str, Tensor]
+    method: dict[str, Tensor] | None
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of a run that this process writes into.
+
+    `digests` say what the run began with, and `watched` are the data files that they belong to.
+    """
+
+    path: Path
+    lock: FolderLock | None
+    digests: RunDigests
+    watched: tuple[WatchedFiles, ...]
+    processes: Processes
+
+    def save(
+        self, checkpoint: Checkpoint, model: Mapping[str, Tensor], method: Mapping[str, Tensor]
+    ) -> None:
+        """Write a checkpoint; all processes call it. Raises GrammarError (F413)."""
+        place = self.path / f"checkpoint-{checkpoint.number}"
+        try:
+            place.mkdir(exist_ok=True)
+            _write(place / f"method-{self.processes.rank}.safetensors", method)
+            if self.processes.first:
+                _write(place / MODEL, model)
+            self.processes.wait()
+            if self.processes.first:
+                files = [MODEL, *(f"method-{i}.safetensors" for i in range(checkpoint.world))]
+                checksums = {name: digest_of(place / name) for name in files}
+                self._point_to(place, checkpoint, checksums)
+        except (OSError, SafetensorError, GrammarError) as error:
+            shutil.rmtree(place, ignore_errors=True)
+            if isinstance(error, GrammarError):
+                raise
+            refuse("F413", f"`{place}` cannot be written: {reason_of(error)}")
+        self.processes.wait()
+
+    def _point_to(self, place: Path, checkpoint: Checkpoint, checksums: Mapping[str, str]) -> None:
+        """Make a checkpoint the one that counts, and remove the one before."""
+        digests = asdict(self.digests)
+        entries = {**asdict(checkpoint), "digests": digests, "files": checksums}
+        text = json.dumps({**entries, "checksum": digest(entries)}, indent=1)
+        write_whole(self.path / POINTER, text.encode() + b"\n")
+        self.remove_checkpoints(place)
+
+    def remove_leftovers(self, feed: Feed, number: int | None) -> None:
+        """Remove what killed processes have left; checkpoint `number` is the one that counts."""
+        names = [SETTINGS, FEED, METRICS, MODEL, POINTER, CURVES, *_vocabulary_files(feed).values()]
+        remove_temporaries(self.path, names)
+        self.remove_checkpoints(None if number is None else self.path / f"checkpoint-{number}")
+
+    def remove_checkpoints(self, kept: Path | None) -> None:
+        """Remove all checkpoints but one. Folders with other files are none."""
+        for place in self.path.glob("checkpoint-*"):
+            if place != kept and place.is_dir():
+                names = [path.name for path in place.iterdir()]
+                if all(CHECKPOINT_FILE.fullmatch(name) for name in names):
+                    shutil.rmtree(place, ignore_errors=True)
+
+    def record(self, epoch: Mapping[str, object]) -> int:
+        """Append an epoch to the metrics; returns their size. Raises GrammarError (F413)."""
+        path = self.path / METRICS
+        try:
+            with open(path, "ab") as file:
+                size = file.tell()
+                try:
+                    file.write(json.dumps(epoch).encode() + b"\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                except OSError:
+                    os.truncate(path, size)
+                    raise
+                return file.tell()
+        except OSError as error:
+            refuse("F413", f"`{path}` cannot be written: {reason_of(error)}")
+
+    def forget_epochs(self, size: int) -> None:
+        """Cut the metrics to their first `size` bytes: the epochs behind them are done again.
+
+        Raises GrammarError (F413).
+        """
+        path = self.path / METRICS
+        try:
+            if self.processes.first and path.exists() and path.stat().st_size > size:
+                os.truncate(path, size)
+        except OSError as error:
+            refuse("F413", f"`{path}` cannot be written: {reason_of(error)}")
+
+    def check_data(self) -> None:
+        """Raise GrammarError (F479) if a data file has changed since the run began."""
+        for files in self.watched:
+            files.check()
+
+    def release(self) -> None:
+        """Let other processes write into the folder."""
+        if self.lock is not None:
+            self.lock.release()
 
 
 def _write(path: Path, tensors: Mapping[str, Tensor]) -> None:
     plain = {name: x.detach().cpu().contiguous().clone() for name, x in tensors.items()}
-    hidden = path.with_suffix(".part")
-    save_file(plain, hidden)
-    with open(hidden, "rb") as file:
+    save_file(plain, path)
+    with open(path, "rb") as file:
         os.fsync(file.fileno())
-    os.replace(hidden, path)
 
 
-def load_checkpoint(
-    folder: Path, processes: Processes
-) -> tuple[Checkpoint, dict[str, Tensor], dict[str, Tensor]] | None:
-    """The checkpoint of a run, with the states of model and method; None if there is none yet.
+def load_checkpoint(folder: Path, processes: Processes, *, migrate: bool = False) -> SavedState:
+    """The checkpoint of a run, with the states of model and method.
 
-    Raises GrammarError (F479) if it cannot be read, or is of another number of processes.
+    Raises GrammarError (F479) if it cannot be read or is damaged, or without `migrate` if it is of
+    another number of processes.
     """
-    if not (folder / POINTER).exists():
-        return None
     try:
-        data = json.loads(read_limited(folder / POINTER, 1 << 20))
-        checkpoint = Checkpoint(**{**data, "position": BatchPosition(**data["position"])})
+        entries = json.loads(read_limited(folder / POINTER, MAX_POINTER))
+        if entries.pop("checksum") != digest(entries):
+            raise ValueError(f"{POINTER} is damaged: its checksum does not fit")
+        checksums, digests = entries.pop("files"), RunDigests.from_json(entries.pop("digests"))
+        checkpoint = Checkpoint(**{**entries, "position": BatchPosition(**entries["position"])})
         world = checkpoint.world
-        if world != processes.world:
+        if world != processes.world and not migrate:
             refuse("F479", f"the run in `{folder}` has {world} processes, not {processes.world}")
         place = folder / f"checkpoint-{checkpoint.number}"
-        files = (place / "model.safetensors", place / f"method-{processes.rank}.safetensors")
+        files = [place / MODEL]
+        files += (
+            [place / f"method-{processes.rank}.safetensors"] if world == processes.world else []
+        )
         for file in files:
-            check_regular(file)
-        model, method = map(load_file, files)
-    except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
-        refuse("F479", f"the checkpoint in `{folder}` cannot be read: {error}")
-    return checkpoint, model, method
+            if digest_of(file) != checksums[file.name]:
+                raise ValueError(f"{place.name}/{file.name} is damaged: its checksum does not fit")
+        states = list(map(load_file, files))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, SafetensorError) as error:
+        refuse("F479", f"the checkpoint in `{folder}` cannot be read: {reason_of(error)}")
+    return SavedState(checkpoint, digests, states[0], states[1] if len(states) > 1 else None)
 
 
 def same_state(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> bool:

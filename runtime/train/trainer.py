@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import exp, isfinite
-from pathlib import Path
 from time import monotonic
 
 import torch
@@ -16,13 +13,11 @@ from fgg.data import Batches, BatchPosition, Corpus, Example, ExampleBatch
 from fgg.runtime.learn import Adam, CheckedItems, Items, Method
 from fgg.runtime.model.model import Model
 from fgg.runtime.train.feed import BatchSource, Feed
-from fgg.runtime.train.processes import Processes
 from fgg.runtime.train.run_folder import (
-    METRICS,
     MODEL,
     Checkpoint,
-    load_checkpoint,
-    save_checkpoint,
+    RunFolder,
+    SavedState,
 )
 
 KEPT_TOKENS = 1 << 20
@@ -89,7 +84,7 @@ class InOrder:
 
 
 class Trainer:
-    """A training run in a folder; `resume` takes up its checkpoint, and `run` trains to the end.
+    """A training run in a folder: after `begin` or `resume`, `run` trains to the end.
 
     `batches` are the training data, `valid` the held-out data. `report` is called after each epoch
     and `tick` after each batch; the run stops after a batch if `stopping` returns true. A
@@ -98,7 +93,7 @@ class Trainer:
 
     def __init__(
         self,
-        folder: Path,
+        folder: RunFolder,
         model: Model,
         method: Method,
         feed: Feed,
@@ -108,7 +103,6 @@ class Trainer:
         valid: Batches | None = None,
         patience: int = 0,
         every: float = 60.0,
-        processes: Processes | None = None,
         report: Callable[[Epoch], None] | None = None,
         tick: Callable[[ExampleBatch], None] | None = None,
         stopping: Callable[[], bool] | None = None,
@@ -116,7 +110,7 @@ class Trainer:
         self.folder, self.model, self.method, self.feed = folder, model, method, feed
         self.batches, self.valid = batches, valid
         self.epochs, self.patience, self.every = epochs, patience, every
-        self.processes = processes or Processes()
+        self.processes = folder.processes
         self.report = report or (lambda _: None)
         self.tick = tick or (lambda _: None)
         self.stopping = stopping or (lambda: False)
@@ -124,28 +118,45 @@ class Trainer:
         self.kept: dict[tuple[int, int], Items | CheckedItems | None] = {}
         self.kept_tokens = 0
 
-    def resume(self) -> bool:
-        """Load the checkpoint of the folder; returns whether there is one."""
-        saved = load_checkpoint(self.folder, self.processes)
-        if saved is None:
-            return False
-        at, state, method = saved
+    def begin(self) -> None:
+        """Write checkpoint 0, which a new run starts from."""
+        self.folder.save(self.at, self.model.state_dict(), self.method.state_dict())
+
+    def resume(self, saved: SavedState) -> None:
+        """Continue from a checkpoint, whose model has been loaded already."""
         # More epochs may be asked for than before.
+        at = saved.checkpoint
+        self.folder.forget_epochs(at.metrics)
         self.at = replace(at, finished=self.is_over(at.position.epoch, at.waited))
-        self.model.load_state_dict(state)
-        self.method.load_state_dict(method)
-        path = self.folder / METRICS
-        if self.processes.first and path.exists() and path.stat().st_size > self.at.metrics:
-            os.truncate(path, self.at.metrics)  # epochs after the checkpoint run again
-        return True
+        assert saved.method is not None, "a run with as many processes has their states"
+        self.method.load_state_dict(saved.method)
+
+    def migrate(self, saved: SavedState, *, counts: bool) -> None:
+        """Continue from a checkpoint of other data or options, and write one of these.
+
+        Scores of held-out data are not compared with earlier ones. Without `counts`, the method
+        starts anew, at the beginning of the epoch.
+        """
+        at = replace(saved.checkpoint, best=None, waited=0)
+        self.folder.forget_epochs(at.metrics)
+        if counts and saved.method is not None:
+            self.method.load_state_dict(saved.method)
+        else:
+            at = replace(at, position=BatchPosition(epoch=at.position.epoch), begun=False)
+        finished = self.is_over(at.position.epoch, 0)
+        self.at = replace(at, finished=finished, world=self.processes.world)
+        self.save()
 
     def run(self) -> Checkpoint:
         """Train to the end, or until asked to stop; the state on disk is always complete."""
-        while not self.at.finished and self.at.position.epoch < self.epochs:
-            if not self.sweep():
-                break
-        if not self.epochs and self.processes.first:  # the initial model is the result
-            self.model.save(self.folder / MODEL, vocabulary=vocabulary_of(self.feed))
+        try:
+            while not self.at.finished and self.at.position.epoch < self.epochs:
+                if not self.sweep():
+                    break
+            if not self.epochs and self.processes.first:  # the initial model is the result
+                self.save_model()
+        finally:
+            self.folder.release()
         return self.at
 
     def sweep(self) -> bool:
@@ -195,6 +206,7 @@ class Trainer:
 
     def finish(self) -> None:
         """End an epoch: measure perplexities, save the best model, and write a checkpoint."""
+        self.folder.check_data()
         epoch, tokens = self.at.position.epoch, self.total(self.at.tokens)
         sweep = self.method.end()
         valid = None if self.valid is None else self.held_out(self.valid)
@@ -207,7 +219,7 @@ class Trainer:
         better = not compared or self.at.best is None or score > self.at.best
         waited = 0 if better else self.at.waited + 1
         if better and self.processes.first:
-            self.model.save(self.folder / MODEL, vocabulary=vocabulary_of(self.feed))
+            self.save_model()
         seconds = max(self.at.seconds, 1e-9)
         result = Epoch(
             epoch=epoch,
@@ -245,25 +257,16 @@ class Trainer:
 
     def record(self, epoch: Epoch) -> int:
         """Append an epoch to the metrics; returns their size in bytes."""
-        if not self.processes.first:
-            return 0
-        path = self.folder / METRICS
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(_plain(epoch)) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        return path.stat().st_size
+        return self.folder.record(_plain(epoch)) if self.processes.first else 0
 
     def save(self) -> None:
         """Write a checkpoint."""
         self.at = replace(self.at, number=self.at.number + 1)
-        save_checkpoint(
-            self.folder,
-            self.at,
-            self.model.state_dict(),
-            self.method.state_dict(),
-            self.processes,
-        )
+        self.folder.save(self.at, self.model.state_dict(), self.method.state_dict())
+
+    def save_model(self) -> None:
+        """Write the model that is the result so far."""
+        self.model.save(self.folder.path / MODEL, vocabulary=vocabulary_of(self.feed))
 
     def held_out(self, batches: Batches) -> HeldOut:
         """The perplexity of held-out batches under the present model."""

@@ -22,7 +22,8 @@ from fgg.api.train import MODEL, history, load_run, start
 from fgg.cli import main
 from fgg.plan import backend as rule
 from fgg.runtime.train import RunSettings
-from fgg.runtime.train.run_folder import load_settings, same_state
+from fgg.runtime.train.run_folder import same_state
+from fgg.runtime.train.run_settings import load_settings
 from tests.helpers.native import needs_compiler
 
 WORDS = ["the dog runs", "a dog sees the cat", "the cat sleeps", "a cat runs", "dog runs the cat"]

@@ -151,7 +151,9 @@ def test_the_right_example_is_right(code: str, run: Run) -> None:
 @pytest.mark.parametrize("group", sorted({code[:2] for code in CODES}))
 def test_the_texts_of_all_wrong_examples(group: str, run: Run, golden: Golden) -> None:
     codes = [code for code in sorted(CODES) if code.startswith(group)]
-    golden("\n\n".join(run(blocks(code, "Wrong")).text for code in codes) + "\n")
+    text = "\n\n".join(run(blocks(code, "Wrong")).text for code in codes) + "\n"
+    text = re.sub(r"process \d+, `[^`]*`", "process 4321, `fggc train hmm`", text)
+    golden(re.sub(r"`kill \d+`", "`kill 4321`", text))
 
 
 def assert_style(diagnostic: Diagnostic) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fgg.cli.arguments import Parser, Usage, assignments
 from fgg.cli.options_compiler import add_backend, add_space
@@ -43,6 +43,7 @@ def add_arguments(parser: Parser) -> None:
     parser.value("--epochs", "N", "passes over the data (default: 10)", type=int)
     parser.add_argument("--out", metavar="DIR", required=True, help="the folder of the run")
     parser.flag("--resume", "resume the run in the folder")
+    parser.flag("--migrate", "resume with other data or options; all counts are dropped")
     parser.seed("the random seed")
     parser.choice("--dtype", ("float32", "float64"), "the type of parameters")
     parser.add_argument("--device", default="cpu", help="where to compute: cpu, cuda")
@@ -69,13 +70,15 @@ def run(arguments: argparse.Namespace) -> int:
     from fgg.runtime.train.processes import joined
 
     with joined(arguments.device) as processes:
-        from fgg.api.train import start
+        from fgg.api.start_run import start
 
         asked = None if arguments.file is None else settings_of(arguments, processes.world)
         if asked is None and not arguments.resume:
             raise Usage("a grammar is needed", "`fggc train FILE --data PATH --out DIR`")
         if asked is not None and not arguments.data:
             raise Usage("data are needed", "`--data PATH`")
+        if arguments.migrate and not arguments.resume:
+            raise Usage("`--migrate` is for a run that is resumed", "add `--resume`")
         with (
             stoppable() as stopping,
             shown(arguments.json, processes.first) as show,
@@ -85,7 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
                 Path(arguments.out),
                 asked,
                 resume=arguments.resume,
-                epochs=arguments.epochs,
+                migrate=arguments.migrate,
+                given=given_again(arguments),
                 every=arguments.save_every,
                 device=arguments.device,
                 processes=processes,
@@ -138,6 +142,15 @@ def settings_of(arguments: argparse.Namespace, world: int) -> RunSettings:
         patience=arguments.patience,
         world=world,
     )
+
+
+def given_again(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings of a run that may be given when it is resumed without a grammar."""
+    given: dict[str, Any] = {} if arguments.epochs is None else {"epochs": arguments.epochs}
+    for name in ("data", "valid"):
+        if getattr(arguments, name):
+            given[name] = tuple(getattr(arguments, name))
+    return given
 
 
 def option_value(text: str) -> tuple[str, OptionValue]:
