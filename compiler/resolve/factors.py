@@ -10,7 +10,7 @@ from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import GrammarError, Label, did_you_mean
 from fgg.factors.maps import PATTERNS
-from fgg.grammar import Attribute, Factor, Grammar, Reference, Sized, values
+from fgg.grammar import Attribute, Factor, Sized, values
 from fgg.grammar.domains import value_index
 from fgg.grammar.index import Expr
 from fgg.grammar.options import check_attribute, check_definitions, with_attributes
@@ -186,11 +186,6 @@ def _is_infinite(node: tree.ValueSyntax, scope: Scope) -> bool:
 
 
 def _sparse(node: tree.MapLiteral, domains: Sequence[str], scope: Scope) -> values.Value | None:
-    grammar = Grammar(
-        start=Reference(label=""),
-        sizes=tuple(scope.sizes.values()),
-        domains=tuple(scope.domains.values()),
-    )
     entries: dict[tuple[int, ...], values.Number] = {}
     good = True
 
@@ -218,7 +213,7 @@ def _sparse(node: tree.MapLiteral, domains: Sequence[str], scope: Scope) -> valu
 
     def walk_map(item: tree.MapLiteral, prefix: tuple[int, ...]) -> bool:
         domain = domains[len(prefix)]
-        known = value_index(grammar, domain)
+        known = value_index(scope.of_domains, domain)
         seen: dict[str, Name] = {}
         right = True
         for key, inner in item.entries:

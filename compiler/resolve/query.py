@@ -176,6 +176,14 @@ class QueryResolver:
                 reference = self.reference(item, resolver)
                 if reference is not None:
                     body.append(reference)
+            elif any(isinstance(a, tree.LiteralSyntax) for a in item.arguments or ()):
+                self.good = False
+                scope.report.add(
+                    "F149",
+                    "a query cannot fix nodes to values",
+                    item.span,
+                    help="write the value in the model's rule, or make it an input",
+                )
             elif any(isinstance(a, tree.PositionSyntax) for a in item.arguments or ()):
                 self.good = False
                 scope.report.add(

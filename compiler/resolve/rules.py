@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from fgg.compiler.resolve.constants import RuleConstants
 from fgg.compiler.resolve.node_types import NodeTypes, Use, clamp_use, make_fragment
 from fgg.compiler.resolve.scope import Scope, count
 from fgg.compiler.syntax import tree
@@ -38,11 +39,13 @@ class RuleResolver:
     positions: dict[tuple[str, tuple[Expr, ...]], str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     vague: set[str] = field(default_factory=set)  # nodes that an edge with errors touches
+    constants: RuleConstants | None = None  # a query has none
     good: bool = True
 
     def resolve(self, statement: tree.RuleDecl, name: str) -> Rule | None:
         """Return the rule, or None if it has errors."""
         self.taken = set(_node_names(statement))
+        self.constants = RuleConstants.of(statement, self.scope)
         head = statement.head
         nonterminal = self.nonterminal(head.label)
         externals = self.externals(head, nonterminal)
@@ -66,7 +69,7 @@ class RuleResolver:
         return Rule(
             name=name,
             lhs=nonterminal.name,
-            rhs=make_fragment(nodes, self.edges, self.clamps, externals),
+            rhs=make_fragment(nodes, [*self.edges, *self.constants.edges], self.clamps, externals),
             indices=indices,
             conditions=conditions,
             span=statement.name.span if statement.name else head.span,
@@ -109,6 +112,11 @@ class RuleResolver:
             elif isinstance(argument, tree.TypedSyntax):
                 name = argument.node
                 self.typed(argument)
+            elif isinstance(argument, tree.LiteralSyntax):
+                touched = self.attachment(argument, domains[i] if i < len(domains) else None)
+                if touched is None:
+                    continue
+                name = Name(touched.node, argument.span)
             else:
                 self.good = False
                 self.scope.report.add(
@@ -217,13 +225,26 @@ class RuleResolver:
 
     def attachment(self, argument: tree.Argument, wanted: str | None) -> Attachment | None:
         """Return the node that an edge touches; a position of an input becomes a clamped node."""
+        if isinstance(argument, tree.LiteralSyntax):
+            return self.constant(argument.value, wanted)
         if isinstance(argument, tree.PathSyntax):
             node, *path = [name.text for name in argument.names]
+            if not path and self.constants is not None and self.constants.is_value(node, wanted):
+                return self.constant(argument.names[0], wanted)
             return Attachment(node=node, path=tuple(path), span=argument.span)
         if isinstance(argument, tree.TypedSyntax):
             self.typed(argument)
             return Attachment(node=argument.node.text, span=argument.node.span)
         return self.position(argument, wanted)
+
+    def constant(self, value: Name, domain: str | None) -> Attachment | None:
+        """Return the node that is fixed to a value of a domain; equal values share a node."""
+        if self.constants is None or domain is None:
+            self.good = False
+            return None
+        node = self.constants.node(value, domain, self.taken)
+        self.good &= node is not None
+        return None if node is None else Attachment(node=node, span=value.span)
 
     def position(self, node: tree.PositionSyntax, wanted: str | None) -> Attachment | None:
         """Return the node for a position of an input; equal positions share a node."""

@@ -8,7 +8,18 @@ from dataclasses import dataclass, field
 from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import Label, Report, did_you_mean
-from fgg.grammar import Domain, Factor, Input, InputFactor, InputTable, Nonterminal, Rule, Size
+from fgg.grammar import (
+    Domain,
+    Factor,
+    Grammar,
+    Input,
+    InputFactor,
+    InputTable,
+    Nonterminal,
+    Reference,
+    Rule,
+    Size,
+)
 from fgg.grammar.index import MAX_DEGREE, MAX_TERMS, Condition, Expr, ExpressionTooLarge, Lookup
 from fgg.grammar.spans import Span
 
@@ -30,6 +41,15 @@ class Scope:
     lengths: set[str] = field(default_factory=set)
     rules: dict[str, Rule] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
+    _domains: Grammar | None = None
+
+    @property
+    def of_domains(self) -> Grammar:
+        """A grammar of the sizes and domains, which are complete when this is asked for first."""
+        if self._domains is None:
+            sizes, domains = tuple(self.sizes.values()), tuple(self.domains.values())
+            self._domains = Grammar(start=Reference(label=""), sizes=sizes, domains=domains)
+        return self._domains
 
     def inner(self) -> Scope:
         """Return a scope for a query: it has all of this one, and takes the query's inputs."""
@@ -47,6 +67,7 @@ class Scope:
             lengths=set(self.lengths),
             rules=self.rules,
             broken=set(self.broken),
+            _domains=self._domains,
         )
 
     def label(self, name: str) -> Factor | Nonterminal | InputFactor | None:

@@ -193,6 +193,10 @@ class TreeBuilder(ValueBuilder):
         name, indices = parts
         return tree.PositionSyntax(self.name(name), tuple(indices), self.span(first, last))
 
+    def _literal(self, parts: Parts, first: int, last: int) -> tree.LiteralSyntax:
+        value = self.constant(self.tokens.span(first))
+        return tree.LiteralSyntax(value, value.span)
+
     def _path(self, parts: Parts, first: int, last: int) -> tree.PathSyntax:
         names: list[Name] = parts[0]
         span = names[0].span if len(names) == 1 else self.span(first, last)

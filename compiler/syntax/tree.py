@@ -295,7 +295,18 @@ class PositionSyntax:
     span: Span
 
 
-Argument = PathSyntax | TypedSyntax | PositionSyntax
+@dataclass(frozen=True, slots=True)
+class LiteralSyntax:
+    """A value of a domain where a node is expected, `"New York"` or `0`.
+
+    A value that is written as a bare name, `stop`, looks like a node: it is a `PathSyntax`.
+    """
+
+    value: Name
+    span: Span
+
+
+Argument = PathSyntax | TypedSyntax | PositionSyntax | LiteralSyntax
 
 
 @dataclass(frozen=True, slots=True)

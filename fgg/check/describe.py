@@ -21,6 +21,7 @@ from fgg.grammar import (
     Sized,
     Union,
 )
+from fgg.grammar.constants import constants, implied_factors, unfixed_edges
 from fgg.grammar.definitions import InputEvidence, InputPotential
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.index import Expr
@@ -34,9 +35,10 @@ def describe(grammar: Grammar) -> str:
     lines = [f"`{grammar.name}` is a factor graph grammar.", ""]
     lines.append("Nodes take their values from")
     lines += [f"  {d.name}: {_domain(grammar, d)}" for d in grammar.domains]
-    if grammar.factors or grammar.input_factors:
+    shown = _written_factors(grammar)
+    if shown or grammar.input_factors:
         lines += ["", "Factors weigh them:"]
-        lines += [f"  {_factor(f)}" for f in grammar.factors]
+        lines += [f"  {_factor(f)}" for f in shown]
         lines += [
             f"  {f.name}({', '.join(f.domains)}): log-potentials that are given at run time"
             for f in grammar.input_factors
@@ -58,6 +60,11 @@ def describe(grammar: Grammar) -> str:
         lines += ["", f"The query {query_signature(query)} asks for"]
         lines += _equations(conjoin(grammar, query))
     return "\n".join(lines)
+
+
+def _written_factors(grammar: Grammar) -> list[Factor]:
+    """The factors without those that fix nodes to values, which rules imply."""
+    return [f for f in grammar.factors if f.name not in implied_factors(grammar)]
 
 
 def _equations(grammar: Grammar) -> list[str]:
@@ -136,7 +143,8 @@ def equation(grammar: Grammar, rule: Rule) -> str:
     variables = _free_indices(grammar, rule)
     if variables:
         sums.append("Σ_{" + ", ".join(variables) + "}")
-    fixed = {c.attachment.node for c in rule.rhs.clamps if not c.attachment.path}
+    values = constants(grammar, rule.rhs)
+    fixed = {c.attachment.node for c in rule.rhs.clamps if not c.attachment.path} | set(values)
     inner = [node.name for node in rule.rhs.internals if node.name not in fixed]
     if inner:
         sums.append("Σ_{" + ", ".join(inner) + "}")
@@ -145,13 +153,14 @@ def equation(grammar: Grammar, rule: Rule) -> str:
         for c in rule.rhs.clamps
         if not c.attachment.path and c.attachment.node not in rule.rhs.externals
     }
-    factors = [_edge(edge, positions) for edge in rule.rhs.edges]
+    written = {**values, **positions}
+    factors = [_edge(edge, written) for edge in unfixed_edges(rule.rhs, values)]
     for clamp in rule.rhs.clamps:
         name = clamp.attachment.node
         touched = any(a.node == name for e in rule.rhs.edges for a in e.attachments)
         if clamp.attachment.path or name in rule.rhs.externals or not touched:
-            written = ".".join((name, *clamp.attachment.path))
-            factors.append(f"[{written} = {_position(clamp)}]")
+            node = ".".join((name, *clamp.attachment.path))
+            factors.append(f"[{node} = {_position(clamp)}]")
     body = " · ".join(factors) or "1"
     head = Edge(
         label=rule.lhs,
@@ -159,7 +168,7 @@ def equation(grammar: Grammar, rule: Rule) -> str:
         attachments=tuple(Attachment(node=n) for n in rule.rhs.externals),
     )
     conditions = ", ".join(map(str, rule.conditions))
-    text = f"{_edge(head, {})} += {' '.join([*sums, body])}"
+    text = f"{_edge(head, written)} += {' '.join([*sums, body])}"
     return f"{text}    for {conditions}" if conditions else text
 
 
@@ -239,7 +248,7 @@ def summary_lines(grammar: Grammar) -> list[str]:
     free = sum(free_parameters(grammar, f) for f in learned)
     counts = [
         _count(len(grammar.domains), "domain"),
-        _count(len(grammar.factors) + len(grammar.input_factors), "factor"),
+        _count(len(_written_factors(grammar)) + len(grammar.input_factors), "factor"),
         _count(len(grammar.nonterminals), "nonterminal"),
         _count(len(grammar.rules), "rule"),
     ]

@@ -107,6 +107,7 @@ CODES: dict[str, Code] = {
         F207="a size that looks like an index variable",
         F208="an attribute that nothing uses",
         F209="a position that a derivation may read in several rule applications",
+        F210="a node with the name of a value",
     ),
     **_errors(
         F301="a length is missing",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from fgg.grammar import Attachment, Clamp, Edge, Fragment, Grammar, Node, Rule
+from fgg.grammar.constants import constants, unfixed_edges
 from fgg.grammar.definitions import Slice
 from fgg.grammar.index import Condition, Expr
 
@@ -103,13 +105,15 @@ def rule_scene(grammar: Grammar, rule: Rule) -> RuleScene:
         edges=(head,),
         externals=fragment.externals,
     )
+    values = constants(grammar, fragment)
+    right = replace(fragment, edges=unfixed_edges(fragment, values))
     return RuleScene(
         caption=clean(rule.name),
         conditions="; ".join(
             filter(None, (conditions_text(rule.conditions), _summed(grammar, rule)))
         ),
-        left=_graph(grammar, left, frozenset((rule.lhs,))),
-        right=_graph(grammar, fragment, frozenset()),
+        left=_graph(grammar, left, frozenset((rule.lhs,)), values),
+        right=_graph(grammar, right, frozenset(), values),
     )
 
 
@@ -122,6 +126,7 @@ def _summed(grammar: Grammar, rule: Rule) -> str:
     domains = {domain.name for domain in grammar.domains if domain.rank}
     ranks = [node for node in rule.rhs.nodes if node.domain in domains]
     clamped = {clamp.attachment.node for clamp in rule.rhs.clamps}
+    clamped |= set(constants(grammar, rule.rhs))
     summed = []
     for node in rule.rhs.internals if ranks else ():
         touching = [e for e in rule.rhs.edges if any(a.node == node.name for a in e.attachments)]
@@ -132,9 +137,18 @@ def _summed(grammar: Grammar, rule: Rule) -> str:
     return f"{', '.join(summed)} summed beforehand" if summed else ""
 
 
-def _graph(grammar: Grammar, fragment: Fragment, nonterminals: frozenset[str]) -> Graph:
+def _graph(
+    grammar: Grammar,
+    fragment: Fragment,
+    nonterminals: frozenset[str],
+    values: Mapping[str, str],
+) -> Graph:
+    """A side of a rule; `values` are the nodes that are fixed to values of their domains."""
     keys = {node.name: f"n{i}" for i, node in enumerate(fragment.nodes)}
-    vertices = [_node(grammar, fragment, node, keys[node.name]) for node in fragment.nodes]
+    vertices = [
+        _node(grammar, fragment, node, keys[node.name], values.get(node.name))
+        for node in fragment.nodes
+    ]
     links: list[Link] = []
     for i, edge in enumerate(fragment.edges):
         kind = Kind.NONTERMINAL if edge.label in nonterminals else _kind(grammar, edge.label)
@@ -149,10 +163,11 @@ def _kind(grammar: Grammar, label: str) -> Kind:
     return Kind.INPUT_FACTOR if label in grammar.input_factor else Kind.FACTOR
 
 
-def _node(grammar: Grammar, fragment: Fragment, node: Node, key: str) -> Vertex:
+def _node(grammar: Grammar, fragment: Fragment, node: Node, key: str, value: str | None) -> Vertex:
     domain = grammar.domain.get(node.domain)
     clamps = [clamp for clamp in fragment.clamps if clamp.attachment.node == node.name]
-    name = ", ".join(dict.fromkeys(_clamp_text(clamp) for clamp in clamps)) or clean(node.name)
+    name = ", ".join(dict.fromkeys(_clamp_text(clamp) for clamp in clamps))
+    name = name or clean(node.name if value is None else value)
     positions = (i + 1 for i, other in enumerate(fragment.externals) if other == node.name)
     return Vertex(
         key=key,
@@ -163,7 +178,7 @@ def _node(grammar: Grammar, fragment: Fragment, node: Node, key: str) -> Vertex:
         positions=tuple(positions),
         numbered=len(fragment.externals) > 1,
         rank=domain is not None and domain.rank,
-        observed=bool(clamps),
+        observed=bool(clamps) or value is not None,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from fgg.grammar import (
     Attachment,
@@ -11,6 +11,7 @@ from fgg.grammar import (
     Edge,
     Enumerated,
     Factor,
+    Fragment,
     FromFile,
     Grammar,
     Input,
@@ -24,8 +25,9 @@ from fgg.grammar import (
     Sized,
     Union,
 )
+from fgg.grammar.constants import bare_values, constants, implied_factors, unfixed_edges
 from fgg.grammar.domains import domain_values
-from fgg.grammar.index import Condition, Expr, quote_name
+from fgg.grammar.index import Condition, Expr, is_plain_name, quote_name
 from fgg.grammar.options import written_attributes
 from fgg.grammar.print_values import (
     STEP,
@@ -54,7 +56,11 @@ def print_grammar(grammar: Grammar) -> str:
             *map(print_table, grammar.tables),
             *map(print_input_factor, grammar.input_factors),
         ],
-        [print_factor(grammar, factor) for factor in grammar.factors],
+        [
+            print_factor(grammar, factor)
+            for factor in grammar.factors
+            if factor.name not in implied_factors(grammar)
+        ],
         [
             *map(print_nonterminal, grammar.nonterminals),
             f"start {print_reference(grammar.start)}",
@@ -145,19 +151,46 @@ def print_rule(grammar: Grammar, rule: Rule) -> str:
 
 def _rule_parts(grammar: Grammar, rule: Rule) -> tuple[str, str, list[str]]:
     sugar = positions(rule.rhs)
-    arguments = ", ".join(map(quote_name, rule.rhs.externals))
-    head = print_reference(rule.head) + (f"({arguments})" if arguments else "")
-    body = [_edge(edge, sugar) for edge in rule.rhs.edges]
+    values = written_constants(grammar, rule.rhs)
+    head = _head(rule, values)
+    written = {**values, **{node: _position(clamp) for node, clamp in sugar.items()}}
+    body = [_edge(edge, written) for edge in unfixed_edges(rule.rhs, values)]
     body += [_clamp(clamp) for clamp in rule.rhs.clamps if clamp.attachment.node not in sugar]
     known = {a.node for edge in rule.rhs.edges for a in edge.attachments if not a.path}
     known.update(c.attachment.node for c in rule.rhs.clamps if not c.attachment.path)
     known.update(rule.rhs.externals)
+    known -= {n.name for n in rule.rhs.nodes if n.name in bare_values(grammar, n.domain)}
     body += [
         f"({quote_name(node.name)}: {quote_name(node.domain)})"
         for node in rule.rhs.nodes
-        if node.name not in known
+        if node.name not in known and node.name not in written
     ]
     return quote_name(rule.name), head, body + _guards(rule.conditions)
+
+
+def written_constants(grammar: Grammar, fragment: Fragment) -> dict[str, str]:
+    """The nodes that are written as values, with the text of the values.
+
+    A value that a reader would take for a node stands between quotes.
+    """
+    values = constants(grammar, fragment)
+    names = set(fragment.by_name) - set(values)
+    return {
+        node: print_constant(value)
+        if value not in names and value in bare_values(grammar, fragment.by_name[node].domain)
+        else print_string(value)
+        for node, value in values.items()
+    }
+
+
+def _head(rule: Rule, values: Mapping[str, str]) -> str:
+    """The head of a rule. A bare name would be a node there, so values stand between quotes."""
+    shown = []
+    for name in rule.rhs.externals:
+        value = values.get(name, quote_name(name))
+        bare = name in values and is_plain_name(value)
+        shown.append(f'"{value}"' if bare else value)
+    return print_reference(rule.head) + (f"({', '.join(shown)})" if shown else "")
 
 
 def print_query(query: Query) -> str:
@@ -199,10 +232,9 @@ def _aligned(rules: Sequence[tuple[str, str, list[str]]], indent: int = 0) -> li
     return lines
 
 
-def _edge(edge: Edge, sugar: dict[str, Clamp]) -> str:
-    shown = [
-        _position(sugar[a.node]) if a.node in sugar else _attachment(a) for a in edge.attachments
-    ]
+def _edge(edge: Edge, written: Mapping[str, str]) -> str:
+    """An edge, with what is written in the place of some nodes."""
+    shown = [written.get(a.node) or _attachment(a) for a in edge.attachments]
     return f"{quote_name(edge.label)}{_indices(edge.indices)}({', '.join(shown)})"
 
 

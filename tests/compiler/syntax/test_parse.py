@@ -80,7 +80,7 @@ def reparsed(node: object, text: str) -> object:
     if isinstance(node, tree.ClampSyntax):
         (statement,) = statements_of(f"rule X -> {text}")
         return statement.body[0] if isinstance(statement, tree.RuleDecl) else None
-    if isinstance(node, tree.PathSyntax | tree.PositionSyntax):
+    if isinstance(node, tree.PathSyntax | tree.PositionSyntax | tree.LiteralSyntax):
         (statement,) = statements_of(f"rule X -> f({text})")
         assert isinstance(statement, tree.RuleDecl)
         edge = statement.body[0]
