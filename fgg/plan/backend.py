@@ -103,7 +103,7 @@ def batches_until(at: Situation) -> int | None:
 
     None if it never does.
     """
-    if not at.saving or choose(replace(at, saving=inf)).backend == TORCH:
+    if not at.saving or choose(replace(at, saving=inf)).backend != CPP:
         return None
     return max(ceil(threshold(at) / at.saving), 1)
 

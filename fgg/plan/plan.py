@@ -310,10 +310,14 @@ class Plan:
             names = tuple(sorted(o.name for o in step.operands if not self.is_scale(o)))
             divided = not step.linear and not self.chart[step.head].is_scalar
             products.add((names, depths[step.head, step.group] if divided else -1))
-        for item in self.preparations:
-            if isinstance(item, Contract):
-                products.add((tuple(sorted(name for name, _ in item.operands)), -1))
+        products |= {*self.prepared_products}
         return tuple(sorted((names, depth) for names, depth in products if names))
+
+    @cached_property
+    def prepared_products(self) -> tuple[tuple[tuple[str, ...], int], ...]:
+        """Those of `products` that are multiplied before the charts."""
+        contracts = (item for item in self.preparations if isinstance(item, Contract))
+        return tuple((tuple(sorted(name for name, _ in item.operands)), -1) for item in contracts)
 
     @cached_property
     def greatest_depth(self) -> int:

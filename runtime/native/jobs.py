@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fgg.plan.backend import INSIDE, TORCH, BackendChoice, Situation, choose, threshold
+from fgg.plan.backend import CPP, INSIDE, BackendChoice, Situation, choose, threshold
 from fgg.runtime.native.engine import dtype_name
+from fgg.runtime.native.triton_engine import no_place
 from fgg.runtime.program.program import CompiledProgram
 
 if TYPE_CHECKING:
@@ -50,9 +51,12 @@ class Job:
     def choice(self) -> BackendChoice:
         """The backend for all batches; no more of them are looked at than needed."""
         dtype = dtype_name(self.dtype)
-        whole = Situation(device="cpu" if self.device is None else self.device.type, dtype=dtype)
+        device = self.device or torch.device("cpu")
+        on_gpu = device.type != "cpu"
+        no_triton = no_place(device, self.dtype) if on_gpu else ""
+        whole = Situation(device=device.type, dtype=dtype, no_triton=no_triton)
         passes = self.times * (1.0 if self.derivatives else INSIDE)
-        if not passes or choose(replace(whole, saving=inf)).backend == TORCH:
+        if not passes or choose(replace(whole, saving=inf)).backend != CPP:
             return choose(whole)
         savings: dict[CompiledProgram, float] = {}
         for program, batch in self.batches:

@@ -31,15 +31,14 @@ def interprets() -> bool:
 
 def no_place(device: torch.device, dtype: torch.dtype) -> str:
     """Why kernels cannot run on a device with numbers of a type; empty if they can."""
-    reason = no_triton()
-    if reason:
-        return reason
+    if device.type not in ("cpu", "cuda"):
+        return f"Triton programs run on CUDA devices, not on `{device.type}`"
+    if device.type == "cpu" and not interprets():
+        return "Triton programs run on a GPU, not on a CPU"
     if dtype not in (torch.float32, torch.float64):
         return f"Triton programs compute in float32 and float64, not in {dtype}"
-    if device.type == "cpu":
-        return "" if interprets() else "Triton programs run on a GPU, not on a CPU"
-    if device.type != "cuda":
-        return f"Triton programs run on CUDA devices, not on `{device.type}`"
+    if no_triton():
+        return no_triton()
     if torch.cuda.is_available() and torch.cuda.get_device_capability(device) < CAPABILITY:
         return "Triton needs a GPU of compute capability 7.0 or later"
     return ""

@@ -33,6 +33,11 @@ def whole(leaf):
     return leaf.detach().contiguous()
 
 
+def zeros_of(leaf):
+    """The gradient of a parameter, zero at first, its entries one behind the other."""
+    return torch.zeros_like(leaf, memory_format=torch.contiguous_format)
+
+
 def blocks(points, each, columns=1, of=1):
     """The grid of a launch: programs with so many points each, and with so many columns."""
     return (triton.cdiv(points, each), triton.cdiv(columns, of))

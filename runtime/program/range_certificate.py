@@ -80,13 +80,18 @@ class Group:
         with torch.inference_mode():
             batch.lift = None
             centre(batch, leaves, depth, {} if lifted else run.ends)
+            prepared = None
             if lifted:
+                # What was lost before the leaves are raised cannot be seen afterwards.
+                prepared = prepared_safely(run, leaves)
                 leaves = {n: _raised(x, ROOM[batch.dtype].entry) for n, x in leaves.items()}
                 batch.lift = _lift(run, leaves)
                 centre(batch, leaves, depth, {})
             charts = cls._inside(run, leaves)
             log_z = run.engine.result(charts[1], batch)
             safe = certificate(run, leaves, charts, log_z)
+            if prepared is not None:
+                safe &= prepared
         return cls(items, run, leaves, charts, log_z, safe, lifted, keep)
 
     @staticmethod
@@ -297,6 +302,13 @@ def certificate(
     plan = run.program.plan
     powers = Powers(plan.item_axes, leaves, *charts, run.batch)
     return lossless(plan.products, powers, run.batch) & (log_z < inf)
+
+
+def prepared_safely(run: Run, leaves: Weights) -> Tensor:
+    """The items for which the products made before the charts lost no number, `[batch]`."""
+    plan, batch = run.program.plan, run.batch
+    batch.begin()
+    return lossless(plan.prepared_products, Powers(plan.item_axes, leaves, {}, {}, batch), batch)
 
 
 def _hoisted(run: Run) -> set[str]:

@@ -45,7 +45,8 @@ WORTH_IT = Situation(saving=5.0, building=2.0)
         (replace(WORTH_IT, saving=0.09, building=0.01), "torch: machine code would save about "),
         (replace(WORTH_IT, no_compiler="there is none"), "torch: there is none"),
         (replace(WORTH_IT, no_compiler="there is none", cached=True), "torch: there is none"),
-        (replace(WORTH_IT, device="cuda"), "torch: machine code runs on a CPU, not on `cuda`"),
+        (replace(WORTH_IT, device="cuda"), "triton: the numbers are on `cuda`"),
+        (replace(WORTH_IT, device="cuda", no_triton="there is none"), "torch: there is none"),
         (
             replace(WORTH_IT, dtype="bfloat16"),
             "torch: machine code has no numbers of type bfloat16",
@@ -105,8 +106,8 @@ def test_a_settled_choice_holds_for_a_while() -> None:
 
 
 def test_unknown_backends_are_refused() -> None:
-    with pytest.raises(GrammarError, match="there is no backend `triton`"):
-        check_backend("triton")
+    with pytest.raises(GrammarError, match="there is no backend `opencl`"):
+        check_backend("opencl")
     with pytest.raises(GrammarError, match="there is no backend `jax`"):
         fgg.compile(fgg.load("hmm"), backend="jax")
     assert choose(Situation(saving=inf)).backend == "cpp"

@@ -66,11 +66,13 @@ class Module:
     """Writes a module."""
 
     imports: Sequence[str] = ()
+    preludes: tuple[str, ...] = ()
+    zeros = "torch.zeros_like"
 
     def __init__(self, plan: Plan, *, best: bool) -> None:
         self.plan = plan
         self.best = best
-        names = Names({*definitions(), *LOCAL, *dir(builtins)})
+        names = Names({*definitions(self.preludes), *LOCAL, *dir(builtins)})
         scope: dict[str, str] = {}
         for length in plan.lengths:
             high = names.get("length", length)
@@ -116,7 +118,7 @@ class Module:
             if "torch" in used:
                 start.append("import torch")
             start += self.imports
-            start += import_lines(used)
+            start += import_lines(used, self.preludes)
         return "\n".join([*head, *start, "", ""]) + code
 
     def code(self) -> Iterator[str]:
@@ -342,7 +344,7 @@ class Module:
             ident = self.program.leaf(name)
             slopes[name] = f"{ident}.adjoint.all"
             if kind == "parameter":
-                lines.append(f"d_{ident} = torch.zeros_like({ident})")
+                lines.append(f"d_{ident} = {self.zeros}({ident})")
                 slopes[name] = f"d_{ident}"
         names = self.chart_names()
         target = f"{names}," if len(plan.charts) == 1 else names

@@ -20,8 +20,9 @@ MODULES = (
     "certificate",
     "passes",
     "best",
-    "gpu",
 )
+GPU = "gpu"
+"""The module that Triton programs use besides."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,10 @@ def used_names(source: str) -> set[str]:
 
 
 @cache
-def definitions() -> dict[str, Definition]:
-    """What the prelude defines, in order."""
+def definitions(more: tuple[str, ...] = ()) -> dict[str, Definition]:
+    """What the prelude defines, in order; with `more` modules besides those that all use."""
     found: dict[str, Definition] = {}
-    for module in MODULES:
+    for module in (*MODULES, *more):
         # The module is found, not imported: that would load torch.
         spec = find_spec(f"{PACKAGE}.{module}")
         assert spec is not None and spec.origin is not None
@@ -76,9 +77,9 @@ def definitions_in(module: str, text: str) -> dict[str, Definition]:
     return found
 
 
-def import_lines(names: Iterable[str]) -> Iterator[str]:
+def import_lines(names: Iterable[str], more: tuple[str, ...] = ()) -> Iterator[str]:
     """The statements that import names of the prelude."""
-    known = definitions()
+    known = definitions(more)
     by_module: dict[str, list[str]] = {}
     for name in names:
         if name in known:

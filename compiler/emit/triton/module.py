@@ -6,18 +6,27 @@ launches (`fgg.compiler.emit.triton.launches.Unfit`), its statements stay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from fgg.compiler.emit.python.block import BlockPrinter
 from fgg.compiler.emit.python.layout import indented
 from fgg.compiler.emit.python.module import About, Module
 from fgg.compiler.emit.python.names import identifier
-from fgg.compiler.emit.triton.kernels import Host, KernelPrinter
+from fgg.compiler.emit.python.prelude import GPU
+from fgg.compiler.emit.triton.cells import CellsPrinter
+from fgg.compiler.emit.triton.frame import Host
+from fgg.compiler.emit.triton.kernels import KernelPrinter
 from fgg.compiler.emit.triton.launches import Launch, Unfit, launches
+from fgg.compiler.emit.triton.matrices import ProductPrinter, WeightsPrinter
 from fgg.plan import LEVEL, Plan
 from fgg.plan.kernel import Block, Kernel, Put, Stage
 
+PRINTERS: dict[str, Callable[..., KernelPrinter]] = {
+    "cells": CellsPrinter,
+    "product": ProductPrinter,
+    "weights": WeightsPrinter,
+}
 NAMES = ("triton", "tl", "points", "marks", "T")
 
 
@@ -36,6 +45,10 @@ def refused(plan: Plan) -> dict[str, str]:
 class _Module(Module):
     """Writes a module with kernels."""
 
+    imports = ("import triton", "import triton.language as tl")
+    preludes = (GPU,)
+    zeros = "zeros_of"
+
     def __init__(self, plan: Plan, *, best: bool) -> None:
         super().__init__(plan, best=best)
         for name in NAMES:
@@ -46,8 +59,6 @@ class _Module(Module):
         chart = {c.family: self.program.chart(c.family) for c in plan.charts}
         leaf = {name: self.program.leaf(name) for name in self.leaf_names()}
         self.host = Host(plan, self.scope, self.names, chart, leaf)
-
-    imports = ("import triton", "import triton.language as tl")
 
     def declarations(self) -> Iterator[str]:
         """The shapes of factors, and the kernels."""
@@ -103,7 +114,7 @@ class _Module(Module):
         for launch in some:
             ending = "outside" if self.is_outside(block) else "inside"
             title = self.names.fresh(identifier(f"{block.rule.name}_{ending}"))
-            kernel = KernelPrinter(self.host, launch, known, title, printer.variables)
+            kernel = PRINTERS[launch.kind](self.host, launch, known, title, printer.variables)
             text = kernel.kernel()
             self.functions += ["", "", *self.comment(block, 0), *text]
             for loop in block.loops:

@@ -196,8 +196,8 @@ def _python(plan: Plan, at: Mapping[str, int], arguments: argparse.Namespace) ->
     """Return a plan as a Python module that says what it costs and which command wrote it."""
     from fgg.compiler.cost.cost import cost
     from fgg.compiler.emit.python import emit
-    from fgg.compiler.emit.triton import emit as emit_triton
     from fgg.compiler.emit.python.module import About
+    from fgg.compiler.emit.triton import emit as emit_triton
 
     report = cost(plan, at, batch=arguments.batch)
     about = About(

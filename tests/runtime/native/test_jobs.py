@@ -48,7 +48,7 @@ def test_a_job_looks_at_no_more_batches_than_it_needs(monkeypatch: pytest.Monkey
 def test_jobs_that_cannot_have_machine_code_look_at_no_batch() -> None:
     work = batches(hmm(), 5)
     other = Job(batches=work, dtype=torch.float32, device=torch.device("meta"))
-    assert other.choice().reason == "machine code runs on a CPU, not on `meta`"
+    assert other.choice().reason == "Triton programs run on CUDA devices, not on `meta`"
     assert Job(batches=work, dtype=torch.bfloat16).choice().backend == "torch"
     assert Job(batches=work, dtype=torch.float32, times=0).choice().backend == "torch"
     assert len(list(work)) == 5

@@ -26,15 +26,23 @@ from fgg.plan.backend import Situation, choose
 from fgg.runtime.native import triton_engine
 from fgg.runtime.native.triton_engine import no_place
 from tests.conftest import Golden
-from tests.helpers.compiled import programs
+from tests.helpers.compiled import SMALL, programs
 from tests.helpers.kernels import spaces_of
 from tests.helpers.places import ROOT
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+
+
+def small(name: str) -> fgg.Grammar:
+    """A library grammar with small sizes."""
+    grammar = load(name)
+    return load(name, sizes={size: n for size, n in SMALL.items() if size in grammar.size})
+
+
 NAMES = [
     f"{grammar}:{query}:{space}"
     for grammar, _, query in (name.partition(":") for name in programs())
-    for space in spaces_of(selected(load(grammar), query or None))
+    for space in spaces_of(selected(small(grammar), query or None))
 ]
 LARGE = [
     "pcfg:string:rank:",
@@ -66,7 +74,8 @@ def checked(task: str, *arguments: str, interpret: bool) -> Any:
 @pytest.mark.parametrize("part", range(4))
 def test_numbers_of_the_library(part: int) -> None:
     names = NAMES[part::4] + LARGE[part : part + 1]
-    assert checked("numbers", *names, interpret=True) == {"same": len(names)}
+    done = checked("numbers", *names, interpret=True)
+    assert done["same"] + done["refused"] == len(names) and done["refused"] <= 1
 
 
 @needs_triton
@@ -81,8 +90,9 @@ def test_numbers_of_random_grammars(seeds: tuple[int, int]) -> None:
 def assert_no_spill(found: list[Mapping[str, Any]]) -> None:
     assert found
     for usage in found:
-        assert usage["stack"] == usage["local"] == 0 and usage["reg"] <= 255, usage
+        assert usage["spilled"] == 0 and usage["registers"] <= 255, usage
         assert usage["shared"] <= 48 * 1024, usage
+    assert any(usage["shared"] for usage in found), "products of matrices share tiles"
 
 
 @needs_triton
@@ -113,7 +123,7 @@ def test_few_launches_a_level() -> None:
 def test_what_stays_with_tensor_operations_is_said() -> None:
     assert refused(plan("pcfg", "rank")) == {} == refused(plan("eisner", "state"))
     assert "tables say where cells are" in refused(plan("ctc", "state")).values()
-    (block, *_) = [b for b in passes(plan("ctc", "state"))[0].blocks if b.sparse]
+    (block,) = [b for b in passes(plan("ctc", "state"))[0].blocks if b.rule.name == "label"]
     with pytest.raises(Unfit):
         launches(plan("ctc", "state"), block)
 
