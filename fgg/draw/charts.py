@@ -10,13 +10,13 @@ from fgg.draw import TooLarge, style
 from fgg.draw.geometry import Box, Point, text_width
 from fgg.draw.marks import Mark, Shape, Text, dot, segment
 from fgg.draw.scene import clean
+from fgg.draw.style import MARGIN
 from fgg.draw.writers.svg import document
 
 GREEN = "#3f8f5f"
 COLORS = {"yes": GREEN, "no": "#e9c9c4", "undefined": "#eceff2"}
 MAX_CELLS = 100_000
 UNIT = 7.0
-MARGIN = 16.0
 
 
 def sweep_svg(entries: Sequence[Entry]) -> str:

@@ -121,7 +121,8 @@ class Route:
         return Box.cover(Box(x, y, x, y) for x, y in self.flattened())
 
 
-def _cubic(points: tuple[Point, ...], steps: int = 12) -> Iterator[Point]:
+def _cubic(points: tuple[Point, ...]) -> Iterator[Point]:
+    steps = max(12, min(60, round(math.dist(points[0], points[-1]) / 5)))
     for i in range(1, steps + 1):
         t = i / steps
         s = 1 - t

@@ -21,6 +21,8 @@ BOX_HEIGHT = 28.0
 RING = 3.0  # between the two rings of a rank node
 ARROW = 7.0
 
+MARGIN = 16.0  # around a picture
+
 INK = "#1f2328"
 LINE = "#4b535d"
 QUIET = "#656d76"
@@ -36,6 +38,23 @@ class Look:
     line: str
     text: str = INK
 
+
+PALETTE = tuple(
+    Look(fill, line)
+    for fill, line in (
+        ("#ddeafb", "#7ba3d8"),
+        ("#fde3d3", "#dba07c"),
+        ("#dcf0dc", "#86bd86"),
+        ("#f0e0f7", "#b78cc9"),
+        ("#fdf3c9", "#cfb85a"),
+        ("#d8f0f0", "#7cb9b9"),
+        ("#f9dce4", "#d58ba1"),
+        ("#e6e6e9", "#a3a6ad"),
+        ("#e9ecc8", "#a9b064"),
+        ("#e0e0fa", "#9494d6"),
+    )
+)
+"""Light colours that tell tags apart; they repeat if there are more tags."""
 
 NONTERMINAL = Look("#eaf2fd", "#35619c")
 LOOKS = {

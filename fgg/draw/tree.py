@@ -1,4 +1,4 @@
-"""Derivation trees as SVG."""
+"""Trees of rules: a box for each step of a derivation."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from fgg.draw import TooLarge, style
 from fgg.draw.geometry import Box, text_width
 from fgg.draw.marks import Mark, Shape, Text, segment
+from fgg.draw.picture import Picture, Sketch
 from fgg.draw.scene import clean
-from fgg.draw.writers.svg import document
+from fgg.draw.style import MARGIN
 
 MAX_NODES = 2000
 GAP = 18.0
 STEP = 74.0
-MARGIN = 16.0
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class TreeNode:
     parent: int | None
 
 
-def tree_svg(title: str, nodes: Sequence[TreeNode]) -> str:
-    """A tree as an SVG document; parents come before their children. Raises TooLarge."""
+def box_tree(title: str, nodes: Sequence[TreeNode]) -> Picture:
+    """The picture of a tree; parents come before their children. Raises TooLarge."""
     if len(nodes) > MAX_NODES:
         raise TooLarge(f"the tree has {len(nodes):,} nodes, and a picture holds {MAX_NODES:,}")
     children: list[list[int]] = [[] for _ in nodes]
@@ -49,7 +49,7 @@ def tree_svg(title: str, nodes: Sequence[TreeNode]) -> str:
         marks += _node(node, centers[number], MARGIN + depth[number] * STEP)
     wide = max((c + w / 2 for c, w in zip(centers, widths, strict=True)), default=0.0) + MARGIN
     high = MARGIN * 2 + max(depth, default=0) * STEP + 46
-    return document(clean(title), wide, high, marks)
+    return Sketch(title=title, width=wide, height=high, painted=tuple(marks))
 
 
 def _width(node: TreeNode) -> float:

@@ -17,6 +17,7 @@ from fgg.grammar.spans import Span
 from fgg.grammar.values import AttributeValue, Value, Word
 
 if TYPE_CHECKING:
+    from fgg.draw.picture import Picture
     from fgg.grammar.provenance import FamilySource, RuleSource
 
 
@@ -382,12 +383,24 @@ class Grammar:
 
         return print_grammar(self)
 
+    def draw(self, rule: str | None = None) -> Picture:
+        """The picture of all rules, or of the one that is named. Raises `TooLarge`."""
+        from fgg.diagnostics import did_you_mean, refuse
+        from fgg.draw import draw_grammar, draw_rule
+
+        if rule is None:
+            return draw_grammar(self)
+        names = [other.name for other in self.rules]
+        if rule not in names:
+            refuse("F412", f"`{self.name}` has no rule `{rule}`", did_you_mean(rule, names))
+        return draw_rule(self, rule)
+
     def _repr_svg_(self) -> str | None:
         """Draw the rules in a notebook, if they fit into a picture."""
-        from fgg.draw import TooLarge, draw_grammar
+        from fgg.draw import TooLarge
 
         try:
-            return draw_grammar(self)._repr_svg_()
+            return self.draw().svg()
         except TooLarge:
             return None
 

@@ -7,7 +7,7 @@ ground grammar that was cut into small fragments are joined to steps of the rule
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -18,7 +18,7 @@ from fgg.grammar.names import fresh
 from fgg.grammar.provenance import RuleSource
 from fgg.rewrite.factorise import Factorised, factorise
 from fgg.runtime.derive.choices import Choice
-from fgg.runtime.derive.derivation import Derivation, Step
+from fgg.runtime.derive.derivation import Derivation, Reading, Step
 from fgg.runtime.derive.plan_choices import PlanChoices
 from fgg.runtime.derive.search import Path
 
@@ -111,6 +111,7 @@ class PlanAssembler:
         self.label_names: set[str] = set()
         self.nonterminals: dict[str, Nonterminal] = {}
         self.rules: dict[tuple[str, tuple[int, ...]], Rule] = {}
+        self.readings: dict[str, tuple[Reading, ...]] = {}
         self.rule_names: set[str] = set()
         self.variables: dict[str, Sequence[str]] = {}
 
@@ -120,6 +121,7 @@ class PlanAssembler:
             (self.rule(choice, cell.indices), self.source.values(choice), children)
             for cell, choice, children in path
         )
+        steps = tuple(replace(step, readings=self.readings[step.rule.name]) for step in steps)
         start = self.label(self.source.grammar.start.label, path[0].cell.indices)
         return Derivation(self.ground(start), steps, log_weight)
 
@@ -160,7 +162,18 @@ class PlanAssembler:
                 span=rule.span,
                 head_span=rule.head_span,
             )
+            self.readings[name] = tuple(self.read(rule, choice))
         return self.rules[key]
+
+    def read(self, rule: Rule, choice: Choice) -> Iterator[Reading]:
+        """What an instance of a rule reads from inputs."""
+        for clamp in rule.rhs.clamps:
+            position = tuple(self.choices.evaluate(choice, index) for index in clamp.indices)
+            yield Reading(clamp.input, position, clamp.attachment, clamp.path)
+        for edge in rule.rhs.edges:
+            if edge.label in self.source.grammar.input_factor:
+                position = tuple(self.choices.evaluate(choice, index) for index in edge.indices)
+                yield Reading(edge.label, position)
 
     def edge(self, edge: Edge, choice: Choice) -> Edge:
         """An edge with its indices written out."""

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp, isnan
+from typing import TYPE_CHECKING
 
-from fgg.grammar import Grammar, Rule
+from fgg.grammar import Attachment, Grammar, Rule
 from fgg.grammar.domains import domain_values
+
+if TYPE_CHECKING:
+    from fgg.draw.picture import Picture
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a step takes from a position of an input, or of an input factor.
+
+    `attachment` is the node, or the component of a node, that the token is the value of; an input
+    factor has none. With a `path` it is a part of the token.
+    """
+
+    input: str
+    position: tuple[int, ...]
+    attachment: Attachment | None = None
+    path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,12 +34,14 @@ class Step:
     """The application of a rule: the values of its nodes, and links to other steps.
 
     `children` are the numbers of the steps that rewrite the rule's nonterminal edges, in order.
+    `readings` are what the rule reads from inputs; the reference engine does not give them.
     """
 
     rule: Rule
     values: Mapping[str, int]
     children: tuple[int, ...]
     parent: int | None
+    readings: tuple[Reading, ...] = ()
 
     @property
     def source_rule(self) -> str:
@@ -29,7 +49,7 @@ class Step:
         return self.rule.origin_or_self.rule
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Derivation:
     """A derivation with an assignment. Steps are in preorder; the first rewrites the start.
 
@@ -93,6 +113,15 @@ class Derivation:
         known = (node.name for node in step.rule.rhs.nodes if node.name in step.values)
         return {name: self.value_name(step, name) for name in known}
 
+    def value_label(self, step: Step) -> str:
+        """The values of the external nodes of a step, as text; empty if it has none."""
+        known = (node for node in step.rule.rhs.externals if node in step.values)
+        return "*".join(self.value_name(step, node) for node in known)
+
+    def __repr__(self) -> str:
+        steps = "1 step" if len(self.steps) == 1 else f"{len(self.steps)} steps"
+        return f"Derivation({self.grammar.name!r}, {steps}, log_weight={self.log_weight:.6g})"
+
     def lines(self) -> Iterator[str]:
         """The derivation as an indented tree, with a line for each step."""
         depth = [0] * len(self.steps)
@@ -146,15 +175,27 @@ class Derivation:
             ],
         }
 
-    def to_svg(self) -> str:
-        """The derivation as a picture of its tree. Raises TooLarge for very large ones."""
-        from fgg.draw.tree import TreeNode, tree_svg
+    def draw(self, kind: str = "auto", *, words: Sequence[str] | None = None) -> Picture:
+        """The derivation as a picture, as people draw it.
 
-        nodes = []
-        for step in self.steps:
-            values = [f"{name}={value}" for name, value in self.named_values(step).items()]
-            nodes.append(TreeNode(self.cell_name(step), ", ".join(values), step.parent))
-        return tree_svg("derivation", nodes)
+        Kinds are `constituents` (a tree over the words), `dependencies` (arcs from heads),
+        `pairs` (arcs between paired positions), `tags`, `segments`, and `rules` (a box for each
+        step). By default the shape of the cells decides. `words` are shown in place of the tokens.
+        Raises GrammarError (F412) if the derivation has no such picture, and `TooLarge`.
+        """
+        from fgg.runtime.derive.pictures import draw
 
-    def _repr_svg_(self) -> str:
-        return self.to_svg()
+        return draw(self, kind, words)
+
+    def to_svg(self, kind: str = "auto") -> str:
+        """The picture of the derivation as SVG. Raises `TooLarge` for very large ones."""
+        return self.draw(kind).svg()
+
+    def _repr_svg_(self) -> str | None:
+        """Draw the derivation in a notebook, if it fits into a picture."""
+        from fgg.draw import TooLarge
+
+        try:
+            return self.to_svg()
+        except TooLarge:
+            return None

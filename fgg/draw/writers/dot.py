@@ -7,11 +7,11 @@ from xml.sax.saxutils import escape
 
 from fgg.draw import style
 from fgg.draw.layout.rows import vertex_levels
-from fgg.draw.picture import Panel, Picture
+from fgg.draw.rules import Panel, RulesPicture
 from fgg.draw.scene import Flow, Kind, Link, Vertex
 
 
-def to_dot(picture: Picture) -> str:
+def to_dot(picture: RulesPicture) -> str:
     """The picture as a DOT graph with a cluster for each rule, to be laid out by Graphviz."""
     lines = [
         f"digraph {quoted(picture.title)} {{",

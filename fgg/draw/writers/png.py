@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from io import BytesIO
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from fgg.draw import MissingExtra, style
 from fgg.draw.geometry import Point
 from fgg.draw.marks import Head, Mark, Shape, Stroke, Text
-from fgg.draw.picture import Picture, picture_marks
+from fgg.draw.picture import Picture
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
@@ -44,7 +45,7 @@ def to_png(picture: Picture) -> bytes:
     size = (max(round(picture.width * scale), 1), max(round(picture.height * scale), 1))
     image = Image.new("RGB", (size[0] * finer, size[1] * finer), style.PAPER)
     pen = ImageDraw.Draw(image)
-    for mark in picture_marks(picture):
+    for mark in picture.marks:
         _paint(pen, mark, scale * finer)
     target = BytesIO()
     reduced = image.resize(size, Image.Resampling.BOX)
@@ -116,6 +117,54 @@ def _font(face: int, quarters: int) -> tuple[FreeTypeFont | ImageFont, bool]:
             except OSError:
                 continue
     return fonts.load_default(size), True
+
+
+FINE = 8
+"""Dots of a stencil to a pixel."""
+
+
+@dataclass(frozen=True)
+class Stencil:
+    """A text as dots, row by row, one bit each, 0 where ink is; sizes are in pixels."""
+
+    bits: bytes
+    columns: int
+    rows: int
+    above: float
+
+    @property
+    def width(self) -> float:
+        """The width."""
+        return self.columns / FINE
+
+    @property
+    def height(self) -> float:
+        """The height; `above` of it lies above the base line."""
+        return self.rows / FINE
+
+
+def glyphs_width(text: str, size: float) -> float:
+    """The width of a text in the font of the stencils."""
+    return _stencil_font(size).getlength(text) / FINE
+
+
+def stencil(text: str, size: float) -> Stencil:
+    """A text as dots. Raises `MissingExtra`."""
+    from PIL import Image, ImageDraw
+
+    font = _stencil_font(size)
+    columns = max(math.ceil(font.getlength(text)), 1)
+    above, below = math.ceil(size * FINE * 1.1), math.ceil(size * FINE * 0.4)
+    image = Image.new("1", (columns, above + below), 1)
+    ImageDraw.Draw(image).text((0, above), text, 0, font, "ls")
+    return Stencil(image.tobytes(), columns, above + below, above / FINE)
+
+
+def _stencil_font(size: float) -> FreeTypeFont | ImageFont:
+    try:
+        return _font(0, round(size * FINE * 4))[0]
+    except ImportError as error:
+        raise MissingExtra("Pillow", "writing characters beyond Latin and Greek as PDF") from error
 
 
 _SIGNS = {"≤": "<=", "≥": ">=", "→": "->", "…": "..."}

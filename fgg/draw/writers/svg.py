@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax import saxutils
 
 from fgg.draw import style
 from fgg.draw.geometry import Route
 from fgg.draw.marks import Head, Mark, Shape, Stroke, Text
-from fgg.draw.picture import Picture, picture_marks
+from fgg.draw.picture import Picture
+from fgg.draw.scene import clean
 
 FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 
 
 def to_svg(picture: Picture) -> str:
     """The picture as a self-contained SVG document."""
-    return document(picture.title, picture.width, picture.height, picture_marks(picture))
+    return document(picture.title, picture.width, picture.height, picture.marks)
 
 
 def document(title: str, wide: float, high: float, painted: Iterable[Mark]) -> str:
@@ -23,13 +24,18 @@ def document(title: str, wide: float, high: float, painted: Iterable[Mark]) -> s
     width, height = number(wide), number(high)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
-        f' viewBox="0 0 {width} {height}" font-family={quoteattr(FONTS)}>',
+        f' viewBox="0 0 {width} {height}" font-family={saxutils.quoteattr(FONTS)}>',
         f"<title>{escape(title)}</title>",
         f'<rect width="{width}" height="{height}" fill="{style.PAPER}"/>',
         *(_mark(mark) for mark in painted),
         "</svg>",
     ]
     return "\n".join(lines) + "\n"
+
+
+def escape(text: str) -> str:
+    """User text as XML has it: markup is escaped, and what XML forbids is replaced."""
+    return saxutils.escape(clean(text))
 
 
 def number(value: float) -> str:
@@ -77,14 +83,18 @@ def _path(route: Route) -> str:
 
 def _text(text: Text) -> str:
     x, y = text.place
-    attributes = f'x="{number(x)}" y="{number(y)}" font-size="{text.size}" fill="{text.color}"'
+    attributes = f'x="{number(x)}" y="{number(y)}" font-size="{text.size}"'
     if text.anchor != "start":
         attributes += f' text-anchor="{text.anchor}"'
     if text.bold:
         attributes += ' font-weight="bold"'
     if text.italic:
         attributes += ' font-style="italic"'
-    if text.halo:
-        attributes += f' stroke="{style.PAPER}" stroke-width="2.5" stroke-linejoin="round"'
-        attributes += ' paint-order="stroke"'
-    return f'<text {attributes} xml:space="preserve">{escape(text.text)}</text>'
+    attributes += ' xml:space="preserve"'
+    written = escape(text.text)
+    front = f'<text {attributes} fill="{text.color}">{written}</text>'
+    if not text.halo:
+        return front
+    # Painted by a text of its own: many renderers do not know `paint-order`.
+    halo = f'fill="none" stroke="{style.PAPER}" stroke-width="2.5" stroke-linejoin="round"'
+    return f'<text {attributes} {halo} aria-hidden="true">{written}</text>\n{front}'

@@ -9,8 +9,9 @@ from fgg.draw import style
 from fgg.draw.geometry import Point, Route
 from fgg.draw.layout.fragment import PlacedGraph
 from fgg.draw.layout.labels import Role
-from fgg.draw.marks import Text
-from fgg.draw.picture import Panel, Picture, label_text
+from fgg.draw.marks import Head, Mark, Shape, Stroke, Text
+from fgg.draw.picture import Picture
+from fgg.draw.rules import Panel, RulesPicture, label_text
 from fgg.draw.scene import Flow, Vertex
 from fgg.draw.writers.svg import number
 
@@ -24,7 +25,7 @@ _COLORS = {
 
 
 def to_tikz(picture: Picture) -> str:
-    """The picture as a LaTeX document with a `tikzpicture` for each rule.
+    """The picture as a LaTeX document; pictures of rules have a `tikzpicture` for each rule.
 
     A coordinate is a pixel of 0.75 points, as in the SVG. The class `standalone` makes a page of
     each picture.
@@ -46,8 +47,12 @@ def to_tikz(picture: Picture) -> str:
         "}",
         r"\begin{document}",
     ]
-    for panel in picture.panels:
-        lines += [r"\begin{tikzpicture}[fgg]", *_panel(panel), r"\end{tikzpicture}"]
+    if isinstance(picture, RulesPicture):
+        parts = [_panel(panel) for panel in picture.panels]
+    else:
+        parts = [map(_mark, picture.marks)]
+    for part in parts:
+        lines += [r"\begin{tikzpicture}[fgg]", *part, r"\end{tikzpicture}"]
     lines.append(r"\end{document}")
     return "\n".join(lines) + "\n"
 
@@ -112,6 +117,27 @@ def _vertex(vertex: Vertex, center: Point, prefix: str) -> str:
         options.append(f"rounded corners={number(radius * 0.75 - 0.01)}pt")
     text = latex(vertex.text)
     return f"  \\node[{', '.join(options)}] ({prefix}-{vertex.key}) at {_at(center)} {{{text}}};"
+
+
+def _mark(mark: Mark) -> str:
+    match mark:
+        case Shape(box=box, radius=radius):
+            corners = f", rounded corners={number(radius * 0.75)}pt" if radius else ""
+            look = f"fill={_color(mark.fill)}, draw={_color(mark.line)}"
+            width = number(mark.width * 0.75)
+            a, b = _at((box.left, box.top)), _at((box.right, box.bottom))
+            if 2 * radius >= box.width > 0:
+                a = f"{_at(box.center)} circle[radius={number(radius * 0.75)}pt]"
+                return f"  \\path[{look}, line width={width}pt] {a};"
+            return f"  \\path[{look}, line width={width}pt{corners}] {a} rectangle {b};"
+        case Stroke(route=route, color=color):
+            width = number(mark.width * 0.75)
+            return f"  \\draw[draw={_color(color)}, line width={width}pt] {_path(route)};"
+        case Head(points=points, color=color):
+            corners = " -- ".join(map(_at, points))
+            return f"  \\fill[{_color(color)}] {corners} -- cycle;"
+        case Text():
+            return _text(mark, color=_color(mark.color))
 
 
 _ANCHORS = {"start": "base west", "middle": "base", "end": "base east"}
