@@ -43,7 +43,8 @@ METRICS = "metrics.jsonl"
 MODEL = "model.safetensors"
 POINTER = "checkpoint.json"
 CURVES = "curves.svg"
-CHECKPOINT_FILE = re.compile(r"model\.safetensors|method-\d+\.safetensors")
+CHECKPOINT_FILE = re.compile(r"model\.safetensors|method-\d+\.safetensors|\.tmp\w*")
+"""The files of a checkpoint, and those that the safetensors library writes and then renames."""
 MAX_POINTER = 1 << 24  # bytes
 
 
