@@ -236,7 +236,7 @@ class _Counter:
     def step(self, stage: PlanStage, step: Step) -> CostItem:
         work = step_products(self.plan, step)
         domains = {node.name: self.domain(node.domain) for node in step.rule.rhs.nodes}
-        boxes = Boxes(stage, step, self.values)
+        boxes = Boxes.of_step(stage, step, self.values)
         count = sum(boxes.sum(w.loops) * prod(domains[a][0] for a in w.axes) for w in work.products)
         order = Order(self.plan, stage, step)
         terms = ZERO

@@ -26,6 +26,7 @@ from fgg.grammar.domains import size_values
 from fgg.grammar.index import Expr
 from fgg.grammar.linear import Row, TooManyRows, project
 from fgg.plan import LEVEL, Bound, Loop, Plan, PlanStage, Step
+from fgg.plan.kernel import Block, Stage
 from fgg.plan.sizes import evaluate, high_end, low_end
 
 Levels = NDArray[np.int64]
@@ -134,43 +135,68 @@ def _term(powers: Sequence[tuple[str, int]], coefficient: int) -> str:
 
 
 class Boxes:
-    """The box of a step on every level on which it has any points.
+    """A box of loops on every level on which it has any points.
 
     All levels at once: a sequence of a million positions has as many.
     """
 
-    def __init__(self, stage: PlanStage, step: Step, values: Mapping[str, int]) -> None:
-        levels = np.arange(1)
-        if stage.has_levels:
-            first = min(low_end(bound, values) for bound in stage.first)
-            last = max(high_end(bound, values) for bound in stage.last)
-            levels = np.arange(first, last + 1)
+    def __init__(
+        self,
+        levels: Levels,
+        guards: Iterable[Expr],
+        loops: Iterable[Loop],
+        values: Mapping[str, int],
+    ) -> None:
         live = np.ones(len(levels), dtype=bool)
-        for guard in step.guards:
+        for guard in guards:
             live &= _at(guard, values, levels) >= 0
-        self.extents: dict[str, Levels] = {}
-        for loop in step.positions + step.splits:
+        extents: dict[str, Levels] = {}
+        for loop in loops:
             low = [-(-_at(e, values, levels) // d) for e, d in loop.low.terms]
             high = [_at(e, values, levels) // d for e, d in loop.high.terms]
             extent = np.minimum.reduce(high) - np.maximum.reduce(low) + 1
             live &= extent > 0
-            self.extents[loop.name] = extent
-        self.extents = {name: extent[live] for name, extent in self.extents.items()}
+            extents[loop.name] = extent
+        self.levels = levels[live]
+        self.extents = {name: extent[live] for name, extent in extents.items()}
         self.count = int(live.sum())
+
+    @staticmethod
+    def of_step(stage: PlanStage, step: Step, values: Mapping[str, int]) -> Boxes:
+        """The box of a step on the levels of its stage."""
+        levels = np.arange(1)
+        if stage.has_levels:
+            levels = all_levels(stage.first, stage.last, values)
+        return Boxes(levels, step.guards, step.positions + step.splits, values)
+
+    @staticmethod
+    def of_block(stage: Stage, block: Block, values: Mapping[str, int]) -> Boxes:
+        """The box of a kernel's block on the levels of its stage."""
+        levels = np.arange(1)
+        if stage.levels is not None:
+            levels = all_levels(stage.levels.first, stage.levels.last, values)
+        return Boxes(levels, block.guards, block.loops, values)
 
     def sum(self, loops: Iterable[str]) -> int:
         """The number of points of some loops, over all levels."""
-        return int(self._product(loops).sum())
+        return int(self.points(loops).sum())
 
     def largest(self, loops: Iterable[str]) -> int:
         """The greatest number of points that some loops have on a level."""
-        return int(self._product(loops).max(initial=0))
+        return int(self.points(loops).max(initial=0))
 
-    def _product(self, loops: Iterable[str]) -> Levels:
+    def points(self, loops: Iterable[str]) -> Levels:
+        """The number of points of some loops on each level."""
         points = np.ones(self.count, dtype=np.int64)
         for name in loops:
             points = points * self.extents[name]
         return points
+
+
+def all_levels(first: Iterable[Bound], last: Iterable[Bound], values: Mapping[str, int]) -> Levels:
+    """The levels from the least first one to the greatest last one."""
+    start = min(low_end(bound, values) for bound in first)
+    return np.arange(start, max(high_end(bound, values) for bound in last) + 1)
 
 
 def _at(expr: Expr, values: Mapping[str, int], levels: Levels) -> Levels:

@@ -28,6 +28,7 @@ from fgg.plan.backend import (
     choose,
     saved_by_passes,
 )
+from fgg.plan.devices import DEVICES, device_named
 
 FORMS = tuple("python grammar schedule plan kernel cost numpy cpp triton aoti".split())
 MAX_LENGTH = 1_000_000
@@ -72,6 +73,11 @@ def add_arguments(parser: Parser) -> None:
         "--standalone", "write a module that needs torch only: what it uses of fgg is part of it"
     )
     parser.choice("--dtype", tuple(WIDTHS), "the type of number, to count bytes", default="float32")
+    parser.value(
+        "--device",
+        "GPU",
+        f"with `--emit cost`: also count what programs do on a GPU ({', '.join(DEVICES)})",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -110,6 +116,10 @@ def _check_options(arguments: argparse.Namespace) -> None:
                 f"`--after {arguments.after}` does not go with `--emit {arguments.emit}`",
                 "a plan is made after the last pass",
             )
+    if arguments.device is not None:
+        if arguments.emit != "cost":
+            raise Usage("`--device` goes with `--emit cost`", "it says which GPU to count for")
+        device_named(arguments.device)
     if arguments.emit == "aoti" and arguments.output in (None, "-"):
         raise Usage("`--emit aoti` writes a file", "say where: `-o model.pt2`")
     if arguments.standalone and arguments.emit != "python":
@@ -182,6 +192,13 @@ def _emitted(
         line, backend = _backend(plan, all_lengths, arguments)
         lines = [*cost_lines(report), line]
         figures = {**chosen, "cost": report.as_json(), "backend": backend}
+        if arguments.device is not None:
+            from fgg.api.gpu_cost import gpu_cost
+            from fgg.compiler.cost.gpu.report import gpu_lines
+
+            on_gpu = gpu_cost(report, device_named(arguments.device))
+            lines += ["", *gpu_lines(on_gpu)]
+            figures["gpu"] = on_gpu.as_json()
         return "\n".join(lines) + "\n", figures
     if arguments.emit == "cpp":
         from fgg.compiler.emit.cpp import native
