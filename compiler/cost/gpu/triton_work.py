@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from fgg.compiler.cost.point_counts import Boxes
 from fgg.compiler.emit.simplify import passes
-from fgg.compiler.emit.triton.kernels import COLUMNS, ROWS
 from fgg.compiler.emit.triton.launches import (
     Facts,
     Launch,
@@ -31,6 +30,7 @@ from fgg.compiler.emit.triton.launches import (
     padded,
     programs_cells,
 )
+from fgg.compiler.emit.triton.matrices import COLUMNS, ROWS
 from fgg.plan import Operand, Plan
 from fgg.plan.kernel import (
     BATCH,
