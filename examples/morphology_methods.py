@@ -20,13 +20,14 @@ from torch import Tensor
 import fgg
 from examples.report import Report, finish, parser, percent, say, spread
 from fgg.data import Example, build_vocabulary, find, read
+from fgg.data.reading import part_ids
 from fgg.draw.plot import Line, Plot
 from fgg.grammar.annotations import segments
 from fgg.runtime.learn import METHODS, Method, log_likelihood
 from fgg.runtime.learn.fitting import batched
 from fgg.runtime.model.model import Model
 from fgg.runtime.program.program import Program
-from fgg.runtime.train.feed import part_ids, parts
+from fgg.runtime.train.feed import parts
 from fgg.scores import perplexity, segment_score
 
 LEXICA = ("stem", "mood", "subject", "tense", "object")
@@ -79,8 +80,8 @@ def words(language: str, train: int, test: int) -> Words:
     return Words(
         some,
         held,
-        [part_ids(example.words, vocabulary) for example in some],
-        [part_ids(example.words, vocabulary) for example in held],
+        [part_ids(example.words, vocabulary.index) for example in some],
+        [part_ids(example.words, vocabulary.index) for example in held],
         fgg.compile(grammar),
     )
 

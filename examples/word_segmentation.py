@@ -22,11 +22,12 @@ from torch import Tensor
 import fgg
 from examples.report import Report, finish, parser, percent, say
 from fgg.data import Example, Vocabulary, as_characters, find, read
+from fgg.data.reading import part_ids
 from fgg.draw.plot import Line, Plot
 from fgg.grammar.annotations import segments
 from fgg.runtime.learn import METHODS, Method
 from fgg.runtime.learn.fitting import batched
-from fgg.runtime.train.feed import part_ids, parts
+from fgg.runtime.train.feed import parts
 from fgg.scores import segment_score
 
 GRAMMAR = Path(__file__).parent / "words.fgg"
@@ -93,8 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> Report:
     vocabulary = Vocabulary(values=tuple(lexicon), unknown=None)
     letters = Counter(c for e in both for word in e.words for c in word)
     shape = base(lexicon, letters)
-    inputs = [part_ids(e.words, vocabulary) for e in train]
-    held = [part_ids(e.words, vocabulary) for e in test]
+    inputs = [part_ids(e.words, vocabulary.index) for e in train]
+    held = [part_ids(e.words, vocabulary.index) for e in test]
     right = [e.segments or () for e in test]
     report = Report(
         name="word_segmentation",

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 from fgg.api.compile import compile, selected
+from fgg.api.saved import model_file
 from fgg.compiler.resolve.load import loads
 from fgg.data import Batches, read
+from fgg.data.reading import Reading, preprocessed
 from fgg.diagnostics import GrammarError, refuse, render_all
-from fgg.grammar.domains import with_sizes
+from fgg.grammar import Enumerated, Grammar
+from fgg.grammar.domains import domain_size, with_sizes, with_values
 from fgg.plan.backend import AUTO, CPP, TORCH, BackendChoice, check_backend
 from fgg.progress import note
 from fgg.runtime.train.digests import RunDigests, WatchedFiles, data_change, run_digests
-from fgg.runtime.train.feed import Feed, input_fields, make_feed, preprocessed, sizes_for
+from fgg.runtime.train.feed import Feed, input_fields, make_feed, sizes_for
 from fgg.runtime.train.folder_lock import FolderLock
 from fgg.runtime.train.processes import Processes
 from fgg.runtime.train.run_folder import (
@@ -33,7 +36,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fgg.data import Corpus, ExampleBatch
-    from fgg.grammar import Grammar
     from fgg.runtime.learn import Method
     from fgg.runtime.model.model import Model
 
@@ -204,8 +206,10 @@ class _Start:
 
         settings = self.settings
         sizes = sizes_for(grammar, feed, settings.changes.get("sizes", {}))
+        values = {domain: words.values for domain, words in feed.vocabularies.items()}
+        named = with_values(with_sizes(grammar, sizes), values)
         program = compile(
-            with_sizes(grammar, sizes),
+            named,
             settings.query,
             space=settings.space,
             batch=16,
@@ -213,6 +217,13 @@ class _Start:
             backend=backend.backend,
         )
         model = program.model(seed=settings.seed, dtype=getattr(torch, settings.dtype))
+        changes = {name: value for name, value in settings.changes.items() if name != "sizes"}
+        model.reading = Reading(feed.fields, changes, settings.format)
+        if self.kept is None:
+            for text in vocabulary_notes(grammar, named, feed):
+                note(text)
+            if settings.initial:
+                model.load(model_file(settings.initial))
         return model.to(torch.device(self.device))
 
     def held_out(self, settings: RunSettings) -> Batches | None:
@@ -259,6 +270,21 @@ class _Start:
             else:
                 trainer.resume(saved)
         self.processes.wait()
+
+
+def vocabulary_notes(before: Grammar, after: Grammar, feed: Feed) -> list[str]:
+    """What a user should know of the domains whose values come from the data."""
+    notes = []
+    for name, words in feed.vocabularies.items():
+        size, now = domain_size(before, name), domain_size(after, name)
+        if after.domain[name].shape == before.domain[name].shape and size == now:
+            continue
+        shown = f"`{name}` has {now:,} values" + (f", not {size:,}" if size != now else "")
+        if isinstance(after.domain[name].shape, Enumerated):
+            first = ", ".join(words.values[:4]) + (", …" if len(words) > 4 else "")
+            shown += f", the words of the data by frequency: {first}"
+        notes.append(shown)
+    return notes
 
 
 def _watched(paths: Iterable[str]) -> WatchedFiles:

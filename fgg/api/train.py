@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fgg.api.compile import only_query
-from fgg.api.saved import load_model
+from fgg.api.saved import MODEL, load_model
 from fgg.api.start_run import EPOCHS, start
 from fgg.data import read
+from fgg.data.reading import Reading, preprocessed
 from fgg.diagnostics import refuse
 from fgg.files import write_whole
 from fgg.plan.backend import AUTO
-from fgg.runtime.train.feed import Feed, preprocessed
-from fgg.runtime.train.run_folder import CURVES, METRICS, MODEL, history, load_feed
-from fgg.runtime.train.run_settings import RunSettings, load_settings
+from fgg.runtime.train.feed import Feed
+from fgg.runtime.train.run_folder import CURVES, METRICS, history, load_feed
+from fgg.runtime.train.run_settings import RunSettings
 
 if TYPE_CHECKING:
     from fgg.grammar import Grammar
@@ -77,7 +78,7 @@ def train(
     )
     trainer = start(Path(folder), settings, resume=resume, migrate=migrate)
     trainer.run()
-    return load_run(Path(folder))[0]
+    return load_model(folder)
 
 
 def _paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
@@ -86,55 +87,32 @@ def _paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> 
     return tuple(os.fspath(path) for path in several)
 
 
-def load_run(
-    folder: str | os.PathLike[str], query: str | None = None, *, backend: str = AUTO
-) -> tuple[Model, Feed, RunSettings]:
-    """The best model of a run, its feed, and its settings.
+def load_fed(
+    path: str | os.PathLike[str], query: str | None = None, *, backend: str = AUTO
+) -> tuple[Model, Feed]:
+    """A trained model, of a file or a run, and the feed that reads data for it.
 
     `query` may be another query than the model was trained with.
     """
-    path = Path(folder)
-    settings = load_settings(path)
-    model, feed = load_model(path / MODEL, query=query, backend=backend), load_feed(path)
-    if query not in (None, settings.query):
-        feed = feed.serving(model.program.grammar)
-    return model, feed, settings
+    model = load_model(path, query=query, backend=backend)
+    return model, Feed.of(model.program.grammar, model.reading.fields)
 
 
-def run_inputs(
-    folder: str | os.PathLike[str], grammar: Grammar, path: str, format: str | None = None
+def file_inputs(
+    reading: Reading, grammar: Grammar, path: str, format: str | None = None
 ) -> dict[str, list[list[int] | list[list[int]]]]:
-    """The inputs of the items in a data file, read as a run reads its data, for a query's grammar.
+    """The inputs of the items in a data file, read as a model's training data were.
 
-    No item is left out for its length. Raises GrammarError.
+    `grammar` is the model joined with a query. No item is left out for its length. Raises
+    GrammarError.
     """
-    settings = load_settings(Path(folder))
-    feed = load_feed(Path(folder)).serving(grammar)
+    feed = Feed.of(grammar, reading.fields)
     lengths = ("min_length", "max_length")
-    changes = {name: value for name, value in settings.changes.items() if name not in lengths}
-    examples = list(preprocessed(read(path, format=format or settings.format), changes))
+    changes = {name: value for name, value in reading.changes.items() if name not in lengths}
+    examples = list(preprocessed(read(path, format=format or reading.format), changes))
     if not examples:
         refuse("F478", f"`{path}` has no items")
     return {name: [feed.ids(name, example) for example in examples] for name in feed.fields}
-
-
-def known_words(
-    folder: str | os.PathLike[str], grammar: Grammar, given: Mapping[str, Sequence[object]]
-) -> dict[str, Sequence[object]]:
-    """The inputs with unknown words replaced as the vocabularies of a run say."""
-    vocabularies = load_feed(Path(folder)).vocabularies
-    domains = {item.name: item.domain for item in grammar.inputs}
-    inputs = dict(given)
-    for name, values in given.items():
-        vocabulary = vocabularies.get(domains.get(name, ""))
-        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-            continue
-        if vocabulary is not None and vocabulary.unknown is not None:
-            kept = {*vocabulary.index, "-1", "-2"}
-            ids = vocabulary.encode(values)
-            names = [vocabulary.values[i] for i in ids]
-            inputs[name] = [v if v in kept else n for v, n in zip(values, names, strict=True)]
-    return inputs
 
 
 def curves(folder: Path, epochs: list[dict[str, Any]]) -> None:
@@ -158,10 +136,9 @@ __all__ = [
     "METRICS",
     "MODEL",
     "curves",
+    "file_inputs",
     "history",
-    "known_words",
+    "load_fed",
     "load_feed",
-    "load_run",
-    "run_inputs",
     "start",
 ]

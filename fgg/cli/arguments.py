@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from fgg.inputs.given import Nest
+
+_IDS = re.compile(r"-?\d{1,18}(\s*,\s*-?\d{1,18})+")
 
 
 class Usage(Exception):
@@ -130,15 +133,13 @@ def read_inputs(groups: Iterable[Sequence[str]]) -> dict[str, Nest]:
 
 
 def _values(name: str, text: str) -> Nest:
-    """Return the values of a JSON list, of numbers separated by commas, or of words by spaces."""
+    """Return the values of a JSON list, ids joined by commas, or words between white space."""
     if text.lstrip().startswith("["):
         try:
             nest: Nest = json.loads(text)
         except (ValueError, RecursionError):
             raise Usage(f"`--input {name}`: this is not a JSON list") from None
         return nest
-    parts = [part.strip() for part in text.split(",")] if "," in text else text.split()
-    try:
-        return [int(part) for part in parts]
-    except ValueError:
-        return text.split()
+    if _IDS.fullmatch(text):
+        return [int(part) for part in text.split(",")]
+    return text.split()

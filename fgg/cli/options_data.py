@@ -7,17 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fgg.cli.arguments import Parser, Usage, assignments, read_inputs
+from fgg.cli.arguments import Parser, Usage, assignments
 from fgg.cli.options_compiler import add_backend, add_space
-from fgg.cli.options_model import add_inputs, add_query, add_weights, is_run
+from fgg.cli.options_model import (
+    add_inputs,
+    add_query,
+    add_weights,
+    given_inputs,
+    saved_model,
+)
 from fgg.compiler.resolve.load import read_text
 from fgg.diagnostics import refuse
 from fgg.grammar import Grammar, Input
 from fgg.inputs.given import Nest
+from fgg.inputs.tokens import token_id, why_unread
 
 MAX_LENGTH = 1_000_000
-UNKNOWN = "<unk>"
-"""The value that stands for all words that a domain does not list, if the domain has it."""
 CHANGES = ("characters", "lower", "digits", "no_punctuation", "min_length", "max_length")
 VOCABULARY = ("min_count", "max_words", "max_part", "unknown_shapes", "no_unknown")
 
@@ -104,37 +109,35 @@ class ItemBatch:
     lengths: Mapping[str, Sequence[int]] | None
 
 
-def given_item(arguments: argparse.Namespace) -> ItemBatch:
-    """Return the batch of the one item that `--input` and `--length` give. Raises Usage."""
+def given_item(grammar: Grammar, arguments: argparse.Namespace) -> ItemBatch:
+    """Return the batch of the one item that `--input` and `--length` give. Raises Usage.
+
+    `grammar` is joined with its query.
+    """
     lengths = assignments(arguments.length, "--length")
     for name, value in lengths.items():
         if value > MAX_LENGTH:
             message = f"length `{name}` is {value:,}; at most {MAX_LENGTH:,} is possible here"
             refuse("F420", message)
     return ItemBatch(
-        {name: [value] for name, value in read_inputs(arguments.input).items()},
+        {name: [value] for name, value in given_inputs(grammar, arguments).items()},
         {name: [value] for name, value in lengths.items()} or None,
     )
 
 
 def read_items(grammar: Grammar, arguments: argparse.Namespace) -> ItemBatch:
     """Return the items of a grammar joined with its query. Raises GrammarError or Usage."""
-    item = given_item(arguments)
+    item = given_item(grammar, arguments)
     if arguments.data is None:
-        if not item.inputs or not is_run(arguments.file):
-            return item
-        from fgg.api.train import known_words
-
-        given = {name: values[0] for name, values in item.inputs.items()}
-        words = known_words(arguments.file, grammar, given)
-        return ItemBatch({name: [value] for name, value in words.items()}, item.lengths)
+        return item
     if item.inputs or item.lengths:
         raise Usage("`--data` gives the items; `--input` and `--length` cannot be used with it")
-    if is_run(arguments.file):
-        from fgg.api.train import run_inputs
+    saved = saved_model(arguments.file)
+    if saved is not None:
+        from fgg.api.train import file_inputs
 
         return ItemBatch(
-            run_inputs(arguments.file, grammar, arguments.data, arguments.format), None
+            file_inputs(saved.reading, grammar, arguments.data, arguments.format), None
         )
     return ItemBatch(read_columns(grammar, arguments.data), None)
 
@@ -167,17 +170,11 @@ def read_columns(grammar: Grammar, path: str) -> dict[str, list[list[int]]]:
 
 
 def _tokens(grammar: Grammar, item: Input, words: Sequence[str], place: str) -> list[int]:
-    from fgg.grammar.domains import value_index
-
-    index = value_index(grammar, item.domain)
     tokens = []
     for word in words:
-        if word in index:
-            tokens.append(index[word])
-        elif word in ("-1", "-2"):
-            tokens.append(int(word))
-        elif UNKNOWN in index:
-            tokens.append(index[UNKNOWN])
-        else:
-            refuse("F411", f"{place}: `{word}` is not a value of `{item.domain}`")
+        number = token_id(grammar, item.domain, word)
+        if number is None:
+            reason, help = why_unread(grammar, item.domain, word)
+            refuse("F411", f"{place}: {reason}", help)
+        tokens.append(number)
     return tokens

@@ -1,23 +1,24 @@
 """The options that name a grammar, a form of it, and its weights.
 
-FILE may also be the folder of a training run, which stands for its grammar and its weights.
+FILE may also be a trained model, the folder of its run or a file, which stands for its grammar, its
+weights and the way it reads words.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias, cast
 
+from fgg.api.saved import is_model, model_file
 from fgg.cli.arguments import Parser, Usage, assignments, read_inputs
 from fgg.cli.output import print_diagnostics
 from fgg.compiler.resolve.load import MAX_BYTES, Loaded, decode, load_content, load_file
 from fgg.diagnostics import GrammarError, did_you_mean, refuse
 from fgg.files import check_regular, read_stream, unreadable
-from fgg.grammar import Enumerated, Grammar, Sized
+from fgg.grammar import Grammar
+from fgg.inputs.given import Nest
 from fgg.rewrite.conjoin import conjoin
 from fgg.rewrite.ground import ground
 
@@ -25,11 +26,10 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
+    from fgg.runtime.model.saving import SavedModel
+
 Weights: TypeAlias = "dict[str, np.ndarray | Tensor]"
 """The weights of factors by name, each with one axis for each node that the factor touches."""
-
-MODEL = "model.safetensors"
-"""The file in the folder of a training run that holds the best model."""
 
 
 def add_file(parser: Parser, *, optional: bool = False, or_else: str = "") -> None:
@@ -39,7 +39,7 @@ def add_file(parser: Parser, *, optional: bool = False, or_else: str = "") -> No
         metavar="FILE",
         nargs="?" if optional else None,
         help=f"{or_else}a grammar file, FGG JSON, `-` for standard input, the name of a library "
-        "grammar, or the folder of a training run",
+        "grammar, or a trained model (a file or the folder of its run)",
     )
     add_sizes(parser)
 
@@ -73,7 +73,10 @@ def add_selection(parser: Parser) -> None:
 def add_inputs(parser: Parser, lengths_help: str) -> None:
     """Add `--length` and `--input`."""
     parser.repeated_values("--length", "NAME=N", lengths_help)
-    inputs_help = 'give an input: `w="the dog runs"`, `w=0,2,1`, a JSON list, or `w=@file`'
+    inputs_help = (
+        'give an input: words `w="the dog runs"`, ids `w=0,2,1`, a JSON list (texts are words, '
+        "numbers ids), or `w=@file`"
+    )
     parser.repeated_values("--input", "NAME=VALUES", inputs_help)
 
 
@@ -95,7 +98,7 @@ def add_merging(parser: Parser) -> None:
 
 def add_weights(parser: Parser) -> None:
     """Add `--params` and `--seed`."""
-    parser.value("--params", "FILE", "weights of factors (.safetensors)")
+    parser.value("--params", "FILE", "weights of factors (.safetensors), or a trained model")
     parser.seed("the random seed: for weights that are not given, and for samples", default=None)
 
 
@@ -104,8 +107,11 @@ def load_target(arguments: argparse.Namespace) -> Loaded:
     sizes = assignments(arguments.set, "--set")
     if arguments.file == "-":
         return load_content(_standard_input(), "<stdin>", sizes=sizes)
-    if is_run(arguments.file):
-        return _load_run(Path(arguments.file), sizes)
+    saved = saved_model(arguments.file)
+    if saved is not None:
+        if sizes:
+            refuse("F410", "the sizes of a trained model are fixed")
+        return load_content(saved.text, f"{saved.name}.fgg", sizes={})
     return load_file(arguments.file, sizes=sizes)
 
 
@@ -119,29 +125,30 @@ def _standard_input() -> str:
     refuse("F401", problem)
 
 
-def is_run(file: str | None) -> bool:
-    """Return whether FILE is the folder of a training run."""
-    return bool(file) and file != "-" and (Path(str(file)) / "settings.json").is_file()
+def saved_model(file: str | None) -> SavedModel | None:
+    """Return the trained model that FILE is: the folder of a run or a model's file, or None."""
+    if not file or file == "-" or not is_model(file):
+        return None
+    return _read_model(str(model_file(file)))
 
 
-def _load_run(folder: Path, sizes: Mapping[str, int]) -> Loaded:
-    """Load the grammar of a run; its domains have the words of the run's vocabulary as values."""
+@lru_cache(maxsize=1)
+def _read_model(path: str) -> SavedModel:
     from fgg.runtime.model.saving import read
 
-    if sizes:
-        refuse("F410", "the sizes of a trained model are fixed")
-    saved = read(folder / MODEL)
-    loaded = load_content(saved.text, f"{saved.name}.fgg", sizes={})
-    if loaded.grammar is None:
-        return loaded
-    vocabulary = dict(saved.vocabulary)
-    domains = tuple(
-        replace(domain, shape=Enumerated(tuple(vocabulary[domain.name])))
-        if vocabulary.get(domain.name) and isinstance(domain.shape, Sized)
-        else domain
-        for domain in loaded.grammar.domains
-    )
-    return replace(loaded, grammar=replace(loaded.grammar, domains=domains))
+    return read(path)
+
+
+def given_inputs(grammar: Grammar, arguments: argparse.Namespace) -> dict[str, Nest]:
+    """Return the inputs that `--input` gives, for a grammar joined with its query.
+
+    For a trained model their words are changed as those of its training data were. Raises Usage.
+    """
+    inputs, saved = read_inputs(arguments.input), saved_model(arguments.file)
+    if saved is not None:
+        for name in saved.reading.fields.keys() & inputs.keys() & grammar.input.keys():
+            inputs[name] = cast(Nest, saved.reading.item(grammar, name, inputs[name]))
+    return inputs
 
 
 def need_grammar(loaded: Loaded, *, quiet: bool = False) -> Grammar:
@@ -174,10 +181,9 @@ def query_of(grammar: Grammar, arguments: argparse.Namespace) -> str | None:
     """
     if arguments.query is not None or not grammar.queries:
         return str(arguments.query) if arguments.query is not None else None
-    if is_run(arguments.file):
-        from fgg.runtime.train.run_settings import load_settings
-
-        return load_settings(Path(arguments.file)).query
+    saved = saved_model(arguments.file)
+    if saved is not None:
+        return saved.query
     if len(grammar.queries) == 1:
         return grammar.queries[0].name
     names = ", ".join(f"`{name}`" for name in grammar.query)
@@ -190,7 +196,6 @@ def select(grammar: Grammar, arguments: argparse.Namespace, *, whole: bool = Fal
     With `whole` the result is always a finite grammar.
     """
     lengths = assignments(arguments.length, "--length")
-    inputs = read_inputs(arguments.input)
     query: str | None = arguments.query
     if query is not None and query not in grammar.query:
         known = ", ".join(f"`{name}`" for name in grammar.query)
@@ -199,8 +204,11 @@ def select(grammar: Grammar, arguments: argparse.Namespace, *, whole: bool = Fal
             f"`{grammar.name}` has no query `{query}`",
             did_you_mean(query, grammar.query) or f"it has {known or 'none'}",
         )
-    if arguments.ground or lengths or inputs:
+    if arguments.ground or lengths or arguments.input:
+        from fgg.api.compile import selected
+
         query = query_of(grammar, arguments)
+        inputs = given_inputs(selected(grammar, query), arguments)
         return ground(grammar, query=query, lengths=lengths, inputs=inputs)
     if whole:
         return ground(grammar, query=query)
@@ -238,19 +246,35 @@ def check_rules(grammar: Grammar, names: list[str]) -> None:
 
 
 def given_weights(arguments: argparse.Namespace) -> Weights:
-    """Return the weights of a run and of `--params`; the latter win. Raises GrammarError."""
-    weights: Weights = {}
-    if is_run(arguments.file):
-        from fgg.api.saved import load_model
+    """Return the weights of a trained model and of `--params`; the latter win.
 
-        weights |= load_model(Path(arguments.file) / MODEL).detached()
+    Raises GrammarError.
+    """
+    weights: Weights = {}
+    if saved_model(arguments.file) is not None:
+        weights |= model_weights(arguments.file, getattr(arguments, "query", None))
     return weights | read_params(arguments.params)
 
 
+def model_weights(path: str, query: str | None = None) -> Weights:
+    """Return the weights of a trained model, those that a query needs."""
+    from fgg.api.saved import load_model
+
+    weights: Weights = {}
+    return weights | load_model(path, query=query).detached()
+
+
 def read_params(path: str | None) -> Weights:
-    """Return the weights in a safetensors file, none without a path. Raises GrammarError."""
+    """Return the weights in a safetensors file or of a trained model; none without a path.
+
+    Raises GrammarError.
+    """
     if not path:
         return {}
+    from fgg.runtime.model.saving import describes_model
+
+    if is_model(path) and describes_model(path):
+        return model_weights(path)
     try:
         check_regular(path)
     except (OSError, ValueError) as error:

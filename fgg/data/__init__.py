@@ -16,9 +16,10 @@ from fgg.data.preprocess import (
 )
 from fgg.data.streams import TokenStream, Window, Windows, token_stream
 from fgg.data.text_files import find
-from fgg.data.vocabulary import Vocabulary, word_shape
+from fgg.data.vocabulary import Vocabulary
 from fgg.data.vocabulary import build as build_vocabulary
 from fgg.data.vocabulary import load as load_vocabulary
+from fgg.inputs.tokens import word_shape
 
 __all__ = [
     "FORMATS",

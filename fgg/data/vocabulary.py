@@ -12,9 +12,7 @@ from pathlib import Path
 from fgg.data.example import Example
 from fgg.diagnostics import GrammarError, refuse
 from fgg.files import read_limited, unreadable, write_whole
-
-UNKNOWN = "<unk>"
-ENDINGS = ("ing", "ion", "ity", "est", "ed", "er", "ly", "al", "s", "y")  # the first that fits
+from fgg.inputs.tokens import UNKNOWN, unknown_class
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,35 +92,6 @@ class Vocabulary:
         else:
             text = "".join(f"{value}\n" for value in self.values)
         write_whole(target, text.encode())
-
-
-def word_shape(word: str) -> str:
-    """The class of a word by its letters, such as `capital-s` or `digit-hyphen`; "" if plain.
-
-    First comes `capitals` (two or more cased letters, all upper case) or `capital` (the first
-    letter is), then `digit` and `hyphen` if the word has one, then the ending if the word has at
-    least four letters and no digit.
-    """
-    parts = []
-    cased = [letter for letter in word if letter.isupper() or letter.islower()]
-    if len(cased) > 1 and word.isupper():
-        parts.append("capitals")
-    elif word[:1].isupper():
-        parts.append("capital")
-    if any(letter.isdigit() for letter in word):
-        parts.append("digit")
-    if "-" in word:
-        parts.append("hyphen")
-    if len(word) >= 4 and "digit" not in parts:
-        ending = next((each for each in ENDINGS if word.lower().endswith(each)), "")
-        parts += [ending] if ending else []
-    return "-".join(parts)
-
-
-def unknown_class(unknown: str, word: str) -> str:
-    """The class of unknown words that a word belongs to, such as `<unk:capital-s>`."""
-    form = word_shape(word)
-    return f"{unknown.removesuffix('>')}:{form}>" if form else unknown
 
 
 def build(

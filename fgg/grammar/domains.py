@@ -50,6 +50,31 @@ def with_domain_size(grammar: Grammar, name: str, size: int) -> Grammar:
     return replace(grammar, domains=tuple(domain if d.name == name else d for d in grammar.domains))
 
 
+def with_values(grammar: Grammar, values: Mapping[str, Sequence[str]]) -> Grammar:
+    """The grammar with names for the values of sized domains.
+
+    A domain with more values than names gets `<unused:7>`, … for the others. Raises GrammarError
+    (F478) if it has fewer.
+    """
+    domains = []
+    for domain in grammar.domains:
+        names = values.get(domain.name, ())
+        if names and isinstance(domain.shape, Sized) and not _are_numbers(names):
+            size = domain_size(grammar, domain.name)
+            if len(names) > size:
+                have = f"{len(names):,} names for the {size:,} values of `{domain.name}`"
+                refuse("F478", f"there are {have}", "give the domain a larger size")
+            others = (f"<unused:{number}>" for number in range(len(names), size))
+            domain = replace(domain, shape=Enumerated((*names, *others)))
+        domains.append(domain)
+    return replace(grammar, domains=tuple(domains))
+
+
+def _are_numbers(names: Sequence[str]) -> bool:
+    """Whether names are `0`, `1`, …, which the values of a sized domain have anyway."""
+    return names[0] == "0" and all(name == str(i) for i, name in enumerate(names))
+
+
 def domain_size(grammar: Grammar, name: str) -> int:
     """The number of values of a domain."""
     return _sizes(grammar)[name]

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isnan
-from typing import SupportsInt, cast
+from typing import cast
 
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean
 from fgg.grammar import Grammar, Input, InputFactor, InputTable
-from fgg.grammar.domains import domain_size, lengths, size_values, value_index
+from fgg.grammar.domains import domain_size, lengths, size_values
 from fgg.grammar.index import Expr
+from fgg.inputs.tokens import IMPOSSIBLE, token_id, whole_number, why_unread
 
-MISSING = -1
-IMPOSSIBLE = -2
 MAX_PROBLEMS = 20
 
 Nest = Sequence[object]
@@ -65,7 +64,7 @@ class _Observer:
         for name, value in self.lengths.items():
             if name not in wanted:
                 self.fail("F411", f"there is no length `{name}`", did_you_mean(name, wanted))
-            elif _integer(value) is None or value < 0:
+            elif whole_number(value) is None or value < 0:
                 self.fail("F411", f"length `{name}` must be a whole number from 0 up")
         tokens = {i.name: self.tokens(i) for i in grammar.inputs if i.name in self.inputs}
         tables = {t.name: self.table(t) for t in grammar.tables if t.name in self.inputs}
@@ -195,18 +194,11 @@ class _Observer:
 
     def token(self, item: Input, entry: object, size: int, position: tuple[int, ...]) -> int | None:
         where = ", ".join(map(str, position))
-        if isinstance(entry, str):
-            index = value_index(self.grammar, item.domain).get(entry)
-            if index is None:
-                known = value_index(self.grammar, item.domain)
-                self.fail(
-                    "F411",
-                    f"`{item.name}[{where}]`: domain `{item.domain}` has no value `{entry}`",
-                    did_you_mean(entry, known),
-                )
-            return index
-        number = _integer(entry)
-        if number is None or not IMPOSSIBLE <= number < size:
+        number = token_id(self.grammar, item.domain, entry)
+        if number is None:
+            reason, help = why_unread(self.grammar, item.domain, entry)
+            self.fail("F411", f"`{item.name}[{where}]`: {reason}", help)
+        elif not IMPOSSIBLE <= number < size:
             self.fail(
                 "F411",
                 f"`{item.name}[{where}]` is {entry!r}; domain `{item.domain}` has the values "
@@ -219,7 +211,7 @@ class _Observer:
         """The entries of a table by position."""
         entries: dict[tuple[int, ...], int] = {}
         for position, entry in self.entries(item):
-            number = _integer(entry)
+            number = table_entry(entry)
             if number is None:
                 self.fail("F411", f"`{item.name}` holds {entry!r}, which is not a whole number")
             else:
@@ -239,11 +231,7 @@ def _items(nest: object) -> Nest | None:
     return cast(Nest, nest)
 
 
-def _integer(entry: object) -> int | None:
-    if isinstance(entry, bool):
-        return None
-    try:
-        number = int(cast(SupportsInt, entry))
-        return number if number == entry else None
-    except (TypeError, ValueError, OverflowError):
-        return None
+def table_entry(entry: object) -> int | None:
+    """An entry of a table, a number or its text; None if it is neither."""
+    text = entry if isinstance(entry, str) and len(entry) < 20 else ""
+    return int(text) if text.removeprefix("-").isdecimal() else whole_number(entry)

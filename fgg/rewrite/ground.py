@@ -34,8 +34,9 @@ from fgg.grammar.names import fresh
 from fgg.grammar.ranges import regions, rule_rows
 from fgg.grammar.values import MAX_LOG, Constant, Exp, Nested, Sparse, Table, Value
 from fgg.inputs.clamps import clamp_domain, path_value
-from fgg.inputs.given import IMPOSSIBLE, MISSING, Nest, Observation, observe
+from fgg.inputs.given import Nest, Observation, observe
 from fgg.inputs.readings import Ties
+from fgg.inputs.tokens import IMPOSSIBLE, MISSING
 from fgg.progress import steps
 from fgg.rewrite.conjoin import conjoin
 from fgg.rewrite.trim import trim

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fgg.grammar.domains import domain_size
 from fgg.grammar.index import Expr
-from fgg.inputs.given import MISSING
+from fgg.inputs.tokens import MISSING
 from fgg.plan import Step
 from fgg.runtime.derive.cell_index import (
     ClampIndex,

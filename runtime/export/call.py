@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fgg.diagnostics import did_you_mean, refuse
 from fgg.files import check_regular, unreadable
-from fgg.inputs.given import IMPOSSIBLE, MISSING
+from fgg.inputs.tokens import IMPOSSIBLE, MISSING
 
 FILL = {"tokens": IMPOSSIBLE, "table": IMPOSSIBLE, "potentials": float("-inf")}
 

@@ -12,7 +12,7 @@ from fgg.factors.maps import map_values
 from fgg.grammar.domains import domain_size
 from fgg.grammar.slices import Narrow, Unfold, take
 from fgg.inputs.clamps import path_steps
-from fgg.inputs.given import IMPOSSIBLE, MISSING
+from fgg.inputs.tokens import IMPOSSIBLE, MISSING
 from fgg.plan import Gather, OneHot, Plan, Potential
 from fgg.runtime.export.algebra import TracedAlgebra
 from fgg.runtime.export.frame import Frame, Tensors

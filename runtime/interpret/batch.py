@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fgg.grammar import Grammar
 from fgg.grammar.domains import size_values
-from fgg.inputs.given import IMPOSSIBLE
+from fgg.inputs.tokens import IMPOSSIBLE
 from fgg.plan import Plan
 from fgg.plan.sizes import chart_bytes, environment, table_bytes
 from fgg.runtime.interpret.semirings.base import Ints

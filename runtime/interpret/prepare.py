@@ -18,7 +18,7 @@ from fgg.grammar.domains import domain_size
 from fgg.grammar.slices import Narrow, Unfold, take
 from fgg.grammar.values import exact
 from fgg.inputs.clamps import path_steps
-from fgg.inputs.given import IMPOSSIBLE, MISSING
+from fgg.inputs.tokens import IMPOSSIBLE, MISSING
 from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, Potential
 from fgg.plan.kernel import BATCH
 from fgg.runtime.interpret.algebra import Algebra, Named, Product

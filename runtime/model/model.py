@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from fgg.data.reading import Reading
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.factors.maps import groups
-from fgg.grammar import Factor
+from fgg.grammar import Enumerated, Factor, FromFile
 from fgg.grammar.definitions import Tied
 from fgg.grammar.options import init_of, is_frozen, net_of
 from fgg.runtime.model.initial_logits import start_logits
@@ -55,7 +56,7 @@ class Model(nn.Module):
     ) -> None:
         super().__init__()
         self.program = program
-        self.vocabulary: dict[str, Sequence[str]] = {}
+        self.reading = Reading()
         self.logits = nn.ParameterDict()
         self.shared = Shared()
         self.nets = nn.ModuleDict()
@@ -191,7 +192,7 @@ class Model(nn.Module):
 
     def forward(self, *, lengths: Lengths = None, **inputs: object) -> Tensor:
         """log Z of every item, `[batch]`."""
-        return self.program.log_z(self.weights(), inputs, lengths)
+        return self.program.log_z(self.weights(), self.read(inputs), lengths)
 
     def posterior(self, *, lengths: Lengths = None, **inputs: object) -> Posterior:
         """The distribution over derivations of every item: one value for all questions.
@@ -199,7 +200,18 @@ class Model(nn.Module):
         `model.posterior(w=tokens).best()` decodes, `.marginals`, `.counts` and `.sample(5)` share
         its passes.
         """
-        return self.program.posterior(self.weights(), inputs, lengths)
+        return self.program.posterior(self.weights(), self.read(inputs), lengths)
+
+    def read(self, inputs: Mapping[str, object]) -> Mapping[str, object]:
+        """The inputs of a batch with their words changed as those of the training data were."""
+        return self.reading.inputs(self.program.grammar, inputs) if self.reading.fields else inputs
+
+    @property
+    def vocabulary(self) -> dict[str, tuple[str, ...]]:
+        """The names of the values of each domain that has names."""
+        shapes = {domain.name: domain.shape for domain in self.program.compiler.model.domains}
+        named = {n: s for n, s in shapes.items() if isinstance(s, Enumerated | FromFile)}
+        return {name: shape.values for name, shape in named.items()}
 
     def save(
         self,
@@ -207,14 +219,15 @@ class Model(nn.Module):
         *,
         vocabulary: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """Write the model to a safetensors file that says all that is needed to load it.
+        """Write the model to a file that holds all that is needed to use it: `english.fggm`.
 
-        `vocabulary` names the values of domains, `{"W": ["the", "dog"]}`, where the grammar does
-        not. The file appears whole or not at all.
+        These are the text of the grammar with its sizes and values, the weights, and how data are
+        read. `vocabulary` names the values of domains, `{"W": ["the", "dog"]}`, where the grammar
+        does not. It is a safetensors file, and appears whole or not at all.
         """
         from fgg.runtime.model.saving import save
 
-        save(self, path, self.vocabulary if vocabulary is None else vocabulary)
+        save(self, path, vocabulary)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Take the parameters of a saved model of the same grammar. Raises GrammarError (F472)."""

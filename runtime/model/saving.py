@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import file_digest, sha256
 from io import BytesIO
 from pathlib import Path
@@ -14,10 +14,11 @@ from typing import IO, TYPE_CHECKING, Any
 from torch import Tensor
 
 from fgg.check.values import load_array
+from fgg.data.reading import Reading
 from fgg.diagnostics import Diagnostic, GrammarError, refuse
 from fgg.files import check_regular, unreadable, write_whole
-from fgg.grammar import Domain, Enumerated, Factor, FromFile, Grammar
-from fgg.grammar.domains import size_values
+from fgg.grammar import Domain, Enumerated, Factor, FromFile, Grammar, Sized
+from fgg.grammar.domains import size_values, with_values
 from fgg.grammar.printer import print_grammar
 from fgg.grammar.values import Load, Nested, Table
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from fgg.runtime.model.model import Model
 
 FORMAT = "fgg model"
-VERSION = "1"
+VERSION = "2"
 CHECKSUM = "checksum"
 MAX_ENTRIES = 2**20
 """The most entries of a `.npy` file that are written into the text of a grammar."""
@@ -42,7 +43,7 @@ class SavedModel:
     space: str
     dtype: str
     nets: tuple[str, ...]
-    vocabulary: Mapping[str, Sequence[str]]
+    reading: Reading
     tensors: Mapping[str, Tensor]
 
 
@@ -51,8 +52,10 @@ def save(
     path: str | os.PathLike[str],
     vocabulary: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Write a model to a file. Raises GrammarError if it cannot be written (F413) or is too large
-    to describe (F471)."""
+    """Write a model to a file; `vocabulary` names the values of domains that have no names.
+
+    Raises GrammarError if it cannot be written (F413) or is too large to describe (F471).
+    """
     tensors = {n: t.detach().cpu().contiguous() for n, t in model.state_dict().items()}
     write(path, tensors, described(model, vocabulary))
 
@@ -62,7 +65,7 @@ def described(
 ) -> dict[str, str]:
     """The metadata of a model's file."""
     compiler = model.program.compiler
-    whole = self_contained(compiler.model)
+    whole = self_contained(with_values(compiler.model, vocabulary or {}))
     dtype = next((t.dtype for t in model.state_dict().values()), None)
     return {
         "format": FORMAT,
@@ -74,7 +77,7 @@ def described(
         "sizes": json.dumps(dict(size_values(whole))),
         "dtype": str(dtype).removeprefix("torch."),
         "nets": json.dumps(list(model.own_nets)),
-        "vocabulary": json.dumps({k: list(v) for k, v in (vocabulary or {}).items()}),
+        "reading": json.dumps(asdict(model.reading), sort_keys=True),
     }
 
 
@@ -139,6 +142,11 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str
         refuse("F471", f"`{name}` is not a safetensors file, or is cut short")
 
 
+def describes_model(path: str | os.PathLike[str]) -> bool:
+    """Return whether a safetensors file says which grammar its numbers belong to."""
+    return read_tensors(path)[0].get("format") == FORMAT
+
+
 def read(path: str | os.PathLike[str]) -> SavedModel:
     """The model in a file. Raises GrammarError if there is none (F401, F471)."""
     metadata, tensors = read_tensors(path)
@@ -157,7 +165,7 @@ def read(path: str | os.PathLike[str]) -> SavedModel:
         space=metadata["space"],
         dtype=metadata["dtype"],
         nets=tuple(json.loads(metadata["nets"])),
-        vocabulary=json.loads(metadata["vocabulary"]),
+        reading=Reading(**json.loads(metadata["reading"])),
         tensors=tensors,
     )
 
@@ -168,7 +176,8 @@ def take(model: Model, saved: SavedModel) -> None:
     The model's query may differ from the file's: parameters that it does not need are ignored.
     """
     grammar = self_contained(model.program.compiler.model)
-    if description(print_grammar(grammar)) != description(saved.text):
+    mine, other = description(print_grammar(grammar)), description(saved.text)
+    if _without_names(grammar, mine) != _without_names(grammar, other):
         raise _other(saved, _difference(grammar, saved))
     wanted = model.state_dict()
     missing = [name for name in wanted if name not in saved.tensors]
@@ -186,6 +195,15 @@ def description(text: str) -> str:
     lines = text.splitlines()
     end = next((i for i, line in enumerate(lines) if line.startswith("query ")), len(lines))
     return "\n".join(lines[:end]).strip()
+
+
+def _without_names(grammar: Grammar, text: str) -> str:
+    """A description without the values of those domains that have no names in a grammar.
+
+    Their sizes are those of tensors, which are compared anyway.
+    """
+    heads = tuple(f"domain {d.name} = " for d in grammar.domains if isinstance(d.shape, Sized))
+    return "\n".join(line for line in text.splitlines() if not heads or not line.startswith(heads))
 
 
 def self_contained(grammar: Grammar) -> Grammar:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from fgg.inputs.given import MISSING
+from fgg.inputs.tokens import MISSING
 from fgg.plan import Chart, Plan
 from fgg.plan.sizes import chart_bytes, environment
 from fgg.progress import levels

@@ -22,7 +22,7 @@ from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.provenance import FamilySource, families_of
 from fgg.grammar.slices import source_value
 from fgg.inputs.clamps import Pin, path_end, path_steps
-from fgg.inputs.given import IMPOSSIBLE
+from fgg.inputs.tokens import IMPOSSIBLE
 from fgg.plan import Plan
 from fgg.plan.sizes import low_end
 from fgg.runtime.memory import require

@@ -16,11 +16,12 @@ from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.grammar import Grammar, Input, InputFactor, InputTable
-from fgg.grammar.domains import domain_size, size_values, value_index
+from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.domains import lengths as length_names
 from fgg.grammar.index import Expr
 from fgg.grammar.memo import per_grammar
-from fgg.inputs.given import IMPOSSIBLE, MISSING
+from fgg.inputs.given import table_entry
+from fgg.inputs.tokens import IMPOSSIBLE, MISSING, token_id, why_unread
 from fgg.plan import Plan, Potential
 from fgg.plan.sizes import environment, extents
 from fgg.runtime.memory import require
@@ -277,21 +278,18 @@ class _Collator:
                 self.row(item, inner, depth - 1, number, (*position, place))
                 for place, inner in enumerate(entry)
             ]
-        if isinstance(entry, int) and not isinstance(entry, bool):
-            # Out of every range anyway, and too large for a tensor.
-            return max(min(entry, MAX_LENGTH), -MAX_LENGTH)
-        if isinstance(entry, str) and isinstance(item, Input):
-            index = value_index(self.grammar, item.domain)
-            if entry in index:
-                return index[entry]
-            raise self.fail(
-                f"`{entry}` is not a value of `{item.domain}`: "
-                f"`{item.name}{list(position)}` of item {number}",
-                did_you_mean(entry, list(index) if len(index) < 10_000 else ()),
-            )
-        raise self.fail(
-            f"`{item.name}{list(position)}` of item {number} is neither a number nor a word"
-        )
+        where = f"`{item.name}{list(position)}` of item {number}"
+        if isinstance(item, InputTable):
+            value = table_entry(entry)
+            if value is None:
+                raise self.fail(f"{where} is {entry!r}, which is not a whole number")
+        else:
+            value = token_id(self.grammar, item.domain, entry)
+            if value is None:
+                reason, help = why_unread(self.grammar, item.domain, entry)
+                raise self.fail(f"{reason}: {where}", help)
+        # Larger ones are out of every range anyway, and too large for a tensor.
+        return max(min(value, MAX_LENGTH), -MAX_LENGTH)
 
     def potentials(self, item: InputFactor, value: Any) -> Tensor:
         try:

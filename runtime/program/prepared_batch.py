@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from fgg.inputs.given import IMPOSSIBLE, MISSING
+from fgg.inputs.tokens import IMPOSSIBLE, MISSING
 from fgg.plan import Cut, Gather, Plan, TokenAxis
 from fgg.plan.sizes import chart_bytes, environment, table_bytes
 from fgg.progress import levels

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import torch
 
 from fgg.data import Batches, Example
+from fgg.data.reading import UNTAGGED
 from fgg.diagnostics import refuse
 from fgg.grammar.annotations import RuleLink, heads, pairs, segments, span_cells, tags
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.model.model import Model
 from fgg.runtime.native.jobs import Job
 from fgg.runtime.program.prepared_batch import number_type
-from fgg.runtime.train.feed import UNTAGGED, Feed
+from fgg.runtime.train.feed import Feed
 from fgg.scores import (
     head_score,
     left_branching,

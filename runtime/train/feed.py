@@ -4,37 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from itertools import chain
+from typing import Protocol
 
 from fgg.data import (
     BatchPosition,
-    Corpus,
     Example,
     ExampleBatch,
     Vocabulary,
-    as_characters,
     build_vocabulary,
-    normal,
-    of_length,
-    without_punctuation,
 )
+from fgg.data.reading import FIELDS, UNTAGGED, Changes, part_ids
 from fgg.diagnostics import did_you_mean, refuse
 from fgg.grammar import Domain, Grammar, Sized
-from fgg.grammar.domains import domain_values
+from fgg.grammar.domains import domain_size, domain_values
+from fgg.inputs.tokens import MISSING, UNKNOWN
 from fgg.runtime.learn import Items
 from fgg.runtime.learn.item_batches import check_items
 from fgg.runtime.program.inputs import Collated
 from fgg.runtime.program.program import Program
-
-FIELDS = ("words", "tags", "fine_tags", "parts")
-"""The fields of an example that an input can be; for `parts`, `s[i,j]` is the part from i to j."""
-NONE = -2
-"""The token of a part that is not among the values of its domain."""
-UNTAGGED, MISSING = "_", -1
-"""An unknown tag as CoNLL-U writes it, and the token for missing values."""
-
-Changes = Mapping[str, Any]
-"""Preprocessing options of a run, as JSON: `characters`, `lower`, `digits`, `max_length`, …"""
 
 
 class BatchSource(Protocol):
@@ -66,16 +54,14 @@ class Feed:
             if items is not None:
                 yield program, check_items(program, items).collated
 
-    def serving(self, grammar: Grammar) -> Feed:
-        """The feed for another query of the grammar. Raises GrammarError (F478)."""
+    @staticmethod
+    def of(grammar: Grammar, given: Mapping[str, str]) -> Feed:
+        """The feed of a grammar whose domains have names; `given` are fields of some inputs."""
         names = {item.name for item in grammar.observed}
-        fields = input_fields(grammar, {n: field for n, field in self.fields.items() if n in names})
+        fields = input_fields(grammar, {n: field for n, field in given.items() if n in names})
         domains = {item.name: item.domain for item in grammar.inputs if item.name in fields}
-        for name, domain in domains.items():
-            if domain not in self.vocabularies:
-                help = f"it was trained with {', '.join(map(repr, self.fields))}".replace("'", "`")
-                refuse("F478", f"the run has no vocabulary for input `{name}`", help)
-        return Feed(fields, domains, self.vocabularies)
+        vocabularies = {domain: vocabulary_of(grammar, domain) for domain in domains.values()}
+        return Feed(fields, domains, vocabularies)
 
     def ids(self, name: str, example: Example) -> list[int] | list[list[int]]:
         """The token ids of an example for an input, `[n]`, or `[n, n + 1]` for parts.
@@ -84,7 +70,9 @@ class Feed:
         """
         vocabulary = self.vocabularies[self.domains[name]]
         if self.fields[name] == "parts":
-            return part_ids(example.words, vocabulary)
+            return part_ids(example.words, vocabulary.index)
+        if self.fields[name] == "words" and example.ids is not None:
+            return list(example.ids)
         values: Sequence[str] | None = getattr(example, self.fields[name])
         if values is None:
             message = f"{example.place}: there are no {self.fields[name]} for input `{name}`"
@@ -92,18 +80,6 @@ class Feed:
         if self.fields[name] != "words" and UNTAGGED not in vocabulary.index:
             return [MISSING if v == UNTAGGED else vocabulary.encode([v])[0] for v in values]
         return vocabulary.encode(values)
-
-
-def part_ids(words: Sequence[str], vocabulary: Vocabulary) -> list[list[int]]:
-    """The number of each part [i, j) of a sequence, `[n, n + 1]`; -2 if it has none."""
-    size, index = len(words), vocabulary.index
-    numbers = [[NONE] * (size + 1) for _ in range(size)]
-    for i, row in enumerate(numbers):
-        text = ""
-        for j in range(i + 1, size + 1):
-            text += words[j - 1]
-            row[j] = index.get(text, NONE)
-    return numbers
 
 
 def parts(corpus: Iterable[Example], longest: int | None) -> Iterator[Example]:
@@ -142,18 +118,6 @@ def input_fields(grammar: Grammar, given: Mapping[str, str]) -> dict[str, str]:
     return {**given, **{name: "words" for name in left}}
 
 
-def preprocessed(corpus: Corpus, changes: Changes) -> Corpus:
-    """The corpus with the preprocessing of a run: characters, case, digits, lengths."""
-    if changes.get("characters"):
-        corpus = corpus.map(as_characters)
-    if changes.get("lower") or changes.get("digits"):
-        corpus = corpus.map(normal(lower=bool(changes.get("lower")), digits=changes.get("digits")))
-    if changes.get("no_punctuation"):
-        corpus = corpus.map(without_punctuation)
-    least, most = changes.get("min_length") or 1, changes.get("max_length")
-    return corpus.map(of_length(least, most))
-
-
 def make_feed(
     grammar: Grammar,
     fields: Mapping[str, str],
@@ -167,7 +131,10 @@ def make_feed(
         if domain in vocabularies:
             continue
         shape = grammar.domain[domain].shape
-        if isinstance(shape, Sized):
+        if fields[name] == "words" and (ids := id_count(corpus)):
+            size = max(ids, domain_size(grammar, domain))
+            vocabularies[domain] = _of_ids(grammar, domain, size, changes)
+        elif isinstance(shape, Sized):
             field = fields[name]
             examples = corpus if field == "words" else _in_place(corpus, field)
             if field == "parts":
@@ -177,14 +144,41 @@ def make_feed(
                 examples,
                 least=1 if plain else changes.get("min_count") or 1,
                 most=None if plain else changes.get("max_words"),
-                unknown=None if plain else "<unk>",
+                unknown=None if plain else UNKNOWN,
                 shapes=bool(changes.get("unknown_shapes")) and not plain,
             )
         else:
-            values = tuple(domain_values(grammar, domain))
-            unknown = "<unk>" if "<unk>" in values else None
-            vocabularies[domain] = Vocabulary(values=values, unknown=unknown)
+            vocabularies[domain] = vocabulary_of(grammar, domain)
     return Feed(dict(fields), domains, vocabularies)
+
+
+def vocabulary_of(grammar: Grammar, domain: str) -> Vocabulary:
+    """The vocabulary that the values of a domain are."""
+    values = tuple(domain_values(grammar, domain))
+    classes = any(value.startswith(UNKNOWN.replace(">", ":")) for value in values)
+    unknown = UNKNOWN if UNKNOWN in values else None
+    return Vocabulary(values=values, unknown=unknown, shapes=classes)
+
+
+def id_count(corpus: Iterable[Example]) -> int:
+    """One more than the greatest id of a corpus; 0 if it does not consist of ids."""
+    examples = iter(corpus)
+    first = next(examples, None)
+    if first is None or first.ids is None:
+        return 0
+    return 1 + max(max(example.ids or (), default=-1) for example in chain((first,), examples))
+
+
+def _of_ids(grammar: Grammar, domain: str, size: int, changes: Changes) -> Vocabulary:
+    """The values of a domain that ids are of: no id changes. Raises GrammarError (F478)."""
+    options = ("min_count", "max_words", "unknown_shapes", "lower", "digits", "characters")
+    for option in options:
+        if changes.get(option):
+            shown = option.replace("_", "-")
+            refuse("F478", f"`--{shown}` changes words, but the data are ids", "leave it out")
+    if not isinstance(grammar.domain[domain].shape, Sized):
+        return vocabulary_of(grammar, domain)
+    return Vocabulary(values=tuple(map(str, range(size))), unknown=None)
 
 
 def _in_place(corpus: Iterable[Example], field: str) -> Iterable[Example]:
@@ -206,7 +200,7 @@ def sizes_for(grammar: Grammar, feed: Feed, given: Mapping[str, int]) -> dict[st
         if size is None:
             continue
         if size not in given:
-            sizes[size] = len(vocabulary)
+            sizes[size] = max(sizes.get(size, 0), len(vocabulary))
         elif given[size] < len(vocabulary):
             refuse(
                 "F478",

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
+from fgg.data.reading import Changes
 from fgg.diagnostics import refuse
 from fgg.files import read_limited, write_whole
 from fgg.plan.backend import AUTO
-from fgg.runtime.train.feed import Changes
 
 SETTINGS = "settings.json"
 MAX_SETTINGS = 1 << 24  # bytes
@@ -52,6 +52,7 @@ class RunSettings:
     skip: bool = False
     patience: int = 0
     world: int = 1
+    initial: str = ""  # the model that the run began with
 
     def save(self, folder: Path) -> None:
         """Write the settings into the folder of a run."""

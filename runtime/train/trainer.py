@@ -266,7 +266,7 @@ class Trainer:
 
     def save_model(self) -> None:
         """Write the model that is the result so far."""
-        self.model.save(self.folder.path / MODEL, vocabulary=vocabulary_of(self.feed))
+        self.model.save(self.folder.path / MODEL)
 
     def held_out(self, batches: Batches) -> HeldOut:
         """The perplexity of held-out batches under the present model."""
@@ -300,11 +300,6 @@ def log_likelihood(model: Model, feed: Feed, batches: Batches) -> tuple[float, i
                 impossible += int((log_z == -torch.inf).sum())
     model.train(was)
     return total, tokens, impossible
-
-
-def vocabulary_of(feed: Feed) -> dict[str, tuple[str, ...]]:
-    """The values of the domains, as a saved model records them."""
-    return {domain: words.values for domain, words in feed.vocabularies.items()}
 
 
 def _exp(value: float) -> float:

@@ -17,7 +17,7 @@ from fgg.grammar.domains import domain_size, domain_values, size_values
 from fgg.grammar.domains import lengths as length_names
 from fgg.grammar.index import Expr
 from fgg.grammar.ranges import condition_rows, index_extents
-from fgg.inputs.given import IMPOSSIBLE, MISSING
+from fgg.inputs.tokens import IMPOSSIBLE, MISSING
 from fgg.rewrite.ground import ground
 from fgg.runtime.interpret.semirings.base import NumpyArray
 

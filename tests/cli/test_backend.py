@@ -129,7 +129,7 @@ def test_a_run_is_trained_and_scored_by_machine_code(
     folder = str(tmp_path / "run")
     options = ("--data", str(words), "--epochs", "2", "--out", folder)
     code, _, err = run(capsys, "train", "hmm", "--set", "k=3", *options, "--backend", "cpp")
-    assert code == 0 and err.startswith("building machine code")
+    assert code == 0 and "building machine code" in err
     assert json.loads((tmp_path / "run" / "settings.json").read_text())["backend"] == "cpp"
     scores = [
         run(capsys, "eval", folder, "--data", str(words), "--backend", name)

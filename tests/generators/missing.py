@@ -14,7 +14,7 @@ from typing import Any
 from fgg.compiler import loads
 from fgg.grammar import Fragment, Grammar, Rule
 from fgg.grammar.domains import domain_size
-from fgg.inputs.given import MISSING
+from fgg.inputs.tokens import MISSING
 from fgg.rewrite.ground import ground
 from tests.generators.indexed import Choose
 

@@ -32,6 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         os.mkfifo(name)
     Path("run").mkdir()
     os.mkfifo("run/settings.json")
+    os.mkfifo("run/model.safetensors")
     Path("vocabulary.fgg").write_text(CHAIN.format(w='file("pipe")', v=""))
     Path("array.fgg").write_text(CHAIN.format(w="3", v=' = load("pipe.npy")'))
     Path("words.fgg").write_text(CHAIN.format(w="3", v=""))
@@ -59,7 +60,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         ("cluster pipe.txt --clusters 2", "F401"),
         ("unmix pcfg_ie --data pipe", "F401"),
         ("train words.fgg --data pipe.txt --out new", "F401"),
-        ("eval run --data pipe", "F479"),
+        ("eval run --data pipe", "F401"),
+        ("train --resume --out run", "F479"),
         ("bench --from pipe.json", "F401"),
     ],
 )

@@ -14,11 +14,11 @@ from fgg.cli.options_model import (
     add_file,
     add_inputs,
     add_merging,
+    given_weights,
     load_target,
     merged,
     need_grammar,
     query_of,
-    read_params,
 )
 from fgg.cli.output import (
     Figures,
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     loaded = load_target(arguments)
     grammar = merged(need_grammar(loaded, quiet=True), arguments)
-    weights = read_params(arguments.params)
+    weights = given_weights(arguments)
     done = decompose(
         grammar,
         weights,
@@ -128,14 +128,15 @@ def _moved(
     grammar: Grammar, weights: Weights, done: DecomposedGrammar, arguments: argparse.Namespace
 ) -> tuple[float, float] | None:
     """Return log Z before and after of the item that is given; None if there is none."""
+    from fgg.api.compile import selected
     from fgg.api.decompose import log_z_moved
 
-    item = given_item(arguments)
-    if not item.inputs and not item.lengths:
+    if not arguments.input and not arguments.length:
         if arguments.query is not None:
             raise Usage("`--query` asks how far log Z moves", "give an `--input` or a `--length`")
         return None
     query = query_of(grammar, arguments)
+    item = given_item(selected(grammar, query), arguments)
     (moved,) = log_z_moved(
         grammar, weights, done, query=query, inputs=item.inputs, lengths=item.lengths
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from fgg.cli.arguments import Parser, Usage
 from fgg.cli.options_compiler import add_backend, backend_of
@@ -18,8 +17,10 @@ SCORES = ("likelihood", "spans", "heads", "tags", "segments", "pairs")
 
 def add_arguments(parser: Parser) -> None:
     """Add the options of `fggc eval`."""
-    parser.add_argument("folder", metavar="DIR", help="the folder of a training run")
-    parser.value("--query", "NAME", "ask this query instead of that of the run")
+    parser.add_argument(
+        "model", metavar="MODEL", help="a trained model: a file, or the folder of its run"
+    )
+    parser.value("--query", "NAME", "ask this query instead of the one it was trained with")
     parser.add_argument("--data", metavar="PATH", nargs="+", required=True, help="files of data")
     parser.add_argument("--format", help="the format of the data (default: as in training)")
     parser.add_argument(
@@ -45,17 +46,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Evaluate and print a table."""
     if arguments.tokens < 1 or (arguments.max_length or 1) < 1:
         raise Usage("`--tokens` and `--max-length` must be at least 1")
-    from fgg.api.train import load_run
+    from fgg.api.train import load_fed
     from fgg.data import Batches, of_length, read
+    from fgg.data.reading import preprocessed
     from fgg.grammar.annotations import read_links
     from fgg.runtime.train.evaluation import Evaluation, evaluate
-    from fgg.runtime.train.feed import preprocessed
 
-    folder, backend = Path(arguments.folder), backend_of(arguments)
-    model, feed, settings = load_run(folder, arguments.query, backend=backend)
-    format = arguments.format or settings.format
+    model, feed = load_fed(arguments.model, arguments.query, backend=backend_of(arguments))
+    format = arguments.format or model.reading.format
     corpus = preprocessed(
-        read(*arguments.data, format=format, skip=arguments.skip_bad), settings.changes
+        read(*arguments.data, format=format, skip=arguments.skip_bad), model.reading.changes
     )
     if arguments.max_length:
         corpus = corpus.map(of_length(1, arguments.max_length))

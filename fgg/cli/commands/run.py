@@ -17,9 +17,9 @@ from fgg.cli.options_model import (
     add_file,
     add_selection,
     add_weights,
+    given_weights,
     load_grammar,
     query_of,
-    read_params,
     select,
 )
 from fgg.cli.output import Figures, print_diagnostics, print_report
@@ -58,7 +58,7 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compute and print the results that the options ask for."""
     grammar, loaded = load_grammar(arguments)
-    weights = read_params(arguments.params)
+    weights = given_weights(arguments)
     notes: list[Diagnostic] = []
     program = _program(grammar, arguments, weights)
     if program is not None:
@@ -98,13 +98,12 @@ def _program(grammar: Grammar, arguments: argparse.Namespace, weights: Weights) 
     It is needed if the grammar has no indices or no schedule, if families are to be written out,
     and for gradients and marginals, which are reported cell by cell.
     """
-    item = given_item(arguments)
     if (
         arguments.ground
         or arguments.grad
         or arguments.marginals
         or arguments.semiring not in COMPILED_SEMIRINGS
-        or not (item.inputs or item.lengths)
+        or not (arguments.input or arguments.length)
     ):
         return None
     from fgg.api.compile import compile
@@ -121,6 +120,7 @@ def _program(grammar: Grammar, arguments: argparse.Namespace, weights: Weights) 
         if error.diagnostics[0].code == "F425":
             return None
         raise
+    item = given_item(program.grammar, arguments)
     if not program.grammar.is_indexed or set(item.inputs) & set(program.grammar.input_factor):
         return None
     return program
@@ -132,7 +132,7 @@ def _ask_program(
     """Return the report and the derivations of a compiled program."""
     import torch
 
-    item = given_item(arguments)
+    item = given_item(program.grammar, arguments)
     seed = arguments.seed
     weights = program.weights(given, seed=seed, dtype=torch.float64)
     post = program.posterior(weights, item.inputs, item.lengths)

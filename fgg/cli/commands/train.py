@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fgg.cli.arguments import Parser, Usage, assignments
 from fgg.cli.options_compiler import add_backend, add_space
 from fgg.cli.options_data import add_training_data, changes_of, fields_given
-from fgg.cli.options_model import add_file, load_grammar, query_of
+from fgg.cli.options_model import add_file, load_grammar, query_of, saved_model
 from fgg.cli.output import print_report
 from fgg.plan.backend import AUTO
 from fgg.progress import notes_to
@@ -119,7 +119,8 @@ def settings_of(arguments: argparse.Namespace, world: int) -> RunSettings:
     for name in ("prior", "rate"):
         if getattr(arguments, name) is not None:
             options[name] = getattr(arguments, name)
-    sizes = assignments(arguments.set, "--set")
+    saved = saved_model(arguments.file)
+    fixed = {"sizes": assignments(arguments.set, "--set")}
     alone = arguments.method in ("cvb", "hastings") and arguments.tokens is None
     return RunSettings(
         grammar=print_grammar(self_contained(grammar)),
@@ -135,12 +136,13 @@ def settings_of(arguments: argparse.Namespace, world: int) -> RunSettings:
         options=options,
         data=tuple(arguments.data),
         valid=tuple(arguments.valid),
-        format=arguments.format,
-        fields=fields_given(arguments),
-        changes={**changes_of(arguments), "sizes": sizes},
+        format=arguments.format or (saved.reading.format if saved else None),
+        fields=fields_given(arguments) or (saved.reading.fields if saved else {}),
+        changes={**(saved.reading.changes if saved else {}), **changes_of(arguments), **fixed},
         skip=arguments.skip_bad,
         patience=arguments.patience,
         world=world,
+        initial=arguments.file if saved else "",
     )
 
 

@@ -213,7 +213,7 @@ def test_a_saved_model_describes_itself(tmp_path: Path) -> None:
     again = fgg.load_model(path)
     item = [["the", "dog"], ["barks"]]
     assert torch.equal(again(w=item), model(w=item))
-    assert again.vocabulary == {"W": ["the", "dog", "barks"]}
+    assert again.vocabulary == {"W": ("the", "dog", "barks")}
     other = fgg.load_model(path, query="second")
     assert other.program.compiler.query == "second"
     assert torch.equal(other.weight("trans"), model.weight("trans"))
