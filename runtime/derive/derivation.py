@@ -146,6 +146,16 @@ class Derivation:
             if step.rule.rhs.externals
         )
 
+    def written(self) -> str:
+        """The derivation on one line, as people write it.
+
+        These are the tags of a chain, the segments of a semi-Markov model, a tree with its words in
+        brackets, the number of each word's head, or dots and brackets for pairs.
+        """
+        from fgg.runtime.derive.pictures import written
+
+        return written(self)
+
     def brackets(self) -> str:
         """The derivation as nested brackets of the user's rule names."""
         opened: list[int] = []

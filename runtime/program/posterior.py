@@ -28,6 +28,8 @@ from fgg.runtime.program.prepared_batch import Run, out_of_range, start, suited_
 from fgg.runtime.program.range_certificate import Certified, refused
 
 if TYPE_CHECKING:
+    from fgg.draw.beliefs import Beliefs
+    from fgg.draw.picture import Picture
     from fgg.plan import Plan
     from fgg.runtime.derive.derivation import Derivation
     from fgg.runtime.interpret.charts import AnyCharts
@@ -145,6 +147,35 @@ class Posterior(ABC):
     def charts(self, semiring: str = "log") -> AnyCharts:
         """The charts in a semiring of the reference engine; `.z` is the value of each item."""
 
+    def beliefs(self, item: int = 0, *, words: Sequence[str] | None = None) -> list[Beliefs]:
+        """The marginals of an item with names, as a table for each family: `.lines()` are text."""
+        from fgg.runtime.program.beliefs import beliefs
+
+        return beliefs(self, item, words)
+
+    def draw(self, item: int = 0, *, words: Sequence[str] | None = None) -> Picture:
+        """The marginals of an item: tables of tags for chains, heat maps of charts for trees.
+
+        `words` are shown in place of the tokens. Raises GrammarError (F411), and `TooLarge`.
+        """
+        from fgg.draw.beliefs import beliefs_picture
+
+        title = f"posterior of {self.program.grammar.name}, item {item}"
+        return beliefs_picture(title, self.beliefs(item, words=words))
+
+    def _repr_html_(self) -> str:
+        """Show log Z of every item and the marginals of the first one in a notebook."""
+        from fgg.draw.html import heading, picture_or_reason, table
+
+        log_z = self.log_z.tolist()
+        rows = [[str(item), f"{value:.6g}"] for item, value in enumerate(log_z[:20])]
+        rows += [["…", ""]] if len(log_z) > 20 else []
+        parts = [heading(f"Posterior of {self.program.grammar.name}")]
+        parts.append(table(["item", "log Z"], rows))
+        if log_z and log_z[0] > -torch.inf:
+            parts.append(picture_or_reason(self.draw))
+        return "".join(parts)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CompiledPosterior(Posterior):
@@ -161,13 +192,6 @@ class CompiledPosterior(Posterior):
 
     def __repr__(self) -> str:
         return f"Posterior({self.program.grammar.name!r}, items={self.collated.size})"
-
-    def _repr_markdown_(self) -> str:
-        """Show log Z of every item in a notebook."""
-        rows = [f"| {item} | {value:.6g} |" for item, value in enumerate(self.log_z.tolist())]
-        shown = rows[:20] + (["| … | |"] if len(rows) > 20 else [])
-        title = f"**Posterior of {self.program.grammar.name}**"
-        return "\n".join([title, "", "| item | log Z |", "|---|---|", *shown])
 
     # sums: one inside pass, one outside pass
 

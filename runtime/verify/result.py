@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from fgg.runtime.interpret.semirings.modular import LOW, PRIMES
 from fgg.runtime.verify.compared_sides import Value
+
+if TYPE_CHECKING:
+    from fgg.draw.picture import Picture
 
 
 @dataclass(frozen=True)
@@ -213,15 +217,28 @@ class Verification:
     def __repr__(self) -> str:
         return f"Verification({self.name!r}, {self.verdict}, {len(self.rows)} comparisons)"
 
-    def _repr_markdown_(self) -> str:
-        """The verdict and the comparisons, for notebooks."""
+    def draw(self) -> Picture:
+        """The verdict and the comparisons as a picture."""
+        from fgg.draw.table import BAD, GOOD, OPEN, table_picture
+
+        colors = {True: GOOD, False: BAD, None: OPEN}
         titles, *rows = _cells(self.rows)
-        table = ["| " + " | ".join(row) + " |" for row in rows]
-        text = [f"**{self.name}: {self.verdict}**", "", "| " + " | ".join(titles) + " |"]
-        text += ["|" + "---|" * len(titles), *table]
-        if self.counterexample is not None:
-            text += ["", "```", *self.counterexample.lines(), "```"]
-        return "\n".join(text)
+        verdict = {"proved": GOOD, "refuted": BAD}.get(self.verdict, OPEN)
+        example = self.counterexample
+        return table_picture(
+            self.name,
+            rows,
+            titles=titles,
+            colors=[colors[row.holds] for row in self.rows],
+            badge=(self.verdict, verdict),
+            notes=[*self.reasons, *([] if example is None else example.lines())],
+        )
+
+    def _repr_html_(self) -> str:
+        """The verdict and the comparisons, for notebooks."""
+        from fgg.draw.html import scrolled
+
+        return scrolled(self.draw().svg())
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -84,9 +84,10 @@ def test_rank_space_is_proved() -> None:
 def test_a_verification_is_short_in_a_session_and_a_table_in_a_notebook() -> None:
     found = fgg.verify(load("hmm"), floats=False)
     assert repr(found) == f"Verification({found.name!r}, proved, {len(found.rows)} comparisons)"
-    table = found._repr_markdown_().splitlines()
-    assert table[0] == f"**{found.name}: proved**"
-    assert len(table) == 4 + len(found.rows)
+    picture = found._repr_html_()
+    assert ">proved</text>" in picture and picture.count("<circle") == len(found.rows)
+    for row in found.rows:
+        assert f">{row.what}</text>" in picture
 
 
 def test_degrees_are_those_of_derivations() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from math import isclose
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ def test_a_long_item_needs_no_grounding(capsys: Capture) -> None:
 def test_decode_a_file(tmp_path: Path, capsys: Capture) -> None:
     data = tmp_path / "data.txt"
     data.write_text("0 2 1\n1 1\n\n")
-    code, out, err = run(capsys, "decode", *HMM, "--data", str(data), "--form", "values")
+    code, out, err = run(capsys, "decode", *HMM, "--data", str(data))
     assert (code, err) == (0, "")
     lines = [line.split("\t")[1].split() for line in out.splitlines()]
     assert [len(states) for states in lines] == [3, 2]
@@ -78,9 +79,9 @@ def test_decode_trees(tmp_path: Path, capsys: Capture, method: str) -> None:
     picture = tmp_path / "tree.svg"
     code, out, err = run(
         capsys, "decode", "pcfg_dense", "--set", "nt=2", "pt=2", "words=5", "--seed", "0",
-        "--input", "w=0,1,2,3", "--method", method, "--draw", str(picture),
+        "--input", "w=0,1,2,3", "--method", method, "-o", str(picture), "--form", "brackets",
     )  # fmt: skip
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, f"wrote {picture}\n")
     assert out.split("\t")[1].startswith("(root (binary ")
     assert out.count("(word)") == 4
     assert picture.read_text().startswith("<svg")
@@ -116,7 +117,7 @@ def test_a_length_alone_sums_words_out(capsys: Capture) -> None:
         (["decode", *HMM], 2, "F301"),
         (["decode", "hmm", "--input", "w=0,1"], 2, "F416"),
         (["decode", *HMM, "--input", "w=0", "--method", "mbr", "--kbest", "2"], 2, "F415"),
-        (["decode", *HMM, "--input", "w=0", "--draw", "tree.txt"], 2, "drawn as .svg"),
+        (["decode", *HMM, "--input", "w=0", "-o", "tree.txt"], 2, "endings are .svg"),
         (["decode", "eisner", "--data", "DATA"], 2, "F415"),
         (["decode", "pair_hmm", "--seed", "0", "--data", "DATA"], 2, "columns"),
         (["sample", *HMM, "--input", "w=0", "--number", "0"], 2, "F415"),
@@ -131,3 +132,39 @@ def test_mistakes(
     found, _, err = run(capsys, *(str(data) if a == "DATA" else a for a in arguments))
     assert found in (1, code)
     assert message in err
+
+
+@pytest.mark.parametrize(
+    ("grammar", "item", "form"),
+    [
+        (("hmm", "--set", "k=2", "d=3"), "w=0,2,1", r"[01] [01] [01]"),
+        (("cnf", "--set", "k=2", "d=3"), "w=0,2", r"\([01] \([01] 0\) \([01] 2\)\)"),
+        (("dyck",), "w=( [ ] )", r"\(\(\)\)"),
+        (("dmv", "--set", "tags=3"), "w=0,1,2", r"[0-3] [0-3] [0-3]"),
+    ],
+)
+def test_values_are_printed_as_people_write_them(
+    capsys: Capture, grammar: tuple[str, ...], item: str, form: str
+) -> None:
+    for command in ("decode", "sample"):
+        code, out, err = run(capsys, command, *grammar, "--seed", "1", "--input", item)
+        assert (code, err) == (0, "")
+        assert re.fullmatch(r"-?[\d.]+\t" + form, out.rstrip("\n"))
+
+
+def test_several_derivations_are_drawn_to_several_files(tmp_path: Path, capsys: Capture) -> None:
+    picture = tmp_path / "tags.pdf"
+    item = ("decode", *HMM, "--input", "w=0,2,1", "--kbest", "2", "-o", str(picture))
+    code, _, err = run(capsys, *item)
+    assert code == 0 and err.count("wrote") == 2
+    for number in (1, 2):
+        assert (tmp_path / f"tags-{number}.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_the_kind_of_picture_can_be_chosen(tmp_path: Path, capsys: Capture) -> None:
+    picture = tmp_path / "d.svg"
+    item = ("sample", *HMM, "--input", "w=0,2,1", "-o", str(picture), "--as")
+    assert run(capsys, *item, "rules")[0] == 0
+    assert "X[0]" in picture.read_text()
+    code, _, err = run(capsys, *item, "constituents")
+    assert code == 2 and "no constituents to draw" in err and "`tags`, `rules`" in err

@@ -130,7 +130,7 @@ def test_derivations_are_decoded_ranked_and_drawn(tmp_path: Path, capsys: Captur
 def test_a_best_derivation_is_drawn_as_a_picture(tmp_path: Path, capsys: Capture) -> None:
     file, path = write(tmp_path, COIN), tmp_path / "best.svg"
     weights = params(tmp_path, f=VALUES)
-    assert run(capsys, "run", file, "--params", weights, "--draw", str(path))[0] == 0
+    assert run(capsys, "run", file, "--params", weights, "-o", str(path))[0] == 0
     assert path.read_text().startswith("<svg") or "<svg" in path.read_text()
 
 
@@ -238,3 +238,56 @@ def test_float32_and_half_weights_are_read(tmp_path: Path, capsys: Capture) -> N
     for kind in (np.float32, np.float16, np.int64):
         weights = params(tmp_path, f=VALUES.astype(kind))
         assert report(capsys, file, "--params", weights)["z"] == pytest.approx(10)
+
+
+WEATHER = """
+domain Day = {sunny, rainy}  domain Mood = {happy, grumpy}
+factor first(-> Day) = [0.5, 0.5]
+factor next(Day -> Day) = [[0.9, 0.1], [0.1, 0.9]]
+factor mood(Day -> Mood) = [[0.8, 0.2], [0.3, 0.7]]
+nonterminal S()  nonterminal X(Day)  start S
+rule begin: S -> first(t) X(t)
+rule step: X(t) -> mood(t, m) next(t, u) X(u)
+rule last: X(t) -> mood(t, m)
+query moods(w: Mood[n]) {
+  rule begin: S -> X[0]
+  rule step: X[i] -> X[i+1] m = w[i] for 0 <= i < n-1
+  rule last: X[n-1] -> m = w[n-1]
+}
+"""
+
+
+@pytest.mark.parametrize("ground", [(), ("--ground",)])
+def test_marginals_are_a_table_of_positions_by_values(
+    tmp_path: Path, capsys: Capture, ground: tuple[str, ...]
+) -> None:
+    item = (write(tmp_path, WEATHER), "--input", "w=happy grumpy", "--marginals")
+    code, out, err = run(capsys, "run", *item, *ground)
+    assert (code, err) == (0, "") and "rule" not in out
+    title, header, *rows = out.split("\n\n")[1].splitlines()
+    assert title == "posterior of X, by position and value"
+    assert header.split() == ["sunny", "rainy"]
+    sums = report(capsys, *item)["marginals"]
+    for position, row in enumerate(rows):
+        name, *cells = row.split()
+        assert name == str(position) and (
+            bool(ground) or cells.pop(0) == "happy grumpy".split()[position]
+        )
+        shares = sums[f"X[{position}]"]
+        assert [float(cell.rstrip("*")) for cell in cells] == pytest.approx(shares, abs=1e-4)
+        assert [cell.endswith("*") for cell in cells] == [share == max(shares) for share in shares]
+
+
+def test_marginals_of_trees_are_a_table_of_cells(capsys: Capture) -> None:
+    item = ("pcfg", "--set", "nt=2", "pt=2", "words=3", "r=2", "--seed", "1", "--input", "w=0,1,2")
+    code, out, _ = run(capsys, "run", *item, "--marginals")
+    assert code == 0 and "posterior of X, by cell and value" in out
+    row = next(line for line in out.splitlines() if "X[0, 3]" in line)
+    assert "0 1 2  1.0000" in row and row.count("N.") == 2
+
+
+@pytest.mark.parametrize("space", ["dense", "state", "rank"])
+def test_the_space_of_the_program_can_be_chosen(space: str, capsys: Capture) -> None:
+    item = ("hmm_rank", "--set", "k=3", "d=3", "r=2", "--seed", "1", "--input", "w=0,1,2")
+    same = report(capsys, *item, "--ground")["log_z"]
+    assert report(capsys, *item, "--space", space)["log_z"] == pytest.approx(same)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fgg.cli.arguments import Parser, Usage, derivation_count
 from fgg.cli.options_compiler import compiled_for
 from fgg.cli.options_data import add_items, read_items
 from fgg.cli.options_model import add_file, given_weights, load_grammar, query_of
-from fgg.cli.output import print_report, write_whole
-from fgg.diagnostics import refuse
+from fgg.cli.output import print_report
+from fgg.cli.pictures import add_derivation_picture, check_picture, draw_derivations
 
 if TYPE_CHECKING:
     from fgg.runtime.derive.derivation import Derivation
 
-FORMS = ("brackets", "tree", "values")
+FORMS = ("values", "brackets", "tree")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -32,7 +31,9 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.value("--kbest", "K", "the K derivations of greatest weight", type=derivation_count)
     add_form(parser)
-    parser.value("--draw", "PATH", "draw the first derivation (.svg)")
+    add_derivation_picture(
+        parser, "the derivations, each in a file of its own if there are several"
+    )
 
 
 def add_form(parser: Parser) -> None:
@@ -40,9 +41,9 @@ def add_form(parser: Parser) -> None:
     parser.choice(
         "--form",
         FORMS,
-        "how to print derivations: rule names in brackets, an indented tree, or the values of "
-        "the cells in order",
-        default="brackets",
+        "how to print derivations: their values (tags, trees over words, heads, segments, "
+        "pairs), rule names in brackets, or an indented tree of all steps",
+        default="values",
     )
 
 
@@ -52,6 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.kbest and arguments.method != "viterbi":
         raise Usage("`--kbest` needs `--method viterbi`")
+    check_picture(arguments.output)
     grammar, loaded = load_grammar(arguments)
     given = given_weights(arguments)
     program = compiled_for(grammar, query_of(grammar, arguments), arguments, given)
@@ -62,8 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         derivations = post.k_best(arguments.kbest)
     else:
         derivations = [[derivation] for derivation in post.decode(arguments.method)]
-    if arguments.draw:
-        draw(derivations[0][0], arguments.draw)
+    draw_derivations([derivation for item in derivations for derivation in item], arguments)
     if arguments.json:
         listed = [[d.as_json() for d in item] for item in derivations]
         notes = (*loaded.diagnostics, *program.notes)
@@ -89,18 +90,5 @@ def shown(derivation: Derivation, form: str) -> str:
     if form == "tree":
         return f"{value}\n" + "\n".join(f"  {line}" for line in derivation.lines())
     if form == "values":
-        return f"{value}\t{' '.join(derivation.cell_values())}"
+        return f"{value}\t{derivation.written()}"
     return f"{value}\t{derivation.brackets()}"
-
-
-def draw(derivation: Derivation, path: str) -> None:
-    """Draw a derivation as SVG."""
-    from fgg.draw import TooLarge
-
-    if Path(path).suffix != ".svg":
-        raise Usage(f"`--draw {path}`: derivations are drawn as .svg")
-    try:
-        text = derivation.to_svg()
-    except TooLarge as error:
-        refuse("F412", str(error))
-    write_whole(Path(path), text.encode())

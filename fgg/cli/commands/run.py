@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fgg.cli.arguments import Parser, derivation_count
-from fgg.cli.commands.decode import draw
-from fgg.cli.options_compiler import add_backend, backend_of, space_for
+from fgg.cli.options_compiler import add_backend, add_space, backend_of, space_for
 from fgg.cli.options_data import ItemBatch, given_item
 from fgg.cli.options_model import (
     Weights,
@@ -23,10 +22,12 @@ from fgg.cli.options_model import (
     select,
 )
 from fgg.cli.output import Figures, print_diagnostics, print_report
+from fgg.cli.pictures import add_derivation_picture, check_picture, draw_derivations
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
+    from fgg.draw.beliefs import Beliefs
     from fgg.runtime.derive.derivation import Derivation
     from fgg.runtime.program.program import Program
     from fgg.runtime.reference.solution import AnySolution
@@ -44,38 +45,41 @@ def add_arguments(parser: Parser) -> None:
     add_selection(parser)
     add_weights(parser)
     add_declarations(parser)
+    add_space(parser)
     add_backend(parser)
     parser.choice("--semiring", SEMIRINGS, "the semiring to compute Z in", default="log")
-    parser.flag("--marginals", "expected counts and entropy")
+    parser.flag("--marginals", "how probable each value of each cell is, and the entropy")
     parser.flag("--grad", "the gradient of Z for every weight")
     parser.choice("--decode", ("viterbi",), "the best derivation")
     kbest, samples = "the K best derivations", "K samples of derivations"
     parser.value("--kbest", "K", kbest, type=derivation_count)
-    parser.value("--draw", "PATH", "draw the best derivation (.svg)")
     parser.value("--sample", "K", samples, type=derivation_count)
+    add_derivation_picture(parser, "the best derivation")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute and print the results that the options ask for."""
+    check_picture(arguments.output)
     grammar, loaded = load_grammar(arguments)
     weights = given_weights(arguments)
     notes: list[Diagnostic] = []
     program = _program(grammar, arguments, weights)
     if program is not None:
-        report, derivations = _ask_program(program, arguments, weights)
+        report, derivations, tables = _ask_program(program, arguments, weights)
     else:
         finite = select(grammar, arguments, whole=True)
         notes += _engine_notes(grammar, arguments)
         report, derivations, warnings = _ask_reference(finite, arguments, weights)
+        tables = report.pop("tables", [])
         if not arguments.json:
             print_diagnostics([*notes, *warnings], None)
-    if arguments.draw:
-        draw(derivations["viterbi"][0], arguments.draw)
+    if arguments.output:
+        draw_derivations(derivations["viterbi"], arguments)
     if arguments.json:
         report |= _derivations_json(grammar, derivations)
         print_report(report, [*loaded.diagnostics, *notes], loaded.source)
     else:
-        _print(report, derivations)
+        _print(report, derivations, tables)
     return 0
 
 
@@ -96,12 +100,12 @@ def _program(grammar: Grammar, arguments: argparse.Namespace, weights: Weights) 
     """Return a compiled program for the item that is given; None if the reference engine is needed.
 
     It is needed if the grammar has no indices or no schedule, if families are to be written out,
-    and for gradients and marginals, which are reported cell by cell.
+    and for gradients, and marginals as JSON, which are reported cell by cell.
     """
     if (
         arguments.ground
         or arguments.grad
-        or arguments.marginals
+        or (arguments.marginals and arguments.json)
         or arguments.semiring not in COMPILED_SEMIRINGS
         or not (arguments.input or arguments.length)
     ):
@@ -112,7 +116,7 @@ def _program(grammar: Grammar, arguments: argparse.Namespace, weights: Weights) 
         program = compile(
             grammar,
             query_of(grammar, arguments),
-            space=space_for(grammar, weights),
+            space=arguments.space or space_for(grammar, weights),
             fallback=False,
             backend=backend_of(arguments),
         )
@@ -128,8 +132,8 @@ def _program(grammar: Grammar, arguments: argparse.Namespace, weights: Weights) 
 
 def _ask_program(
     program: Program, arguments: argparse.Namespace, given: Weights
-) -> tuple[Figures, Derivations]:
-    """Return the report and the derivations of a compiled program."""
+) -> tuple[Figures, Derivations, list[Beliefs]]:
+    """Return the report, the derivations and the tables of marginals of a compiled program."""
     import torch
 
     item = given_item(program.grammar, arguments)
@@ -158,13 +162,17 @@ def _ask_program(
         "warnings": [],
     }
     derivations: Derivations = {}
-    if arguments.decode or arguments.draw:
+    if arguments.decode or arguments.output:
         derivations["viterbi"] = post.best()
     if arguments.kbest:
         derivations["kbest"] = post.k_best(arguments.kbest)[0]
     if arguments.sample:
         derivations["samples"] = post.sample(arguments.sample, seed=seed)[0]
-    return report, derivations
+    tables: list[Beliefs] = []
+    if arguments.marginals:
+        report["entropy"] = post.entropy()[0].item()
+        tables = post.beliefs()
+    return report, derivations, tables
 
 
 def _value(
@@ -264,6 +272,7 @@ def _report(solution: AnySolution) -> Figures:
 
 
 def _marginals(finite: Grammar, weights: Weights, seed: int | None) -> Figures:
+    from fgg.runtime.program.beliefs import ground_beliefs
     from fgg.runtime.reference.posterior import posterior
 
     expected = posterior(finite, weights=weights, seed=seed)
@@ -273,6 +282,7 @@ def _marginals(finite: Grammar, weights: Weights, seed: int | None) -> Figures:
         shown = f"{family}[{', '.join(map(str, indices))}]" if indices else family
         nonterminals[shown] = number(counts)
     return {
+        "tables": ground_beliefs(finite, expected.nonterminals),
         "entropy": expected.entropy,
         "marginals": nonterminals,
         "counts": {name: number(counts) for name, counts in expected.counts.items()},
@@ -283,7 +293,7 @@ def _marginals(finite: Grammar, weights: Weights, seed: int | None) -> Figures:
 def _derivations(finite: Grammar, weights: Weights, arguments: argparse.Namespace) -> Derivations:
     seed = arguments.seed
     derivations: Derivations = {}
-    if arguments.decode or arguments.draw:
+    if arguments.decode or arguments.output:
         from fgg.runtime.derive.decode_ground import viterbi
 
         derivations["viterbi"] = [viterbi(finite, weights=weights, seed=seed)]
@@ -298,7 +308,7 @@ def _derivations(finite: Grammar, weights: Weights, arguments: argparse.Namespac
     return derivations
 
 
-def _print(report: Figures, derivations: Derivations) -> None:
+def _print(report: Figures, derivations: Derivations, tables: Sequence[Beliefs]) -> None:
     if "log_z" in report:
         print(f"log Z = {_show(report['log_z'])}")
         print(f"    Z = {_show(report['z'])}")
@@ -310,9 +320,9 @@ def _print(report: Figures, derivations: Derivations) -> None:
             print(f"{names}: {method['method']}, {method['steps']} steps")
     if "entropy" in report:
         print(f"entropy = {report['entropy']:.6g} nats")
-        print("\nexpected number of uses of each rule")
-        for rule, uses in sorted(report["rules"].items(), key=lambda item: -item[1])[:20]:
-            print(f"  {uses:10.6f}  {rule}")
+        shown = [text for table in tables if (text := "\n".join(table.lines()))]
+        for text in shown or [_uses(report.get("rules", {}))]:
+            print(f"\n{text}")
     if "grad" in report:
         print("\ngradient of Z")
         for name, grad in report["grad"].items():
@@ -321,7 +331,15 @@ def _print(report: Figures, derivations: Derivations) -> None:
         for place, derivation in enumerate(listed, 1):
             title = "best derivation" if kind == "viterbi" else f"{kind.rstrip('s')} {place}"
             print(f"\n{title}, log-weight {derivation.log_weight:.6g}")
+            print(f"  {derivation.written()}\n")
             print("\n".join(f"  {line}" for line in derivation.lines()))
+
+
+def _uses(rules: Figures) -> str:
+    """Return how often each rule is expected to be used, where no cell has an index or a value."""
+    ranked = sorted(rules.items(), key=lambda item: -item[1])[:20]
+    lines = [f"  {uses:10.6f}  {rule}" for rule, uses in ranked]
+    return "\n".join(["expected number of uses of each rule", *lines])
 
 
 def _show(value: object) -> str:

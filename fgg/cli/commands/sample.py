@@ -11,6 +11,7 @@ from fgg.cli.options_compiler import compiled_for
 from fgg.cli.options_data import add_items, read_items
 from fgg.cli.options_model import add_file, given_weights, load_grammar, query_of
 from fgg.cli.output import print_report
+from fgg.cli.pictures import add_derivation_picture, check_picture, draw_derivations
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
@@ -29,16 +30,19 @@ def add_arguments(parser: Parser) -> None:
         default=1,
     )
     add_form(parser)
+    add_derivation_picture(parser, "the samples, each to a file of its own")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Sample derivations and print them."""
+    check_picture(arguments.output)
     grammar, loaded = load_grammar(arguments)
     asked = arguments.query or arguments.data or arguments.input or arguments.length
     if grammar.queries and not asked:
         samples = [_from_model(grammar, arguments)]
     else:
         samples = _from_posterior(grammar, arguments)
+    draw_derivations([derivation for item in samples for derivation in item], arguments)
     if arguments.json:
         listed = [[d.as_json() for d in item] for item in samples]
         figures = {"name": grammar.name, "items": listed}

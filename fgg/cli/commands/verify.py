@@ -16,6 +16,7 @@ from fgg.cli.options_model import (
     query_of,
 )
 from fgg.cli.output import print_json
+from fgg.cli.pictures import add_picture, check_picture, write_picture
 from fgg.diagnostics import as_json
 from fgg.progress import stage
 
@@ -41,10 +42,12 @@ def add_arguments(parser: Parser) -> None:
     add_backend(parser)
     parser.flag("--no-peaked", "leave out long inputs and extreme weights")
     parser.flag("--no-float", "compare exactly only, no programs in float64")
+    add_picture(parser, "the verdict and the comparisons")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the comparisons; return 0 if all are proved, 1 if one is refuted or undecided."""
+    check_picture(arguments.output)
     grammar, loaded = load_grammar(arguments)
     query = query_of(grammar, arguments)
     sizes = assignments(arguments.set, "--set")
@@ -70,6 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
             backend=arguments.backend,
             progress=compared.update,
         )
+    if arguments.output:
+        write_picture(arguments.output, result.draw)
     if arguments.json:
         notes = [as_json(d, loaded.source) for d in loaded.diagnostics]
         print_json({**result.as_json(), "query": query, "diagnostics": notes})

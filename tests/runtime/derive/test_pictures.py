@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from xml.etree import ElementTree
 
@@ -10,8 +11,9 @@ import torch
 
 import fgg
 from fgg.diagnostics import GrammarError
+from fgg.runtime.derive.annotated import Annotated
 from fgg.runtime.derive.derivation import Derivation
-from fgg.runtime.derive.pictures import KINDS, Annotated
+from fgg.runtime.derive.pictures import KINDS
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -45,7 +47,7 @@ def sentence() -> Derivation:
 
 def kinds(derivation: Derivation) -> list[str]:
     shown = Annotated(derivation, None)
-    return [name for name, make in KINDS.items() if make(shown) is not None]
+    return [name for name, kind in KINDS.items() if kind.holds(shown)]
 
 
 def texts(svg: str) -> list[str]:
@@ -146,3 +148,28 @@ def test_a_derivation_is_one_line_in_the_interpreter() -> None:
     derivation = best("hmm", {"k": 3, "d": 4}, w=[[0, 1, 2]])
     assert repr(derivation).startswith("Derivation('hmm_string', 4 steps, log_weight=-")
     assert "\n" not in repr(derivation)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "inputs", "form"),
+    [
+        ("hmm", {"k": 3, "d": 4}, {"w": [[0, 1, 2]]}, r"\d \d \d"),
+        ("cnf", {"k": 2, "d": 3}, {"w": [[0, 1]]}, r"\(\d \(\d 0\) \(\d 1\)\)"),
+        ("dyck", {}, {"w": [list("([])")]}, r"\(\(\)\)"),
+        ("rna", {}, {"w": [list("GAAC")]}, r"\(\.\.\)|\.\.\.\.|\(-LRB-.*"),
+        ("dmv", {"tags": 3}, {"w": [[0, 1, 2]]}, r"\d \d \d"),
+        ("morphology", {"substrings": 3}, {"s": [[[-1, 0, 1], [-1, -1, 2]]]}, r"\d/\w+.*"),
+        ("pair_hmm", {}, {"x": [[0, 1]], "y": [[1, 0, 2]]}, r"[MIDStop.\d ]+"),
+    ],
+)
+def test_a_derivation_is_written_on_one_line(
+    name: str, sizes: dict[str, int], inputs: dict[str, object], form: str
+) -> None:
+    assert re.fullmatch(form, best(name, sizes, **inputs).written())
+
+
+def test_brackets_and_spaces_in_words_do_not_break_a_written_tree() -> None:
+    text = PCFG.replace('"<script>alert(1)</script>"', '"a (b"')
+    program = fgg.compile(fgg.loads(text))
+    post = program.model(dtype=torch.float64).posterior(w=[["the", "dog", "a (b"]])
+    assert post.best()[0].written() == "(s (np (np the) (np dog)) (vp a_-LRB-b))"

@@ -106,8 +106,9 @@ def test_log_z_is_in_the_graph_only_where_weights_are(pcfg: Program) -> None:
 def test_a_posterior_is_shown_by_its_items(pcfg: Program) -> None:
     post = pcfg.model(seed=0).posterior(w=WORDS)
     assert repr(post) == "Posterior('pcfg_string', items=2)"
-    shown = post._repr_markdown_()  # type: ignore[attr-defined]
-    assert shown.count("\n| ") == 3 and f"{float(post.log_z[1].detach()):.6g}" in shown
+    shown = post._repr_html_()
+    assert shown.count("<tr>") == 3 and f"{float(post.log_z[1].detach()):.6g}" in shown
+    assert shown.count("<svg") == 1
 
 
 def test_divergence_is_refused_between_different_batches(pcfg: Program) -> None:
