@@ -152,7 +152,7 @@ class Derivation:
         These are the tags of a chain, the segments of a semi-Markov model, a tree with its words in
         brackets, the number of each word's head, or dots and brackets for pairs.
         """
-        from fgg.runtime.derive.pictures import written
+        from fgg.runtime.display.pictures import written
 
         return written(self)
 
@@ -193,7 +193,7 @@ class Derivation:
         step). By default the shape of the cells decides. `words` are shown in place of the tokens.
         Raises GrammarError (F412) if the derivation has no such picture, and `TooLarge`.
         """
-        from fgg.runtime.derive.pictures import draw
+        from fgg.runtime.display.pictures import draw
 
         return draw(self, kind, words)
 

@@ -149,7 +149,7 @@ class Posterior(ABC):
 
     def beliefs(self, item: int = 0, *, words: Sequence[str] | None = None) -> list[Beliefs]:
         """The marginals of an item with names, as a table for each family: `.lines()` are text."""
-        from fgg.runtime.program.beliefs import beliefs
+        from fgg.runtime.display.beliefs import beliefs
 
         return beliefs(self, item, words)
 

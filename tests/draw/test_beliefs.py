@@ -53,7 +53,7 @@ def test_lines_mark_the_best_value_and_list_the_cells_of_charts() -> None:
     chart = Beliefs("X", 2, 1, lambda place: "", {(0, 2): (0.5,), (0, 1): (1e-9,)})
     assert list(chart.lines()) == [
         "posterior of X, by cell",
-        "           total",
+        "            total",
         "  X[0, 2]  0.5000",
     ]
 

@@ -272,7 +272,7 @@ def _report(solution: AnySolution) -> Figures:
 
 
 def _marginals(finite: Grammar, weights: Weights, seed: int | None) -> Figures:
-    from fgg.runtime.program.beliefs import ground_beliefs
+    from fgg.runtime.display.beliefs import ground_beliefs
     from fgg.runtime.reference.posterior import posterior
 
     expected = posterior(finite, weights=weights, seed=seed)

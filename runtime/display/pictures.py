@@ -13,8 +13,8 @@ from fgg.diagnostics import did_you_mean, refuse
 from fgg.draw.picture import Picture
 from fgg.draw.sentence import Span, arc_picture, segment_picture, tag_picture, tree_picture
 from fgg.draw.tree import TreeNode, box_tree
-from fgg.runtime.derive.annotated import Annotated
 from fgg.runtime.derive.derivation import Derivation
+from fgg.runtime.display.annotated import Annotated
 
 AUTO = "auto"
 

@@ -11,9 +11,9 @@ import torch
 
 import fgg
 from fgg.diagnostics import GrammarError
-from fgg.runtime.derive.annotated import Annotated
 from fgg.runtime.derive.derivation import Derivation
-from fgg.runtime.derive.pictures import KINDS
+from fgg.runtime.display.annotated import Annotated
+from fgg.runtime.display.pictures import KINDS
 
 SVG = "{http://www.w3.org/2000/svg}"
 

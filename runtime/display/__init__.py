@@ -1,0 +1,1 @@
+"""How results are shown: derivations drawn and written, marginals as tables, programs, fits."""
