@@ -17,6 +17,7 @@ from fgg.compiler.plan.lower import plan
 from fgg.compiler.rank.rank_space import rank_space
 from fgg.grammar import Grammar
 from fgg.grammar.provenance import traced
+from fgg.grammar.unequal import split_unequal
 from fgg.inputs.readings import known_inputs
 from fgg.plan import Plan
 
@@ -37,6 +38,8 @@ class Pass:
     run: Callable[[Grammar, Expected], Grammar]
 
 
+# First, so that all other passes reckon with inequalities only.
+UNEQUAL = Pass("unequal", lambda grammar, _: split_unequal(grammar))
 # log Z is a number for each item: a start symbol with nodes is summed over them.
 CLOSE = Pass("close", lambda grammar, _: close(grammar))
 # Before unions are split: the pieces of a factor are those of the whole, and then are sliced.
@@ -65,9 +68,9 @@ FOLD_RANKS = Pass(
 
 # A factor of low rank is taken as it is, or as its pieces, or its states are summed beforehand.
 PIPELINES: Mapping[str, tuple[Pass, ...]] = {
-    "dense": (CLOSE, SPLIT, PIN, NARROW, FOLD),
-    "state": (CLOSE, CPD, SPLIT, PIN, NARROW, HEADS, FOLD),
-    "rank": (CLOSE, CPD, SPLIT, PIN, NARROW, RANK_SPACE, FOLD_RANKS),
+    "dense": (UNEQUAL, CLOSE, SPLIT, PIN, NARROW, FOLD),
+    "state": (UNEQUAL, CLOSE, CPD, SPLIT, PIN, NARROW, HEADS, FOLD),
+    "rank": (UNEQUAL, CLOSE, CPD, SPLIT, PIN, NARROW, RANK_SPACE, FOLD_RANKS),
 }
 SPACES = tuple(PIPELINES)
 

@@ -51,7 +51,7 @@ def declare_nonterminal(statement: tree.NonterminalDecl, scope: Scope) -> None:
     name = statement.name
     domains = scope.domain_names(statement.domains or ())
     variables = index_variables(statement.variables, scope)
-    conditions = scope.conditions(statement.conditions, {v.text for v in statement.variables})
+    conditions = scope.range_conditions(statement.conditions, {v.text for v in statement.variables})
     if domains is None or variables is None:
         scope.broken.add(name.text)
         return
@@ -74,7 +74,7 @@ def declare_input_factor(statement: tree.InputFactorDecl, scope: Scope) -> Input
     for condition in statement.conditions:
         scope.affines(condition.terms, used)
     scope.lengths |= used - indices
-    conditions = scope.conditions(statement.conditions, indices)
+    conditions = scope.range_conditions(statement.conditions, indices)
     if domains is None or variables is None:
         scope.broken.add(name.text)
         return None

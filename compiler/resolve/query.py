@@ -94,7 +94,7 @@ class QueryResolver:
         if variables is None:
             self.good = False
             return
-        conditions = self.scope.conditions(item.conditions, set(variables))
+        conditions = self.scope.range_conditions(item.conditions, set(variables))
         self.families[name.text] = Nonterminal(
             name=name.text, indices=variables, conditions=conditions, span=name.span
         )
@@ -194,7 +194,7 @@ class QueryResolver:
                 )
             else:
                 resolver.edge(item)
-        conditions = scope.conditions(statement.conditions, resolver.variables)
+        conditions = scope.rule_conditions(statement.conditions, resolver.variables)
         self.good &= resolver.good and len(conditions) == len(statement.conditions)
         self.check_nodes(model, resolver.edges, resolver.clamps)
         if head is None or not self.pairs(model, head, body, statement):

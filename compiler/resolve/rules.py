@@ -57,7 +57,7 @@ class RuleResolver:
                 self.clamp(item)
             else:
                 self.typed(item)
-        conditions = self.scope.conditions(statement.conditions, self.variables)
+        conditions = self.scope.rule_conditions(statement.conditions, self.variables)
         if len(conditions) < len(statement.conditions):
             self.good = False
         errors = len(self.scope.report.diagnostics)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fgg.compiler.syntax import tree
@@ -22,6 +22,7 @@ from fgg.grammar import (
 )
 from fgg.grammar.index import MAX_DEGREE, MAX_TERMS, Condition, Expr, ExpressionTooLarge, Lookup
 from fgg.grammar.spans import Span
+from fgg.grammar.unequal import MAX_UNEQUAL
 
 
 @dataclass
@@ -233,6 +234,34 @@ class Scope:
             if not unknown:
                 conditions.append(Condition(terms, node.operators, node.span))
         return tuple(conditions)
+
+    def range_conditions(
+        self, nodes: Iterable[tree.Comparison], variables: set[str]
+    ) -> tuple[Condition, ...]:
+        """Return the conditions of the range of a family, which has no gaps: `!=` is reported."""
+        for node in nodes:
+            if "!=" in node.operators:
+                self.report.add(
+                    "F150",
+                    "a family's range has no gaps, but `!=` makes one",
+                    node.span,
+                    help="write the condition in the rules of the family",
+                )
+        return self.conditions(nodes, variables)
+
+    def rule_conditions(
+        self, nodes: Sequence[tree.Comparison], variables: set[str]
+    ) -> tuple[Condition, ...]:
+        """Return the conditions of a rule; many `!=` are reported."""
+        number = sum(node.operators.count("!=") for node in nodes)
+        if number > MAX_UNEQUAL:
+            self.report.add(
+                "F150",
+                f"this rule has {number} `!=`, but a rule can have {MAX_UNEQUAL}",
+                nodes[-1].span,
+                help="each doubles the cases that are told apart: say more with `<` and `>`",
+            )
+        return self.conditions(nodes, variables)
 
 
 class _Wrong(Exception):

@@ -28,7 +28,7 @@ _HELP = {
     "→⇒": "write `->`",
     "≤⩽": "write `<=`",
     "≥⩾": "write `>=`",
-    "≠!": "there is no `!=`: write two rules, one with `<` and one with `>`",
+    "≠!": "write `!=`",
     "\N{MULTIPLICATION SIGN}·\N{ASTERISK OPERATOR}": "write `*`",
     "\N{MINUS SIGN}\N{EN DASH}—": "write `-`",
     "'“”«»\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from fgg.diagnostics import Diagnostic, Label, Report
 from fgg.grammar import Edge, Grammar, InputFactor, Nonterminal, Reference, Rule
@@ -18,6 +19,7 @@ from fgg.grammar.ranges import (
     rule_rows,
 )
 from fgg.grammar.spans import Span
+from fgg.grammar.unequal import possible_alternatives
 
 
 def check_indices(grammar: Grammar) -> list[Diagnostic]:
@@ -91,8 +93,9 @@ class _Checker:
 
     def rule(self, rule: Rule) -> None:
         """Check the conditions and references of a rule."""
+        cases = possible_alternatives(self.grammar, rule)
         rows = condition_rows(rule.conditions, self.sizes) + length_rows(self.grammar)
-        if not is_feasible(rows):
+        if not cases or not is_feasible(rows):
             names = {n for c in rule.conditions for term in c.terms for n in term.names()}
             if names and names <= set(self.sizes):
                 return  # for these sizes the rule is not there
@@ -116,10 +119,21 @@ class _Checker:
             )
             return
         if self.variables_are_bounded(rule, rows):
-            rows = rows + length_rows(self.grammar, least=1)
-            for edge in rule.rhs.edges:
-                self.reference(edge, rows)
+            self.references(rule, cases)
         self.suspicious_sizes(rule)
+
+    def references(self, rule: Rule, cases: Iterable[tuple[Condition, ...]]) -> None:
+        """Report each edge of a rule that can lie outside a declared range, in any case of `!=`."""
+        least = length_rows(self.grammar, least=1)
+        systems = [
+            rule_rows(self.grammar, replace(rule, conditions=case), self.regions) + least
+            for case in cases
+        ]
+        for edge in rule.rhs.edges:
+            before = len(self.report.diagnostics)
+            for rows in systems:
+                if len(self.report.diagnostics) == before:
+                    self.reference(edge, rows)
 
     def variables_are_bounded(self, rule: Rule, rows: list[Row]) -> bool:
         good = True

@@ -96,6 +96,7 @@ CODES: dict[str, Code] = {
         F147="a nonterminal indexed in two ways",
         F148="a node fixed to an input of another domain",
         F149="something that does not belong here",
+        F150="a `!=` that cannot stand here",
     ),
     **_warnings(
         F201="an unreachable nonterminal",

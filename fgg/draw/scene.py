@@ -243,7 +243,7 @@ def expression_text(expression: Expr) -> str:
     return clean("`".join(parts))
 
 
-_SIGNS = {"<=": "≤", ">=": "≥", "==": "="}
+_SIGNS = {"<=": "≤", ">=": "≥", "==": "=", "!=": "≠"}
 
 
 def conditions_text(conditions: tuple[Condition, ...]) -> str:
@@ -259,6 +259,7 @@ def _condition_texts(condition: Condition) -> list[str]:
     for left, operator, right in condition.pairs():
         whole = Condition((left, right), (operator,))
         constants = [form.constant for form in whole.inequalities()]
+        constants = [*constants, *(None for _ in whole.differences())]
         if all(number is not None and number >= 0 for number in constants):
             joined = False
             continue

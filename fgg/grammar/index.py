@@ -117,6 +117,10 @@ class Expr:
         """The condition that two expressions are equal (`==` compares the expressions)."""
         return Condition((self, Expr.of(other)), ("==",))
 
+    def differs(self, other: Expr | int) -> Condition:
+        """The condition that two expressions are not equal (`!=` compares the expressions)."""
+        return Condition((self, Expr.of(other)), ("!=",))
+
     def at(self, span: Span | None) -> Expr:
         """The same expression, placed at `span`."""
         return Expr(self.terms, span)
@@ -251,7 +255,10 @@ class Condition:
         yield from zip(self.terms, self.operators, self.terms[1:], strict=False)
 
     def inequalities(self) -> Iterator[Expr]:
-        """Expressions that are all non-negative exactly when the condition holds."""
+        """Expressions that are all non-negative if the condition holds.
+
+        Without `!=`, which no inequality says, also only if it holds.
+        """
         for left, operator, right in self.pairs():
             if operator in ("<=", "=="):
                 yield right - left
@@ -261,6 +268,12 @@ class Condition:
                 yield right - left - 1
             if operator == ">":
                 yield left - right - 1
+
+    def differences(self) -> Iterator[Expr]:
+        """Expressions that must not be 0 if the condition, with `!=`, is to hold."""
+        for left, operator, right in self.pairs():
+            if operator == "!=":
+                yield left - right
 
     @cached_property
     def looks_up(self) -> bool:
@@ -278,7 +291,7 @@ class Condition:
         return " ".join(parts)
 
 
-OPERATORS = ("<", "<=", ">", ">=", "==")
+OPERATORS = ("<", "<=", ">", ">=", "==", "!=")
 
 RESERVED = frozenset("size domain rank factor nonterminal input start rule query for with".split())
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")

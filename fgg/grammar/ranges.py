@@ -119,6 +119,9 @@ def index_extents(
 @per_grammar
 def regions(grammar: Grammar) -> Mapping[str, Region]:
     """The range of every nonterminal that can be reached from the start."""
+    from fgg.grammar.unequal import split_unequal  # which asks for rows
+
+    grammar = split_unequal(grammar)
     known: dict[str, Region] = {}
     open_names: set[str] = set()
     for nonterminal in grammar.nonterminals:

@@ -91,7 +91,9 @@ def _shape(grammar: Grammar, factor: Factor) -> tuple[int, ...]:
 def _holds(grammar: Grammar, condition: Condition) -> bool:
     """Whether a condition, which can contain sizes only, is true."""
     known = size_values(grammar)
-    return all((expr.evaluate(known) or 0) >= 0 for expr in condition.inequalities())
+    return all((expr.evaluate(known) or 0) >= 0 for expr in condition.inequalities()) and all(
+        expr.evaluate(known) != 0 for expr in condition.differences()
+    )
 
 
 def _terminal_json(grammar: Grammar, factor: Factor) -> Json:

@@ -254,7 +254,13 @@ class _Grounder:
         return Fragment.make(tied.nodes, (*tied.edges, *evidence), (), tied.externals)
 
     def holds(self, condition: Condition, values: Mapping[str, int]) -> bool:
-        """Whether a condition with look-ups holds; the others hold by the choice of values."""
+        """Whether a condition holds.
+
+        The inequalities of those without look-ups hold by the choice of values.
+        """
+        apart = self.values(tuple(condition.differences()), values)
+        if apart is None or 0 in apart:
+            return False
         if not condition.looks_up:
             return True
         numbers = self.values(tuple(condition.inequalities()), values)

@@ -64,9 +64,9 @@ def _structural(source: Grammar) -> set[str]:
     exprs = [*source.start.indices, *(e for i in source.observed for e in i.shape)]
     conditions = [c for item in source.nonterminals for c in item.conditions]
     conditions += [c for factor in source.input_factors for c in factor.conditions]
-    exprs += [e for c in conditions for e in c.inequalities()]
+    exprs += [term for c in conditions for term in c.terms]
     for rule in source.rules:
-        exprs += [*rule.indices, *(e for c in rule.conditions for e in c.inequalities())]
+        exprs += [*rule.indices, *(term for c in rule.conditions for term in c.terms)]
         exprs += [e for edge in rule.rhs.edges for e in edge.indices]
         exprs += [e for clamp in rule.rhs.clamps for e in clamp.indices]
     return _closure(source, {name for expr in exprs for name in expr.names()})
