@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fgg.compiler.resolve.factors import resolve_attribute
-from fgg.compiler.resolve.scope import Scope, place_of
+from fgg.compiler.resolve.scope import Scope, place_of, usual_indices
 from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import Label, Report, did_you_mean
@@ -162,7 +162,8 @@ def start_reference(
             place_of(variable, statement.indices) or statement.span,
             help=did_you_mean(variable, [*scope.sizes, *scope.lengths]),
         )
-    wanted = len(nonterminal.indices) if arity is None else arity
+    usual = arity is not None and arity != len(nonterminal.indices)
+    wanted = usual_indices(arity or 0) if usual else nonterminal.indices
     if not scope.check_count(name, len(indices), wanted, nonterminal.span):
         return None
     return Reference(label=name.text, indices=indices, span=name.span)

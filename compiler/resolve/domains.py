@@ -12,8 +12,19 @@ from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import Label, did_you_mean
 from fgg.files import read_limited, reason_of
-from fgg.grammar import Domain, Enumerated, FromFile, Product, Shape, Size, Sized, Union
-from fgg.grammar.domains import MAX_SIZE
+from fgg.grammar import (
+    Domain,
+    Enumerated,
+    FromFile,
+    Grammar,
+    Product,
+    Reference,
+    Shape,
+    Size,
+    Sized,
+    Union,
+)
+from fgg.grammar.domains import MAX_SIZE, domain_size
 from fgg.grammar.index import Expr
 from fgg.grammar.spans import Span
 
@@ -24,7 +35,7 @@ def resolve_sizes(
     statements: Sequence[tree.SizeDecl], scope: Scope, overrides: Mapping[str, int]
 ) -> None:
     """Fill the scope's sizes; `overrides` replace what the file says."""
-    scope.sizes = {s.name.text: Size(name=s.name.text, value=Expr()) for s in statements}
+    scope.sizes.update({s.name.text: Size(name=s.name.text, value=Expr()) for s in statements})
     for name in overrides:
         if name not in scope.sizes:
             scope.report.add(
@@ -109,7 +120,7 @@ def _evaluate(size: Size, scope: Scope) -> None:
 
 def resolve_domains(statements: Sequence[tree.DomainDecl], scope: Scope) -> None:
     """Fill the scope's domains, in the order of the file."""
-    names = {s.name.text for s in statements}
+    names = {s.name.text for s in statements} | set(scope.domains)
     shapes: dict[str, Shape] = {}
     spans = {s.name.text: s.name.span for s in statements}
     for statement in statements:
@@ -136,7 +147,9 @@ def resolve_domains(statements: Sequence[tree.DomainDecl], scope: Scope) -> None
         shapes = {n: s for n, s in shapes.items() if n not in order}
         rest = _ordered({n: [p for p in parts[n] if p in shapes] for n in shapes})
         order = rest if isinstance(rest, tuple) else ()
-    sizes: dict[str, int] = {}
+    known = tuple(scope.domains.values())
+    brought = Grammar(start=Reference(label=""), sizes=tuple(scope.sizes.values()), domains=known)
+    sizes = {domain.name: domain_size(brought, domain.name) for domain in known}
     for name in order:
         if name in shapes:
             _measure(name, shapes, sizes, spans[name], scope)

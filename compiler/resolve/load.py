@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fgg.check.grammar import check_grammar
 from fgg.check.values import check_values
+from fgg.compiler.resolve.files import Files, Text, Unusable, read_named
 from fgg.compiler.resolve.resolve import resolve
-from fgg.compiler.syntax.parse import MAX_CHARACTERS, parse
 from fgg.compiler.syntax.tree import ValueSpans
-from fgg.diagnostics import Diagnostic, GrammarError, Report, did_you_mean, refuse, sort_diagnostics
-from fgg.files import read_limited, unreadable
+from fgg.diagnostics import Diagnostic, GrammarError, Report, sort_diagnostics
 from fgg.grammar import Grammar
 from fgg.grammar.spans import Source
-from fgg.library import library_names, library_text
-
-MAX_BYTES = 64 * 1024 * 1024
-
-_ATTEMPT = re.compile(
-    r"\b(?:input\s+(?=factor|table))?"
-    r"(?P<kind>size|domain|rank|factor|nonterminal|input|table|rule|start)\b"
-    r"\s*(?P<name>[^\W\d]\w*|`[^`\n]+`)?"
-    r"(?:\s*:\s*\w+\s*\[(?P<shape>[^\]\n]*))?"
-)
 
 
 @dataclass(frozen=True)
@@ -59,26 +47,15 @@ def loads(text: str, *, name: str = "<text>", sizes: Mapping[str, int] | None = 
 
 def load_file(name: str, *, sizes: Mapping[str, int] | None = None) -> Loaded:
     """Load a file, or a library grammar by its bare name. Raises GrammarError if unreadable."""
-    if not name:
-        refuse("F401", "the file's name is empty")
-    path = Path(name)
-    if "/" not in name and "." not in name and not os.path.lexists(name):
-        if name not in library_names():
-            known = library_names()
-            refuse(
-                "F408",
-                f"there is no file `{name}`, and no grammar of that name in the library",
-                did_you_mean(name, known) or "the library has " + ", ".join(known),
-            )
-        return load_content(library_text(name), f"{name}.fgg", sizes=sizes)
-    return load_content(read_text(path), name, folder=str(path.parent), sizes=sizes)
+    text = read_named(name)
+    return load_content(text.text, text.name, folder=text.folder, sizes=sizes)
 
 
 def load_content(
     text: str, name: str, *, folder: str = ".", sizes: Mapping[str, int] | None = None
 ) -> Loaded:
     """Load a grammar from text, which is FGG JSON if it begins with a brace."""
-    if name.endswith(".json") or text.lstrip()[:1] == "{":
+    if Text(name, text, folder).is_json:
         return _load_json(text, name, sizes)
     return Loaded(*load_text(text, name, folder=folder, sizes=sizes))
 
@@ -91,34 +68,19 @@ def load_text(
     The grammar is None exactly if one of the diagnostics is an error. Paths in the text are
     relative to `folder`; `sizes` replace the sizes in the text.
     """
-    source = Source(name, text)
     report = Report()
-    statements = parse(source, report)
-    if not statements and report.has_errors:
-        return None, sort_diagnostics(report.diagnostics), source
-    attempted = set(_attempted(text)) if report.has_errors else set()
-    grammar = resolve(
-        statements, report, name=_stem(name), folder=folder, sizes=sizes, broken=attempted
-    )
+    files = Files(Source(name, text), report)
+    file = files.file(files.source, folder)
+    if not file.statements and report.has_errors:
+        return None, sort_diagnostics(report.diagnostics), files.source
+    try:
+        grammar = resolve(file, files, name=_stem(name), sizes=sizes)
+    except Unusable:
+        return None, sort_diagnostics(report.diagnostics), files.source
     check = check_values if report.has_errors else check_grammar
-    report.diagnostics += check(grammar, ValueSpans(statements).locate)
+    report.diagnostics += check(grammar, ValueSpans(file.statements).locate)
     diagnostics = sort_diagnostics(report.diagnostics)
-    return None if report.has_errors else grammar, diagnostics, source
-
-
-def _attempted(text: str) -> Iterator[str]:
-    """Yield the names that a text with syntax errors seems to declare; they count as broken.
-
-    A rule is written as `rule name`, a start symbol as `start symbol`.
-    """
-    for match in _ATTEMPT.finditer(text):
-        name = (match["name"] or "").strip("`")
-        if match["kind"] == "start":
-            yield "start symbol"
-        elif name:
-            yield f"rule {name}" if match["kind"] == "rule" else name
-        if match["kind"] == "input":
-            yield from re.findall(r"[^\W\d]\w*", match["shape"] or "")
+    return None if report.has_errors else grammar, diagnostics, files.source
 
 
 def _stem(name: str) -> str:
@@ -134,23 +96,3 @@ def _load_json(text: str, name: str, sizes: Mapping[str, int] | None) -> Loaded:
             problem = Diagnostic(code="F410", message=f"the grammar has no domain `{size}`")
             return Loaded(None, (*diagnostics, problem), Source(name, text))
     return Loaded(grammar, diagnostics, Source(name, text))
-
-
-def read_text(path: Path) -> str:
-    """Return the text of a file. Raises GrammarError if it cannot be read or is not text."""
-    try:
-        data = read_limited(path, MAX_BYTES)
-    except (OSError, ValueError) as error:
-        raise unreadable(path, error) from None
-    return decode(data, str(path))
-
-
-def decode(data: bytes, name: str) -> str:
-    """Decode bytes as text. Raises GrammarError if they are not UTF-8 or contain a null byte."""
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        refuse("F402", f"`{name}` is not UTF-8 text (byte {error.start})")
-    if "\0" in text[:MAX_CHARACTERS]:
-        refuse("F402", f"`{name}` is a binary file, not text")
-    return text

@@ -84,12 +84,12 @@ class NodeTypes:
             use.attachment.span,
             f"`{use.domain}` is expected here" if use.input is None else "",
             labels=labels,
-            help=help_text,
+            help=help_text
+            or (input_hint(self.domains, use.input, use.domain, domain) if use.input else ""),
         )
 
     def _has_part(self, domain: str, part: str) -> bool:
-        shape = self.domains[domain].shape
-        return isinstance(shape, Union | Product) and part in shape.parts
+        return has_part(self.domains, domain, part)
 
     def _guess(self, name: str, uses: Sequence[Use]) -> str:
         use = next(u for u in uses if u.attachment.node == name)
@@ -130,6 +130,21 @@ class NodeTypes:
             domain = part
         if domain != use.domain:
             self._conflict(f"`{written}`", domain, use)
+
+
+def has_part(domains: Mapping[str, Domain], domain: str, part: str) -> bool:
+    """Whether a domain is a union or product of which another is a direct part."""
+    shape = domains[domain].shape
+    return isinstance(shape, Union | Product) and part in shape.parts
+
+
+def input_hint(domains: Mapping[str, Domain], name: str, domain: str, wanted: str) -> str:
+    """What to write where a node of one domain is fixed to an input of another."""
+    if has_part(domains, domain, wanted):
+        return f"fix a node to that part of the input, `o = {name}[…].{wanted}`, and touch `o`"
+    if has_part(domains, wanted, domain):
+        return f"fix that part of a node to the input, `o.{domain} = {name}[…]`, and touch `o`"
+    return f"touch a node of domain `{domain}` there, or declare `input {name}: {wanted}[…]`"
 
 
 def edge_uses(edge: Edge, signature: Sequence[str]) -> Iterable[Use]:

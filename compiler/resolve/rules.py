@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from fgg.compiler.resolve.constants import RuleConstants
-from fgg.compiler.resolve.node_types import NodeTypes, Use, clamp_use, make_fragment
-from fgg.compiler.resolve.scope import Scope, count
+from fgg.compiler.resolve.node_types import NodeTypes, Use, clamp_use, input_hint, make_fragment
+from fgg.compiler.resolve.scope import Scope, count, usual_indices
 from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import Label, did_you_mean
@@ -149,7 +149,7 @@ class RuleResolver:
         if indices is None:
             self.good = False
         elif declared is not None:
-            wanted = 0 if isinstance(declared, Factor) else len(declared.indices)
+            wanted = () if isinstance(declared, Factor) else declared.indices
             if not self.scope.check_count(label, len(indices), wanted, declared.span):
                 self.good = False
                 return None
@@ -260,6 +260,7 @@ class RuleResolver:
                 f"input `{node.input.text}` has domain `{domain}`, but `{wanted}` is expected here",
                 node.span,
                 labels=[Label(span, "declared here")] if span else [],
+                help=input_hint(self.scope.domains, node.input.text, domain, wanted),
             )
             return None
         key = (node.input.text, indices)
@@ -293,7 +294,7 @@ class RuleResolver:
                 )
             return None
         if indices is None or not self.scope.check_count(
-            name, len(indices), len(declared.shape), declared.span
+            name, len(indices), usual_indices(len(declared.shape)), declared.span
         ):
             self.good = False
             return None

@@ -20,7 +20,15 @@ from fgg.grammar import (
     Rule,
     Size,
 )
-from fgg.grammar.index import MAX_DEGREE, MAX_TERMS, Condition, Expr, ExpressionTooLarge, Lookup
+from fgg.grammar.index import (
+    MAX_DEGREE,
+    MAX_TERMS,
+    Condition,
+    Expr,
+    ExpressionTooLarge,
+    Lookup,
+    quote_name,
+)
 from fgg.grammar.spans import Span
 from fgg.grammar.unequal import MAX_UNEQUAL
 
@@ -70,6 +78,13 @@ class Scope:
             broken=set(self.broken),
             _domains=self._domains,
         )
+
+    def copied(self) -> Scope:
+        """Return a scope with the same names, which does not change with this one."""
+        copy = self.inner()
+        copy.factors, copy.nonterminals = dict(self.factors), dict(self.nonterminals)
+        copy.rules = dict(self.rules)
+        return copy
 
     def label(self, name: str) -> Factor | Nonterminal | InputFactor | None:
         """Return the declaration of an edge label; None if there is none."""
@@ -172,19 +187,27 @@ class Scope:
                 )
             raise _Wrong
         indices = tuple(self._expr(i, variables) for i in node.indices)
-        self.check_count(node.table, len(indices), len(table.shape), table.span)
+        names = usual_indices(len(table.shape))
+        self.check_count(node.table, len(indices), names, table.span)
         return Expr.of(Lookup(node.table.text, indices))
 
-    def check_count(self, name: Name, given: int, wanted: int, declared: Span | None) -> bool:
-        """Return whether a name has the right number of indices; report if not."""
+    def check_count(
+        self, name: Name, given: int, indices: Sequence[str], declared: Span | None
+    ) -> bool:
+        """Return whether a name has as many indices as there are in `indices`; report if not."""
+        wanted = len(indices)
         if given == wanted:
             return True
+        written = quote_name(name.text)
         self.report.add(
             "F114",
             f"`{name.text}` has {count(given, 'index', 'indices')} here, "
             f"but it takes {wanted or 'none'}",
             name.span,
             labels=[Label(declared, "declared here")] if declared else [],
+            help=f"write `{written}[{', '.join(map(quote_name, indices))}]`"
+            if wanted
+            else f"write `{written}` without indices",
         )
         return False
 
@@ -274,6 +297,11 @@ def is_affine(expr: Expr, sizes: Mapping[str, int]) -> bool:
         sum(not (isinstance(atom, str) and atom in sizes) for atom in monomial) <= 1
         for monomial, _ in expr.terms
     )
+
+
+def usual_indices(number: int) -> tuple[str, ...]:
+    """Return names for the indices of something that is declared without them: `i`, `j`, …"""
+    return tuple("ijklmn"[:number]) if number <= 6 else tuple(f"i{k}" for k in range(number))
 
 
 def count(number: int, one: str, many: str) -> str:

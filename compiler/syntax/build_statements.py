@@ -63,6 +63,21 @@ class TreeBuilder(ValueBuilder):
         span = factor.span.to(clause.span)
         return replace(factor, attributes=factor.attributes + clause.attributes, span=span)
 
+    def _use(self, parts: Parts, first: int, last: int) -> tree.UseDecl | None:
+        path = parts[1]
+        span = self.tokens.span(path)
+        literal = tree.StringLiteral(self.string(self.text(path), span), span)
+        if len(parts) > 2 and self.text(parts[2]) != "as":
+            self.report.add(
+                "F001",
+                f"unexpected `{self.text(parts[2])}` after the name of a file",
+                self.tokens.span(parts[2]),
+                help='write `use "…" as m` to put `m_` before all names',
+            )
+            return None
+        prefix = self.name(parts[3]) if len(parts) > 2 else None
+        return tree.UseDecl(literal, prefix, self.span(first, last))
+
     def _size(self, parts: Parts, first: int, last: int) -> tree.SizeDecl:
         _, name, _, value = parts
         return tree.SizeDecl(self.name(name), value, self.span(first, last))

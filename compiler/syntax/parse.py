@@ -19,7 +19,7 @@ from fgg.diagnostics import Report
 from fgg.grammar.spans import Source, Span
 
 QUERY_WORDS = frozenset(("NONTERMINAL", "INPUT", "START", "RULE"))
-STATEMENT_WORDS = QUERY_WORDS | {"SIZE", "DOMAIN", "RANK", "FACTOR", "QUERY"}
+STATEMENT_WORDS = QUERY_WORDS | {"USE", "SIZE", "DOMAIN", "RANK", "FACTOR", "QUERY"}
 
 
 # Tokens that also change the state of `_Parse`.
@@ -34,6 +34,7 @@ def parse(source: Source, report: Report) -> tuple[Statement, ...]:
     text = with_line_ends(source.text)
     if not is_sane(text, report):
         return ()
+    text = " " * source.start + text  # so that every span begins where the source does
     lexed = lex(text, report)
     return _Parse(*lexed, report).run() if lexed is not None else ()
 

@@ -161,6 +161,15 @@ class Enumeration:
 
 
 @dataclass(frozen=True, slots=True)
+class UseDecl:
+    """`use "file.fgg"`, or `use "file.fgg" as m`, which puts `m_` before all names."""
+
+    path: StringLiteral
+    prefix: Name | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class SizeDecl:
     """`size m = 3`."""
 
@@ -358,7 +367,7 @@ class QueryDecl:
     span: Span
 
 
-Statement = SizeDecl | DomainDecl | FactorDecl | QueryDecl | QueryStatement
+Statement = UseDecl | SizeDecl | DomainDecl | FactorDecl | QueryDecl | QueryStatement
 
 
 class ValueSpans:

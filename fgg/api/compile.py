@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse, render_all
-from fgg.grammar import Grammar
+from fgg.grammar import Grammar, Rule
 from fgg.grammar.domains import with_domain_size, with_sizes
 from fgg.grammar.provenance import traced
 from fgg.plan.backend import AUTO, TRITON, Backend, check_backend
@@ -276,9 +276,20 @@ def compilable(name: str) -> Iterator[None]:
         refuse(
             "F425",
             f"`{name}` cannot be compiled: {error}",
-            "`fgg.reference.solve(fgg.rewrite.ground(…))` and `fggc run` use the reference engine",
+            f"{order_hint(rule)}`fgg.reference.solve(fgg.rewrite.ground(…))` and `fggc run` use the "
+            "reference engine",
             span=None if rule is None else rule.span,
         )
+
+
+def order_hint(rule: Rule | None) -> str:
+    """What to add to a rule that looks up indices in tables, whose order nothing says; or ``."""
+    for edge in rule.rhs.edges if rule else ():
+        for place, index in enumerate(edge.indices):
+            if rule and edge.label == rule.lhs and any(True for _ in index.lookups()):
+                order = f"{index} < {rule.indices[place]}"
+                return f"say in which order the table's entries come: `for {order}`, or `>`\n"
+    return ""
 
 
 def selected(grammar: Grammar, query: str | None) -> Grammar:

@@ -123,7 +123,7 @@ def read_inputs(groups: Iterable[Sequence[str]]) -> dict[str, Nest]:
         if not equals or not name:
             raise Usage(f"`--input {item}` is not of the form NAME=VALUES")
         if text.startswith("@"):
-            from fgg.compiler.resolve.load import read_text
+            from fgg.compiler.resolve.files import read_text
 
             text = read_text(Path(text[1:])).strip()
         if name in inputs:

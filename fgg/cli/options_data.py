@@ -16,7 +16,7 @@ from fgg.cli.options_model import (
     given_inputs,
     saved_model,
 )
-from fgg.compiler.resolve.load import read_text
+from fgg.compiler.resolve.files import read_text
 from fgg.diagnostics import refuse
 from fgg.grammar import Grammar, Input
 from fgg.inputs.given import Nest

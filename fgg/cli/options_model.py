@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from fgg.api.saved import is_model, model_file
 from fgg.cli.arguments import Parser, Usage, assignments, read_inputs
 from fgg.cli.output import print_diagnostics
-from fgg.compiler.resolve.load import MAX_BYTES, Loaded, decode, load_content, load_file
+from fgg.compiler.resolve.files import MAX_BYTES, decode
+from fgg.compiler.resolve.load import Loaded, load_content, load_file
 from fgg.diagnostics import GrammarError, did_you_mean, refuse
 from fgg.files import check_regular, read_stream, unreadable
 from fgg.grammar import Grammar

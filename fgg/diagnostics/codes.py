@@ -97,6 +97,7 @@ CODES: dict[str, Code] = {
         F148="a node fixed to an input of another domain",
         F149="something that does not belong here",
         F150="a `!=` that cannot stand here",
+        F151="a `use` that cannot be carried out",
     ),
     **_warnings(
         F201="an unreachable nonterminal",

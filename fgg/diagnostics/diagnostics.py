@@ -152,12 +152,18 @@ def _printable(line: str) -> str:
 
 
 def _excerpt(diagnostic: Diagnostic, span: Span, source: Source) -> list[str]:
-    line, column = source.position(span.start)
+    first = source.at(span)
+    line, column = first.position(span.start)
     marks = [(span, "^", diagnostic.label)]
     marks += [(label.span, "-", label.text) for label in diagnostic.labels]
-    width = max(len(str(source.position(s.start)[0])) for s, _, _ in marks)
-    lines = [f"{'':{width}}--> {source.name}:{line}:{column}", f"{'':{width}} |"]
+    width = max(len(str(source.at(s).position(s.start)[0])) for s, _, _ in marks)
+    lines = [f"{'':{width}}--> {first.name}:{line}:{column}", f"{'':{width}} |"]
+    shown = first
     for mark_span, mark, text in marks:
+        if source.at(mark_span) != shown:
+            shown = source.at(mark_span)
+            line, column = shown.position(mark_span.start)
+            lines.append(f"{'':{width}}::: {shown.name}:{line}:{column}")
         lines += _marked_line(mark_span, mark, text, source, width)
     return lines
 
@@ -166,6 +172,7 @@ MAX_LINE = 120
 
 
 def _marked_line(span: Span, mark: str, text: str, source: Source, width: int) -> list[str]:
+    source = source.at(span)
     number, column = source.position(span.start)
     content = source.line(number)
     length = max(1, min(span.end - span.start, len(content) - column + 1))
@@ -189,10 +196,11 @@ def as_json(diagnostic: Diagnostic, source: Source | None) -> dict[str, object]:
     def place(span: Span | None) -> dict[str, object] | None:
         if span is None or source is None:
             return None
-        line, column = source.position(span.start)
-        end_line, end_column = source.position(span.end)
+        file = source.at(span)
+        line, column = file.position(span.start)
+        end_line, end_column = file.position(span.end)
         return {
-            "file": source.name,
+            "file": file.name,
             "line": line,
             "column": column,
             "end_line": end_line,

@@ -10,6 +10,7 @@ nothing but the reader and the writers of rules knows about values:
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping
+from dataclasses import replace
 
 from fgg.diagnostics import GrammarError
 from fgg.grammar import (
@@ -120,13 +121,25 @@ def _reads_back(fragment: Fragment, first: int, fixed: list[str]) -> bool:
 @per_grammar
 def implied_factors(grammar: Grammar) -> Container[str]:
     """The indicators that need no declaration: rules that are written with values imply them."""
-    used: dict[str, None] = {}
+    used = _used(grammar)
     for rule in grammar.rules:
-        fixed = constants(grammar, rule.rhs)
-        used.update(dict.fromkeys(fixed))
-        if any(edge.label in indicators(grammar) for edge in unfixed_edges(rule.rhs, fixed)):
+        plain = unfixed_edges(rule.rhs, constants(grammar, rule.rhs))
+        if any(edge.label in indicators(grammar) for edge in plain):
             return ()
     asked = {edge.label for query in grammar.queries for r in query.rules for edge in r.edges}
     needed = asked | {source for factor in grammar.factors for source in factor.sources}
     last = [factor.name for factor in grammar.factors[len(grammar.factors) - len(used) :]]
     return used if last == list(used) and needed.isdisjoint(used) else ()
+
+
+def indicators_last(grammar: Grammar) -> Grammar:
+    """The grammar with its indicators after all other factors, as rules use them first."""
+    used = list(_used(grammar))
+    factors = [f for f in grammar.factors if f.name not in used]
+    factors += [grammar.factor[name] for name in used]
+    return replace(grammar, factors=tuple(factors)) if used else grammar
+
+
+def _used(grammar: Grammar) -> dict[str, None]:
+    """The indicators of nodes that are written as values, in the order of first use."""
+    return {name: None for rule in grammar.rules for name in constants(grammar, rule.rhs)}

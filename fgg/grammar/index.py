@@ -293,7 +293,9 @@ class Condition:
 
 OPERATORS = ("<", "<=", ">", ">=", "==", "!=")
 
-RESERVED = frozenset("size domain rank factor nonterminal input start rule query for with".split())
+RESERVED = frozenset(
+    "size domain rank factor nonterminal input start rule query use for with".split()
+)
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 
 

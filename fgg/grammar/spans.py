@@ -24,10 +24,24 @@ class Span:
 
 @dataclass(frozen=True)
 class Source:
-    """A named text: what the user wrote, for messages that point into it."""
+    """A named text: what the user wrote, for messages that point into it.
+
+    Its first character has the offset `start`: the texts of the files that it uses, which are
+    listed in `used`, follow one another. So a span belongs to one of them.
+    """
 
     name: str
     text: str
+    start: int = 0
+    used: tuple[Source, ...] = ()
+
+    def at(self, span: Span) -> Source:
+        """The text that a span lies in: this one, or that of a file that it uses."""
+        return max(
+            (s for s in (self, *self.used) if s.start <= span.start),
+            key=lambda source: source.start,
+            default=self,
+        )
 
     @cached_property
     def _line_starts(self) -> list[int]:
@@ -35,7 +49,7 @@ class Source:
 
     def position(self, offset: int) -> tuple[int, int]:
         """The line and column, both counted from 1, of a character offset."""
-        offset = min(max(offset, 0), len(self.text))
+        offset = min(max(offset - self.start, 0), len(self.text))
         line = bisect_right(self._line_starts, offset)
         return line, offset - self._line_starts[line - 1] + 1
 

@@ -28,6 +28,7 @@ from fgg.grammar import (
     Sized,
     Union,
 )
+from fgg.grammar.constants import indicator_name, indicators
 from fgg.grammar.index import Condition, Expr
 from fgg.grammar.names import is_safe
 from fgg.grammar.values import Word
@@ -69,6 +70,11 @@ def rename(
         declared.items(), (domains, factors, nonterminals, rules, sizes), strict=True
     ):
         maps[kind] = {name: f"{prefix}{name}" for name in known} if prefix else {}
+        if kind == "factor":
+            for name, value in indicators(grammar).items():
+                domain = grammar.factor[name].domains[0]
+                if domain in maps["domain"]:
+                    maps[kind][name] = indicator_name(maps["domain"][domain], value)
         maps[kind].update(given or {})
         valid = [*known, *inputs] if kind == "factor" else [*known]
         for old, new in (given or {}).items():
@@ -236,12 +242,13 @@ class Renaming:
         """An attachment; its path consists of names of domains."""
         return replace(attachment, path=self.signature(attachment.path))
 
-    def edge(self, edge: Edge) -> Edge:
-        """An edge with new names."""
+    def edge(self, edge: Edge, nodes: Names | None = None) -> Edge:
+        """An edge with new names, those of some nodes too."""
+        touched = map(self.attachment, edge.attachments)
         return replace(
             edge,
             label=self.labels.get(edge.label, edge.label),
-            attachments=tuple(map(self.attachment, edge.attachments)),
+            attachments=tuple(replace(a, node=(nodes or {}).get(a.node, a.node)) for a in touched),
             indices=self.exprs(edge.indices),
         )
 
@@ -253,14 +260,21 @@ class Renaming:
 
     def rule(self, rule: Rule) -> Rule:
         """A rule with new names."""
+        # A node that is fixed to a value is called like the factor that fixes it.
+        fixed = {e.label for e in rule.rhs.edges if [a.node for a in e.attachments] == [e.label]}
+        nodes = {name: self.labels[name] for name in fixed if name in self.labels}
         rhs = Fragment(
             nodes=tuple(
-                replace(node, domain=self.domains.get(node.domain, node.domain))
+                replace(
+                    node,
+                    name=nodes.get(node.name, node.name),
+                    domain=self.domains.get(node.domain, node.domain),
+                )
                 for node in rule.rhs.nodes
             ),
-            edges=tuple(map(self.edge, rule.rhs.edges)),
+            edges=tuple(self.edge(edge, nodes) for edge in rule.rhs.edges),
             clamps=tuple(map(self.clamp, rule.rhs.clamps)),
-            externals=rule.rhs.externals,
+            externals=tuple(nodes.get(name, name) for name in rule.rhs.externals),
         )
         return replace(
             rule,

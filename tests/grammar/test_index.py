@@ -153,6 +153,7 @@ def test_a_condition_holds_where_its_inequalities_are_not_negative(
         ">": int.__gt__,
         ">=": int.__ge__,
         "==": int.__eq__,
+        "!=": int.__ne__,
     }
     known = [term for term in terms if term is not None]
     holds = all(
@@ -160,8 +161,9 @@ def test_a_condition_holds_where_its_inequalities_are_not_negative(
         for left, operator, right in zip(known, condition.operators, known[1:], strict=False)
     )
     found = [e.evaluate(values, look_up) for e in condition.inequalities()]
-    if None not in found:
-        assert all(value is not None and value >= 0 for value in found) == holds
+    apart = [e.evaluate(values, look_up) for e in condition.differences()]
+    if None not in (*found, *apart):
+        assert (all(v is not None and v >= 0 for v in found) and 0 not in apart) == holds
 
 
 @pytest.mark.parametrize(("operator", "count"), [("<", 1), (">=", 1), ("==", 2)])

@@ -69,7 +69,9 @@ def _statuses_json(grammar: Grammar, source: Source) -> list[dict[str, object]]:
             "reason": status.reason,
             "node": status.node,
             "edge": status.edge,
-            "line": source.position(status.span.start)[0] if status.span and source.text else None,
+            "line": source.at(status.span).position(status.span.start)[0]
+            if status.span and source.text
+            else None,
         }
         for status in b_status(grammar)
     ]
