@@ -276,8 +276,8 @@ def compilable(name: str) -> Iterator[None]:
         refuse(
             "F425",
             f"`{name}` cannot be compiled: {error}",
-            f"{order_hint(rule)}`fgg.reference.solve(fgg.rewrite.ground(…))` and `fggc run` use the "
-            "reference engine",
+            f"{order_hint(rule)}`fgg.reference.solve(fgg.rewrite.ground(…))` and `fggc run` use "
+            "the reference engine",
             span=None if rule is None else rule.span,
         )
 
