@@ -162,18 +162,19 @@ class _Levels:
         It is found without loading the solver of linear programs, which takes longer than all
         the rest of compiling.
         """
-        best: tuple[tuple[float, ...], Mapping[str, Expr]] | None = None
-        for forms in self.simple_forms():
-            if not isinstance(self.prove(forms, bounds=False), Stage):
-                continue
-            score = self.score(forms)
-            if best is None or score < best[0]:
-                best = (score, forms)
-        if best is None:
-            return None
-        stage = self.prove(best[1])
-        assert isinstance(stage, Stage)
-        return stage
+        for shared in self.shared_indices():
+            best: tuple[tuple[float, ...], Mapping[str, Expr]] | None = None
+            for forms in self.simple_forms(shared):
+                if not isinstance(self.prove(forms, bounds=False), Stage):
+                    continue
+                score = self.score(forms)
+                if best is None or score < best[0]:
+                    best = (score, forms)
+            if best is not None:
+                stage = self.prove(best[1])
+                assert isinstance(stage, Stage)
+                return stage
+        return None
 
     def score(self, forms: Mapping[str, Expr]) -> tuple[float, ...]:
         """How good forms are that hold, the least first: what the linear program minimises.
@@ -189,20 +190,27 @@ class _Levels:
         used = len(next(iter(forms.values())).terms)
         return (-len(down), used / min(down, default=1), abs(used - 2))
 
-    def simple_forms(self) -> Iterator[dict[str, Expr]]:
-        """Sums and differences of the indices that all families have, those of fewest first."""
+    def shared_indices(self) -> Iterator[Mapping[str, tuple[str, ...]]]:
+        """The indices that all families have: those in the same places, then those so named."""
         indices = {name: self.grammar.nonterminal[name].indices for name in self.families}
-        rank = min(map(len, indices.values()))
+        least = min(indices.values(), key=len)
+        yield {name: its_indices[: len(least)] for name, its_indices in indices.items()}
+        named = tuple(i for i in least if all(i in others for others in indices.values()))
+        yield dict.fromkeys(indices, named)
+
+    def simple_forms(self, shared: Mapping[str, tuple[str, ...]]) -> Iterator[dict[str, Expr]]:
+        """Sums and differences of the indices that all families share, those of fewest first."""
+        rank = len(next(iter(shared.values())))
         if not 1 <= rank <= _MOST_SIMPLE:
             return
         signs = sorted(product((-1, 1, 0), repeat=rank), key=lambda s: sum(map(abs, s)))
         for coefficients in signs[1:]:
             yield {
                 name: sum(
-                    (Expr.of(i) * c for i, c in zip(its_indices, coefficients, strict=False)),
+                    (Expr.of(i) * c for i, c in zip(its_indices, coefficients, strict=True)),
                     Expr(),
                 )
-                for name, its_indices in indices.items()
+                for name, its_indices in shared.items()
             }
 
     def prove(self, forms: Mapping[str, Expr], *, bounds: bool = True) -> Stage | Conflict:

@@ -18,7 +18,7 @@ from fgg.grammar.memo import per_grammar
 from fgg.grammar.ranges import (
     ROUNDS_BEFORE_WIDENING,
     Region,
-    least_value,
+    least_values,
     regions,
     rule_rows,
     templates,
@@ -36,17 +36,23 @@ def support(grammar: Grammar) -> Mapping[str, Region]:
     """
     ranges = regions(grammar)
     bounds: dict[str, dict[Expr, int]] = {}
+    supports: dict[str, Region] = {}
+    known: dict[int, tuple[Region | None, ...]] = {}
     for number in range(ROUNDS):
         changed = False
-        for rule in grammar.rules:
-            if rule.lhs not in ranges:
-                continue
-            rows = supported_rows(grammar, rule, ranges, _regions(grammar, ranges, bounds))
+        for place, rule in enumerate(grammar.rules):
+            body = tuple(supports.get(edge.label) for edge in rule.rhs.edges)
+            if rule.lhs not in ranges or known.get(place) == body:
+                continue  # it would give its head nothing new
+            known[place] = body
+            rows = supported_rows(grammar, rule, ranges, supports)
             if rows is not None and is_feasible(rows):
-                changed |= _join(grammar, rule.lhs, rule.indices, rows, bounds, number)
+                if _join(grammar, rule.lhs, rule.indices, rows, bounds, number):
+                    changed = True
+                    supports[rule.lhs] = _region(ranges[rule.lhs], bounds[rule.lhs])
         if not changed:
             break
-    return _regions(grammar, ranges, bounds)
+    return supports
 
 
 def supported_rows(
@@ -66,21 +72,10 @@ def supported_rows(
     return rows
 
 
-def _regions(
-    grammar: Grammar, ranges: Mapping[str, Region], supports: Mapping[str, Mapping[Expr, int]]
-) -> dict[str, Region]:
-    return {
-        name: Region(
-            grammar.nonterminal[name].indices,
-            tuple(
-                dict.fromkeys(
-                    (*ranges[name].conditions, *(form - least for form, least in bounds.items()))
-                )
-            ),
-            declared=False,
-        )
-        for name, bounds in supports.items()
-    }
+def _region(reached: Region, bounds: Mapping[Expr, int]) -> Region:
+    """The part of a family's range where its forms are within bounds."""
+    conditions = (*reached.conditions, *(form - least for form, least in bounds.items()))
+    return Region(reached.indices, tuple(dict.fromkeys(conditions)), declared=False)
 
 
 def _join(
@@ -97,10 +92,9 @@ def _join(
     first = name not in supports
     bounds = supports.setdefault(name, {})
     changed = first
-    for form in templates(grammar, name):
-        if not first and form not in bounds:
-            continue
-        least = least_value(form.substitute(values), rows, sizes)
+    forms = [form for form in templates(grammar, name) if first or form in bounds]
+    lowest = least_values([form.substitute(values) for form in forms], rows, sizes)
+    for form, least in zip(forms, lowest, strict=True):
         if first:
             if least is not None:
                 bounds[form] = least

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from fgg.grammar.spans import Span
 
@@ -40,6 +40,8 @@ def _atom_key(atom: Atom) -> tuple[int, str]:
     return (0, atom) if isinstance(atom, str) else (1, str(atom))
 
 
+# Of a few names come many thousands of expressions.
+@lru_cache(maxsize=4096)
 def _monomial_key(monomial: Monomial) -> tuple[int, tuple[tuple[int, str], ...]]:
     return (-len(monomial), tuple(map(_atom_key, monomial)))
 
@@ -175,19 +177,22 @@ class Expr:
                 return Expr.of(values.get(atom, atom))
             return Expr.of(Lookup(atom.table, tuple(i.substitute(values) for i in atom.indices)))
 
-        if not all(len(m) < 2 and all(isinstance(a, str) for a in m) for m, _ in self.terms):
-            return self.map_atoms(change)
         # Nearly all expressions are affine in names: one sum, and nothing to multiply out.
-        if not any(m and m[0] in values for m, _ in self.terms):
-            return self
         total: list[tuple[Monomial, int]] = []
+        changed = False
         for monomial, coefficient in self.terms:
-            if monomial and monomial[0] in values:
-                terms = Expr.of(values[str(monomial[0])]).terms
-                total += [(inner, c * coefficient) for inner, c in terms]
-            else:
+            if len(monomial) > 1 or (monomial and not isinstance(monomial[0], str)):
+                return self.map_atoms(change)
+            value = values.get(monomial[0]) if monomial else None  # type: ignore[arg-type]
+            if value is None:
                 total.append((monomial, coefficient))
-        return Expr._normal(total).at(self.span)
+                continue
+            changed = True
+            if isinstance(value, int):
+                total.append(((), value * coefficient))
+            else:
+                total += [(inner, c * coefficient) for inner, c in value.terms]
+        return Expr._normal(total).at(self.span) if changed else self
 
     def evaluate(
         self,

@@ -27,7 +27,7 @@ class Row:
     def make(coefficients: Mapping[str, int], constant: int) -> Row:
         """The row divided by the common divisor, its constant rounded down to an integer."""
         kept = tuple(sorted([item for item in coefficients.items() if item[1]]))
-        divisor = gcd(*[c for _, c in kept]) if kept else 1
+        divisor = gcd(*[c for _, c in kept]) or 1
         if divisor > 1:
             kept = tuple((name, c // divisor) for name, c in kept)
             constant = constant // divisor

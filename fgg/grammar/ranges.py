@@ -8,6 +8,7 @@ contains every index that a derivation can reach.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from fgg.grammar import Edge, Grammar, Rule
@@ -151,11 +152,14 @@ class _Inference:
         grammar = self.grammar
         start = Edge(label=grammar.start.label, indices=grammar.start.indices)
         self.join(start, length_rows(grammar), widen=False)
+        known: dict[int, Region] = {}
         for number in range(60):
             changed = False
-            for rule in grammar.rules:
-                if rule.lhs not in self.regions:
-                    continue
+            for place, rule in enumerate(grammar.rules):
+                reached = self.regions.get(rule.lhs)
+                if reached is None or known.get(place) == reached:
+                    continue  # what it refers to is in the ranges already
+                known[place] = reached
                 rows = rule_rows(grammar, rule, self.regions)
                 if not is_feasible(rows):
                     continue
@@ -199,10 +203,10 @@ class _Inference:
         first = edge.label not in self.bounds
         bounds = self.bounds.setdefault(edge.label, {})
         changed = first
-        for template in templates(self.grammar, edge.label):
-            if not first and template not in bounds:
-                continue  # already unbounded
-            least = least_value(template.substitute(values), rows, self.sizes)
+        # The others are unbounded already.
+        forms = [t for t in templates(self.grammar, edge.label) if first or t in bounds]
+        lowest = least_values([t.substitute(values) for t in forms], rows, self.sizes)
+        for template, least in zip(forms, lowest, strict=True):
             known = bounds.get(template)
             if first:
                 if least is not None:
@@ -240,3 +244,13 @@ def least_value(expr: Expr, rows: Sequence[Row], sizes: Mapping[str, int]) -> in
         return None
     lower = [-r.constant for r in system if r.coefficient(_TARGET) > 0]
     return max(lower, default=None)
+
+
+def least_values(
+    exprs: Sequence[Expr], rows: Sequence[Row], sizes: Mapping[str, int]
+) -> list[int | None]:
+    """The least values of several expressions; variables that none has are eliminated once."""
+    names = {name for expr in exprs for name in affine(expr, sizes)[0]}
+    with suppress(TooManyRows):
+        rows = project(rows, names)
+    return [least_value(expr, rows, sizes) for expr in exprs]
