@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from math import prod
 
 import pytest
@@ -14,11 +15,13 @@ from fgg.compiler.cost.cost import Cost, cost, cost_lines
 from fgg.compiler.cost.point_counts import ONE, CostPolynomial
 from fgg.compiler.driver import Expected, plan_of
 from fgg.compiler.plan.lower import CannotCompile
+from fgg.compiler.rank.uses import NotRankSpace
 from fgg.grammar import Grammar
 from fgg.grammar.domains import size_values
 from fgg.library import library_names
 from fgg.plan import Contract
 from fgg.plan.sizes import chart_bytes, environment
+from tests.helpers.kernels import spaces_of
 
 
 def cost_of(grammar: Grammar, length: int = 12, batch: int = 1, width: int = 4) -> Cost:
@@ -156,18 +159,47 @@ def test_terms_of_one_kind_keep_the_largest_coefficient() -> None:
 QUERIES = [(name, query) for name in library_names() for query in load(name).query or [None]]
 
 
+def multiply_adds(name: str, query: str | None, space: str, sizes: dict[str, int]) -> float:
+    """The cost of a question of the library; 0 where it has no program."""
+    source = selected(load(name, sizes=sizes), query)
+    try:
+        auto = space == "auto"
+        plan = choose(source, Expected()).plan if auto else plan_of(source, Expected(), space)
+    except (CannotCompile, NotRankSpace):
+        return 0.0
+    return cost(plan, dict.fromkeys(plan.lengths, 32), batch=16).multiply_adds
+
+
+def falls(name: str, query: str | None, space: str, factors: Sequence[int]) -> list[str]:
+    """The sizes of a question at which it costs less than at smaller ones."""
+    known = multiply_adds(name, query, space, {})
+    found = []
+    for size, value in size_values(load(name)).items():
+        costs = [multiply_adds(name, query, space, {size: factor * value}) for factor in factors]
+        found += [size] if sorted(costs) != costs or costs[0] < known else []
+    return found
+
+
 @pytest.mark.parametrize(("name", "query"), QUERIES)
 def test_no_cost_falls_as_a_size_grows(name: str, query: str | None) -> None:
-    def multiply_adds(sizes: dict[str, int]) -> float:
-        try:
-            plan = choose(selected(load(name, sizes=sizes), query), Expected()).plan
-        except CannotCompile:
-            return 0.0
-        return cost(plan, dict.fromkeys(plan.lengths, 32), batch=16).multiply_adds
+    assert falls(name, query, "auto", [2]) == []
 
-    grammar, known = load(name), multiply_adds({})
-    for size, value in size_values(grammar).items():
-        assert multiply_adds({size: 2 * value}) >= known, size
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "query"), QUERIES)
+def test_no_cost_falls_in_any_space_as_a_size_grows_to_eight_times(
+    name: str, query: str | None
+) -> None:
+    for space in ("auto", *spaces_of(selected(load(name), query))):
+        assert falls(name, query, space, [2, 4, 8]) == [], space
+
+
+@pytest.mark.parametrize("nt", [10, 20, 40, 80])
+def test_rank_space_does_what_the_header_of_lexpcfg_rank_says(nt: int) -> None:
+    plan = choose(selected(load("lexpcfg_rank", sizes={"nt": nt, "r": 20}), None), Expected()).plan
+    found = cost(plan, {"n": 32}, batch=16)
+    assert found.text(found.order).split(" + ")[:2] == ["n^4*r", "n^3*r^2"]
+    assert found.multiply_adds < 1.9e8
 
 
 def test_two_tables_at_one_position_are_multiplied_beforehand() -> None:

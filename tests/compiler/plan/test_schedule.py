@@ -121,6 +121,19 @@ def test_simple_levels_need_no_linear_program() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_messages_need_no_linear_program_either() -> None:
+    """Their indices are some of those of the families that they are made from."""
+    code = (
+        "import sys\nfrom fgg.compiler import load\n"
+        "from fgg.compiler.driver import Expected, plan_of\n"
+        "for space in ('dense', 'state', 'rank'):\n"
+        "    stages = plan_of(load('lexpcfg_rank'), Expected(), space).stages\n"
+        "    assert 'j - i' in {str(form) for stage in stages for form in stage.level.values()}\n"
+        "assert not {'scipy', 'networkx', 'torch'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def levels(
     found: Schedule, name: str, indices: tuple[int, ...], grammar: Grammar
 ) -> tuple[int, ...]:
