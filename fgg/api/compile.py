@@ -31,6 +31,7 @@ def compile(
     batch: int = 16,
     fallback: bool = True,
     backend: str = AUTO,
+    cuda_graph: bool = False,
 ) -> Program:
     """The program of a grammar joined with a query (the only one, if none is named).
 
@@ -49,6 +50,10 @@ def compile(
     too. `triton` means Triton kernels on a GPU; it raises GrammarError (F436) where there are none.
     `auto` takes kernels on a GPU where Triton is installed. On a CPU it begins with tensor
     operations and turns to machine code as soon as that pays.
+
+    With `cuda_graph`, passes over batches of one shape on a GPU are captured in CUDA graphs when
+    the shape comes for the second time: the launches of a pass become one. On other devices it
+    changes nothing. `fgg.runtime.native.graphs` lists the conditions.
     """
     if not isinstance(grammar, Grammar):
         raise TypeError("a grammar is expected: `fgg.compile(fgg.load(…))`")
@@ -72,7 +77,7 @@ def compile(
         length=length,
         batch=batch,
         fallback=fallback,
-        backend=Backend(backend),
+        backend=Backend(backend, cuda_graph=cuda_graph),
     ).program()
 
 

@@ -147,10 +147,12 @@ class Backend:
     """The backend that all programs of a model share: as asked for, or settled for a while.
 
     Programs that were asked for `auto` choose by themselves, each time that they are called, unless
-    a choice is settled: a job such as training has one backend from beginning to end.
+    a choice is settled: a job such as training has one backend from beginning to end. With
+    `cuda_graph`, passes on a GPU are captured in CUDA graphs.
     """
 
     asked: str = AUTO
+    cuda_graph: bool = False
     settled: BackendChoice | None = None
 
     @property

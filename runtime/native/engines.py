@@ -29,6 +29,7 @@ from fgg.plan.cpp_source import Native
 from fgg.plan.sizes import environment
 from fgg.runtime.native.build import is_kept, no_compiler
 from fgg.runtime.native.engine import KEPT, NativeEngine, dtype_name
+from fgg.runtime.native.graphs import GraphEngine
 from fgg.runtime.native.triton_engine import TritonEngine, no_place
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Engines:
         self._saved: dict[str, float] = {}
         self._cached: dict[str, bool] = {}
         self._by_batch: dict[tuple[int, ...], float] = {}
+        self._graphs: dict[tuple[str, bool], GraphEngine] = {}
 
     @cached_property
     def native(self) -> NativeEngine:
@@ -82,9 +84,15 @@ class Engines:
             saved = passes * self.saved_on(batch.lengths, batch.size, dtype)
             self._saved[dtype] = self._saved.get(dtype, 0.0) + saved
         self.choice = self.backend.choice or self._chosen(batch.device, batch.dtype)
-        if self.choice.backend == TRITON:
-            return self.triton
-        return self.native if self.choice.backend == CPP else self.module
+        if self.choice.backend == CPP:
+            return self.native
+        engine: Engine = self.triton if self.choice.backend == TRITON else self.module
+        if not self.backend.cuda_graph:
+            return engine
+        at = (self.choice.backend, derivatives)
+        if at not in self._graphs:
+            self._graphs[at] = GraphEngine(engine, derivatives=derivatives)
+        return self._graphs[at]
 
     def _chosen(self, device: torch.device, number: torch.dtype) -> BackendChoice:
         """What `auto` stands for now."""

@@ -59,7 +59,7 @@ def cells_at(chart: Tensor, index: tuple[Tensor | int, ...]) -> Place:
         if isinstance(x, int):
             # From the last axis on: what is fixed is selected one after the other.
             fixed.insert(0, (i, min(max(x, 0), last)))
-            here = torch.tensor(x == fixed[0][1], device=chart.device)
+            here = torch.full((), x == fixed[0][1], device=chart.device)
             if x == fixed[0][1]:
                 continue
         else:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -44,26 +47,44 @@ def started(made: Plan, n: int, batch: int) -> tuple[int, int]:
     Kernels are started with everything that they take, but stand-ins take it.
     """
     module = load_module(triton_module.emit(made))
-    kernels = {k: v for k, v in vars(module).items() if type(v).__name__ == "JITFunction"}
-    own = {k for k, v in kernels.items() if v.fn.__module__ == module.__name__}
-    stand_ins = {name: StandIn() for name in own}
-    module.__dict__.update(stand_ins)
     counter = operations.Counter()
     lengths = dict.fromkeys(made.lengths, n)
-    operations.run(module, made, lengths, batch, torch.float32, torch.device("meta"), counter)
+    with without_kernels(module) as stand_ins:
+        operations.run(module, made, lengths, batch, torch.float32, torch.device("meta"), counter)
     return sum(x.count for x in stand_ins.values()), sum(counter.names.values())
 
 
+@contextmanager
+def without_kernels(module: ModuleType) -> Iterator[dict[str, StandIn]]:
+    """Within this context stand-ins take the place of a module's own kernels."""
+    kernels = {k: v for k, v in vars(module).items() if type(v).__name__ == "JITFunction"}
+    own = {k: v for k, v in kernels.items() if v.fn.__module__ == module.__name__}
+    stand_ins = {name: StandIn() for name in own}
+    module.__dict__.update(stand_ins)
+    yield stand_ins
+    module.__dict__.update(own)
+
+
 class StandIn:
-    """Takes the place of a kernel and counts how often it is started."""
+    """Takes the place of a kernel: counts how often it is started, and where its tensors are."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.devices: set[str] = set()
 
     def __getitem__(self, grid: Any) -> Any:
         assert all(number >= 0 for number in grid)
 
         def start(*arguments: Any, **options: Any) -> None:
             self.count += 1
+            self.note(arguments)
 
         return start
+
+    def note(self, arguments: tuple[Any, ...]) -> None:
+        """Keep the devices of tensors, also of those in tuples."""
+        for argument in arguments:
+            if isinstance(argument, tuple):
+                self.note(argument)
+            elif isinstance(argument, torch.Tensor):
+                self.devices.add(argument.device.type)

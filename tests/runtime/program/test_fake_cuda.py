@@ -5,110 +5,89 @@ value of a tensor; so a program that runs here neither makes a stray tensor on t
 for the device in a loop.
 """
 
-from typing import Any
+import re
+from collections.abc import Iterable
+from importlib.util import find_spec
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.overrides import TorchFunctionMode
 
-from fgg.grammar.domains import domain_size, size_values
-from fgg.plan import Potential
-from fgg.plan.sizes import environment, extents
-from fgg.runtime.prelude.batch import Batch
-from fgg.runtime.program.program import Program
+from fgg.compiler.emit.python import emit as emit_python
+from fgg.compiler.emit.simplify import passes as simplified
+from fgg.compiler.emit.triton import emit as emit_triton
+from fgg.grammar.index import Expr
+from fgg.plan import HIGH, LEVEL, LOW, Plan
+from fgg.runtime.program.emitted import load_module
 from tests.helpers.compiled import compiled, programs
+from tests.helpers.fake_cuda import CUDA, WithoutGuards, stays_on_the_device
+from tests.helpers.gpu_costs import without_kernels
 
-CUDA = torch.device("cuda")
-
-
-class WithoutGuards(TorchFunctionMode):
-    """Carries out indexing and copying, which torch built without CUDA refuses even when fake."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.Tensor.copy_:
-            target, source = args
-            assert target.device == source.device
-            source.expand(target.shape)
-            return target
-        if func is torch.Tensor.__getitem__:
-            return indexed(*args)
-        if func is torch.Tensor.__invert__:
-            return torch.logical_not(*args)
-        if func is torch.Tensor.contiguous:
-            return args[0].clone(memory_format=torch.contiguous_format)
-        return func(*args, **(kwargs or {}))
-
-
-def indexed(tensor: torch.Tensor, index: Any) -> torch.Tensor:
-    """`tensor[index]` by operations that need no device."""
-    parts = index if isinstance(index, tuple) else (index,)
-    tensors: list[torch.Tensor | None] = []
-    axis = 0
-    for part in parts:
-        if part is ...:
-            axis = tensor.dim() - sum(p is not None for p in parts[parts.index(...) + 1 :])
-        elif isinstance(part, int):
-            tensor = tensor.select(axis, part)
-        elif part is None:
-            tensor = tensor.unsqueeze(axis)
-            axis += 1
-        elif isinstance(part, torch.Tensor):
-            assert part.device == tensor.device
-            tensors += [None] * (axis - len(tensors)) + [part]
-            axis += 1
-        else:
-            start, stop, step = part.indices(tensor.shape[axis])
-            assert step == 1
-            tensor = tensor.narrow(axis, start, stop - start)
-            axis += 1
-    return torch.ops.aten.index(tensor, tensors) if tensors else tensor
-
-
-def inputs_of(program: Program, lengths: dict[str, list[int]]) -> dict[str, torch.Tensor]:
-    """Empty inputs of the right shapes on the device."""
-    grammar = program.grammar
-    longest = {name: max(values) for name, values in lengths.items()}
-    size = len(next(iter(lengths.values())))
-    found = {}
-    for item in grammar.observed:
-        extent = [e.evaluate({**size_values(grammar), **longest}) or 0 for e in item.shape]
-        found[item.name] = torch.zeros((size, *extent), dtype=torch.long, device=CUDA)
-    for step in program.compiled.plan.preparations:
-        if isinstance(step, Potential):
-            table, name = program.compiled.plan.table[step.name], step.source
-            factor = grammar.input_factor[name]
-            states = [domain_size(grammar, d) for d in factor.domains]
-            shape = (size, *extents(table, environment(lengths)), *states)
-            found[name] = torch.zeros(shape, device=CUDA)
-    return found
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+WAITS = re.compile(
+    r"\.(item|cpu|numpy|tolist|nonzero|any|all|unique|to|synchronize)\(|\b(bool|float|print)\("
+)
+"""What asks the device for a value, or may."""
+HARMLESS = (".adjoint.all", ".inverse.all", ".to(batch.dtype)", ".to(tl.int64)", ".to(tl.float64)")
 
 
 @pytest.mark.parametrize("lengths", [[4, 4], [2, 4]], ids=["even", "mixed"])
 @pytest.mark.parametrize("name", programs())
-@torch.no_grad()
 def test_program_stays_on_the_device(name: str, lengths: list[int]) -> None:
     program = compiled(name)
-    missing = lengths[0] != lengths[1]
-    by_name = {length: lengths for length in program.compiled.plan.lengths}
-    module = program.compiled.module
-    with FakeTensorMode(allow_non_fake_inputs=False), WithoutGuards():
-        weights = {
-            n: torch.ones(program.shape(n), device=CUDA) for n in program.compiled.plan.parameters
-        }
-        inputs = inputs_of(program, by_name)
-        tables = {t.name: inputs[t.name] for t in program.grammar.tables}
-        batch = Batch(len(lengths), by_name, tables, torch.float32, CUDA)
-        leaves, scales = module.prepare(weights, inputs, batch, missing)
-        # The autograd engine has no thread for a device that torch was built without, so the
-        # outside program is called as the engine would call it.
-        values, charts = module.inside(leaves, scales, batch)
-        log_z = module.result(charts, batch)
-        found, cells = module.outside(leaves, scales, values, charts, batch, torch.ones_like(log_z))
-        tensors = [log_z, *values.values(), *charts.values(), *found.values(), *cells.values()]
-        assert {tensor.device.type for tensor in tensors} == {"cuda"}
-        for leaf, gradient in found.items():
-            assert gradient.shape == leaves[leaf].shape
+    stays_on_the_device(program, program.compiled.module, lengths)
+
+
+@needs_triton
+@pytest.mark.parametrize("name", programs())
+def test_kernels_are_started_without_waiting(name: str) -> None:
+    """Lengths are mixed; stand-ins take what kernels are given, all of it on the device."""
+    program = compiled(name)
+    module = load_module(emit_triton(program.compiled.plan))
+    with without_kernels(module) as stand_ins:
+        stays_on_the_device(program, module, [2, 4])
+    for stand_in in stand_ins.values():
+        assert stand_in.devices <= {"cuda"}
+    if stand_ins:
+        assert any(stand_in.count for stand_in in stand_ins.values())
+
+
+def passes(text: str) -> str:
+    """The functions of the passes in a module's text."""
+    inside = text.index("def inside(")
+    return text[inside : text.index("PASSES = ")]
+
+
+@pytest.mark.parametrize("name", programs())
+def test_passes_have_nothing_that_waits(name: str) -> None:
+    """In the text of both modules; of kernels, the whole text."""
+    plan: Plan = compiled(name).compiled.plan
+    kernels = emit_triton(plan)
+    whole = kernels[kernels.index("PARAMETERS") :]
+    for text in (passes(emit_python(plan)), passes(kernels), whole):
+        for harmless in HARMLESS:
+            text = text.replace(harmless, "")
+        assert not WAITS.findall(text)
+
+
+@pytest.mark.parametrize("name", programs())
+def test_the_host_decides_by_levels_and_lengths_alone(name: str) -> None:
+    """No loop, no guard and no level of a kernel depends on a number that the device has."""
+    plan: Plan = compiled(name).compiled.plan
+    ends = {f"{length}{end}" for length in plan.lengths for end in (LOW, HIGH)}
+    for kernel in simplified(plan):
+        for stage in kernel.stages:
+            levels = () if stage.levels is None else (*stage.levels.first, *stage.levels.last)
+            assert names_of(expr for bound in levels for expr, _ in bound.terms) <= ends
+            for block in stage.blocks:
+                loops = [bound for loop in block.loops for bound in (loop.low, loop.high)]
+                forms = [*block.guards, *(expr for bound in loops for expr, _ in bound.terms)]
+                assert names_of(forms) <= {LEVEL, *ends}
+                assert not any(True for expr in forms for _ in expr.lookups())
+
+
+def names_of(forms: Iterable[Expr]) -> set[str]:
+    return {name for form in forms for name in form.names()}
 
 
 def test_a_stray_is_found() -> None:
