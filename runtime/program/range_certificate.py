@@ -68,6 +68,8 @@ class Group:
     kept: tuple[Weights, Weights, Weights] | None = None
     # Whether a derivative in a weight that is 0 was too large to be a number.
     large: bool = False
+    # The weights, if those of the run are raised ones.
+    weights: Weights | None = None
 
     @classmethod
     def of(
@@ -165,7 +167,8 @@ class Group:
             return None
         for name in self.run.weights:
             if name in slopes:
-                positive = self.run.tensors[name].detach()
+                given = self.weights or self.run.tensors
+                positive = given[name].detach().to(slopes[name])
                 slopes[name] = torch.where(positive > 0, slopes[name] * positive, 0.0)
         return slopes
 
@@ -348,6 +351,14 @@ def _raised(leaf: Tensor, powers: int) -> Tensor:
     return torch.where(leaf > 0, leaf.maximum(floor), leaf)
 
 
+def _raised_weights(run: Run, weights: Weights) -> Weights:
+    """Weights of which products are made before the charts, raised so that these are numbers."""
+    if not run.program.plan.prepared_products:
+        return weights
+    powers = ROOM[run.batch.dtype].entry
+    return {name: _raised(weight.detach(), powers) for name, weight in weights.items()}
+
+
 def _lift(run: Run, leaves: Mapping[str, Tensor]) -> Lift:
     """The floors of a lifted pass: so that the product of the least values is a number.
 
@@ -425,8 +436,10 @@ class Certified:
             plain.forget(unsafe)
             yield plain
         places = self._places(plain)[unsafe].clone()
-        again = self._run(places, run.batch.dtype, raised)
+        weights, _ = self._weights(run.batch.dtype)
+        again = self._run(places, run.batch.dtype, _raised_weights(run, raised or weights))
         lifted = Group.of(again, places, lifted=True, keep=self.keep)
+        lifted.weights = weights
         near = (lifted.log_z - lower).abs() <= TOLERANCE[run.batch.dtype]
         sure = lifted.safe & (near | torch.isneginf(lifted.log_z))
         run.program.ranges.lifted += int(sure.sum())
