@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help:
 	@echo "make test      format, lint, types and the fast tests"
 	@echo "make test-all  the same with the slow tests"
-	@echo "make demo      check, show and draw library grammars"
+	@echo "make demo      a grammar checked, compiled, proved, trained and used; demo/index.html"
 	@echo "make layers    draw docs/layers.svg, the picture in CONTRIBUTING.md"
 	@echo "make format    rewrite the sources in the house style"
 	@echo "make clean     remove .venv, caches and everything built"
@@ -39,13 +39,7 @@ test-all: lint
 	$(BIN)/pytest -n 2 -m "slow or not slow"
 
 demo: $(STAMP)
-	@mkdir -p demo
-	$(BIN)/fggc check pcfg
-	$(BIN)/fggc show hmm
-	$(BIN)/fggc draw pcfg -o demo/pcfg.svg
-	$(BIN)/fggc explain hmm
-	$(BIN)/fggc explain F112
-	@echo "the picture is in $(CURDIR)/demo/pcfg.svg"
+	$(BIN)/python -m examples.demo --out demo
 
 layers: $(STAMP)
 	$(BIN)/python docs/layers.py
