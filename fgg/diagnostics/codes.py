@@ -182,6 +182,7 @@ CODES: dict[str, Code] = {
         F493="a map of another shape",
         F494="blocks that do not fit",
         F496="a run folder that is in use",
+        F497="a transformation that log Z does not support",
     ),
     **_warnings(
         F431="a critical recursion",

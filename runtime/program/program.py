@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ from fgg.runtime.program.emitted import load_module
 from fgg.runtime.program.inputs import Collated, Inputs, Lengths, check_potentials, collate
 from fgg.runtime.program.parameters import Parameterised
 from fgg.runtime.program.range_report import RangeReport
+from fgg.runtime.program.traced_log_z import handle_of, is_traced, traced_log_z
 
 if TYPE_CHECKING:
     from torch import nn
@@ -57,13 +58,21 @@ class Program(Parameterised, ABC):
     decomposed: Grammar | None = None
     compiler: Compiler
     notes: tuple[Diagnostic, ...] = ()
+    handle: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "handle", handle_of(self))
 
     def __deepcopy__(self, memo: object) -> Program:
         return self  # nothing in it changes
 
     def __getstate__(self) -> dict[str, object]:
         # What is cached is made again.
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.grammar.name!r}, {list(self.parameter_names)})"
@@ -287,6 +296,8 @@ class CompiledProgram(Program):
         """
         from fgg.runtime.program.posterior import CompiledPosterior
 
+        if is_traced():
+            return traced_log_z(self, weights, inputs, lengths)
         return CompiledPosterior(self, weights, inputs, lengths, counting=False).log_z
 
     def posterior(

@@ -29,6 +29,7 @@ from fgg.runtime.program.inputs import Inputs, Lengths, collate
 from fgg.runtime.program.parameters import as_weight
 from fgg.runtime.program.posterior import Posterior, check_number
 from fgg.runtime.program.program import Program, Weights
+from fgg.runtime.program.traced_log_z import is_traced, traced_log_z
 from fgg.runtime.reference.posterior import GroundPosterior, differentiable_log_z, posterior
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ class ReferenceProgram(Program):
 
         It is computed in float64, and given as the weights are, or else the log-potentials.
         """
+        if is_traced():
+            return traced_log_z(self, weights, inputs, lengths)
         return self.posterior(weights, inputs, lengths).log_z
 
     def posterior(
