@@ -24,6 +24,7 @@ from fgg.plan import Plan
 from fgg.plan.backend import BackendChoice
 from fgg.plan.cpp_source import Native
 from fgg.runtime.derive.assemble import Source
+from fgg.runtime.layer.traced_log_z import handle_of, is_traced, traced_log_z
 from fgg.runtime.program.chart_reader import DerivationModules, covers
 from fgg.runtime.program.chart_views import Refinement, refinements
 from fgg.runtime.program.compiler import Compiler
@@ -31,7 +32,6 @@ from fgg.runtime.program.emitted import load_module
 from fgg.runtime.program.inputs import Collated, Inputs, Lengths, check_potentials, collate
 from fgg.runtime.program.parameters import Parameterised
 from fgg.runtime.program.range_report import RangeReport
-from fgg.runtime.program.traced_log_z import handle_of, is_traced, traced_log_z
 
 if TYPE_CHECKING:
     from torch import nn

@@ -24,12 +24,12 @@ from fgg.grammar.ranges import index_extents, regions
 from fgg.rewrite.ground import ground_with_origin
 from fgg.runtime.derive.decode_ground import k_best, sample
 from fgg.runtime.derive.derivation import Derivation
+from fgg.runtime.layer.traced_log_z import is_traced, traced_log_z
 from fgg.runtime.program.bind import Logs
 from fgg.runtime.program.inputs import Inputs, Lengths, collate
 from fgg.runtime.program.parameters import as_weight
 from fgg.runtime.program.posterior import Posterior, check_number
 from fgg.runtime.program.program import Program, Weights
-from fgg.runtime.program.traced_log_z import is_traced, traced_log_z
 from fgg.runtime.reference.posterior import GroundPosterior, differentiable_log_z, posterior
 
 if TYPE_CHECKING:

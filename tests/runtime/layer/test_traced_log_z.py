@@ -14,9 +14,9 @@ from torch.library import opcheck
 
 import fgg
 from fgg import GrammarError
+from fgg.runtime.layer.traced_log_z import Call, log_z_operator
 from fgg.runtime.model.model import Model
 from fgg.runtime.program.program import Program
-from fgg.runtime.program.traced_log_z import Call, log_z_operator
 
 # That of torch's own, while it imports what transformations need.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script")
@@ -65,7 +65,7 @@ def test_a_compiled_model_is_one_graph_with_the_same_numbers(name: str) -> None:
     program = program_of(name)
     model = program.model(seed=1, dtype=torch.float64)
     batch = batch_of(name, program)
-    torch._dynamo.reset()
+    torch.compiler.reset()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     weighted = torch.tensor([1.0, -2.0, 0.5][: len(next(iter(batch["lengths"].values())))])
     whole, plain = compiled(**batch), model(**batch)
@@ -74,8 +74,8 @@ def test_a_compiled_model_is_one_graph_with_the_same_numbers(name: str) -> None:
 
 
 def test_a_model_from_a_file_is_compiled_whole_too() -> None:
-    model = pickle.loads(pickle.dumps(program_of("pcfg").model(seed=1)))
-    torch._dynamo.reset()
+    model: Model = pickle.loads(pickle.dumps(program_of("pcfg").model(seed=1)))
+    torch.compiler.reset()
     words = torch.tensor([[0, 1, 2]])
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(w=words), model(w=words))
@@ -114,7 +114,7 @@ def test_a_network_with_a_program_on_top_is_compiled_whole_and_learns() -> None:
     losses = []
     for compiled in (False, True):
         network = tagger()
-        torch._dynamo.reset()
+        torch.compiler.reset()
         layer = torch.compile(network, fullgraph=True, backend="aot_eager") if compiled else network
         optimizer = torch.optim.Adam(network.parameters(), lr=0.1)
         each = []
@@ -131,7 +131,7 @@ def test_a_network_with_a_program_on_top_is_compiled_whole_and_learns() -> None:
 
 def test_other_batches_and_lengths_need_no_other_graph() -> None:
     network = tagger()
-    torch._dynamo.reset()
+    torch.compiler.reset()
     counted = torch._dynamo.testing.CompileCounter()
     compiled = torch.compile(network, fullgraph=True, backend=counted, dynamic=True)
     for batch, length in ((2, 3), (4, 5), (3, 9), (5, 7)):
@@ -144,7 +144,7 @@ def test_other_batches_and_lengths_need_no_other_graph() -> None:
 @pytest.mark.slow
 def test_inductor_compiles_it_too() -> None:
     network = tagger()
-    torch._dynamo.reset()
+    torch.compiler.reset()
     compiled = torch.compile(network, fullgraph=True)
     whole, plain = compiled(*tagged(4, 5)).mean(), network(*tagged(4, 5)).mean()
     torch.testing.assert_close(whole, plain)
@@ -186,7 +186,7 @@ def test_derivatives_are_taken_only_where_they_are_wanted(monkeypatch: pytest.Mo
     program = program_of("hmm")
     weights = program.weights(seed=0)
     weights["emit"].requires_grad_()
-    torch._dynamo.reset()
+    torch.compiler.reset()
 
     def log_z(words: Tensor) -> Tensor:
         return program.log_z(weights, {"w": words})
@@ -198,7 +198,7 @@ def test_derivatives_are_taken_only_where_they_are_wanted(monkeypatch: pytest.Mo
 
 def test_an_error_inside_a_graph_is_the_programs_own() -> None:
     model = program_of("hmm").model(seed=0)
-    torch._dynamo.reset()
+    torch.compiler.reset()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     with pytest.raises(GrammarError, match="F411"):
         compiled(w=torch.tensor([[0, 9]]))
