@@ -88,13 +88,17 @@ def _paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> 
 
 
 def load_fed(
-    path: str | os.PathLike[str], query: str | None = None, *, backend: str = AUTO
+    path: str | os.PathLike[str],
+    query: str | None = None,
+    *,
+    space: str | None = None,
+    backend: str = AUTO,
 ) -> tuple[Model, Feed]:
     """A trained model, of a file or a run, and the feed that reads data for it.
 
-    `query` may be another query than the model was trained with.
+    `query` and `space` may be others than those the model was trained with.
     """
-    model = load_model(path, query=query, backend=backend)
+    model = load_model(path, query=query, space=space, backend=backend)
     return model, Feed.of(model.program.grammar, model.reading.fields)
 
 
@@ -116,19 +120,16 @@ def file_inputs(
 
 
 def curves(folder: Path, epochs: list[dict[str, Any]]) -> None:
-    """Draw the perplexities of a run, one point an epoch, from its metrics."""
-    from fgg.draw.plot import Line, Plot, to_svg
+    """Draw the objective and the perplexities of a run, one point an epoch, from its metrics."""
+    from fgg.draw.fit import fit_picture
 
-    lines = []
-    for name, label in (("perplexity", "training"), ("valid", "held out")):
-        points = [(float(e["epoch"] + 1), float(e[name])) for e in epochs if e[name] is not None]
-        if points:
-            lines.append(Line(label=label, points=tuple(points)))
-    if lines:
-        plot = Plot(
-            title=epochs[0]["kind"], x="epoch", y="perplexity per token", lines=tuple(lines)
-        )
-        write_whole(folder / CURVES, to_svg(plot).encode())
+    objectives = [(e["epoch"] + 1, e["kind"], e["objective"]) for e in epochs]
+    perplexities = {
+        label: [(float(e["epoch"] + 1), float(e[name])) for e in epochs if e[name] is not None]
+        for name, label in (("perplexity", "training"), ("valid", "held out"))
+    }
+    picture = fit_picture(folder.name, objectives, perplexities, unit="epoch")
+    write_whole(folder / CURVES, picture.svg().encode())
 
 
 __all__ = [

@@ -14,24 +14,37 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib import import_module
 
-COMMANDS = {
-    "check": "report the errors and warnings of a grammar",
-    "show": "print a grammar as a summary, as text, as JSON or as equations",
-    "draw": "draw the rules of a grammar",
-    "compile": "compile a grammar to a Python module, or show its plan and its cost",
-    "decompose": "approximate factors that have weights by factors of low rank",
-    "decode": "find the best derivation of each item",
-    "sample": "sample derivations, from the posterior of each item or from the model",
-    "train": "fit a model to data; a run can be stopped and resumed",
-    "eval": "score a trained model on data",
-    "unmix": "estimate the parameters of a latent tree model from moments of sentences",
-    "verify": "prove that compiled programs mean the same as their grammar",
-    "identify": "find out whether moments of strings determine a model's parameters",
-    "run": "compute the value of a grammar, marginals, best derivations, samples",
-    "cluster": "put the words of a text into blocks",
-    "bench": "measure compiled programs and compare them with other libraries",
-    "explain": "explain an error code, or a grammar by its equations",
+GROUPS = {
+    "look at grammars": {
+        "check": "report the errors and warnings of a grammar",
+        "show": "print a grammar as a summary, as text, as JSON or as equations",
+        "draw": "draw the rules of a grammar",
+        "explain": "explain an error code, or a grammar by its equations",
+    },
+    "compute with a model": {
+        "run": "compute the value of a grammar, marginals, best derivations, samples",
+        "decode": "find the best derivation of each item",
+        "sample": "sample derivations, from the posterior of each item or from the model",
+    },
+    "learn from data": {
+        "train": "fit a model to data; a run can be stopped and resumed",
+        "eval": "score a trained model on data",
+        "cluster": "put the words of a text into blocks",
+        "unmix": "estimate the parameters of a latent tree model from moments of sentences",
+    },
+    "compile and prove": {
+        "compile": "compile a grammar to a Python module, or show its plan and its cost",
+        "verify": "prove that compiled programs mean the same as their grammar",
+        "identify": "find out whether moments of strings determine a model's parameters",
+        "decompose": "approximate factors that have weights by factors of low rank",
+        "bench": "measure compiled programs and compare them with other libraries",
+    },
+    "other": {
+        "completion": "print a script that completes commands and options in a shell",
+    },
 }
+"""The commands, by what they are for; each has its module in `fgg.cli.commands`."""
+COMMANDS = {name: text for commands in GROUPS.values() for name, text in commands.items()}
 
 OWN_PROGRESS = ("train", "bench")
 """Commands that show their own progress, a line for each epoch or measurement."""
@@ -70,7 +83,9 @@ def _run(words: Sequence[str]) -> int:
         print(f"fggc {__version__}")
         return 0
     if not words or words[0] in ("-h", "--help", "help"):
-        print(_overview())
+        from fgg.cli.help import overview
+
+        print(overview(GROUPS))
         return 0 if words else 2
     name, *rest = words
     as_json = "--json" in rest and name != "bench"  # for `bench` it names a file
@@ -84,13 +99,13 @@ def _run(words: Sequence[str]) -> int:
     from fgg.cli.progress import shown_progress
 
     module = import_module(f"fgg.cli.commands.{name}")
-    parser = Parser(prog=f"fggc {name}", description=module.__doc__, allow_abbrev=False)
+    parser = Parser(name, module.__doc__)
     progress = nullcontext() if name in OWN_PROGRESS else shown_progress(sys.stderr, quiet=as_json)
     try:
         module.add_arguments(parser)
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            arguments = parser.parse_args(rest)
+            arguments = parser.parse(rest)
             arguments.words = rest
             with progress:
                 return int(module.run(arguments))
@@ -117,15 +132,3 @@ def _show_warning(
     if not text.startswith("warning["):
         text = warnings.formatwarning(message, category, filename, lineno)
     print(text.rstrip("\n"), file=sys.stderr)
-
-
-def _overview() -> str:
-    width = max(map(len, COMMANDS))
-    commands = "\n".join(f"  {name:{width}}  {text}" for name, text in COMMANDS.items())
-    return (
-        "usage: fggc COMMAND FILE [options]\n\n"
-        "Check, show, draw, compile and run factor graph grammars.\n\n"
-        f"{commands}\n\n"
-        "FILE is a grammar (.fgg), FGG JSON, `-` for standard input, or the bare name of a\n"
-        "library grammar (`fggc show` lists them). `fggc COMMAND --help` lists its options.\n"
-    ).rstrip()

@@ -7,8 +7,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from fgg.cli.help import EXAMPLES, SECTIONS, Formatter, section_of, with_headings
+from fgg.diagnostics import did_you_mean
 from fgg.inputs.given import Nest
 
 _IDS = re.compile(r"-?\d{1,18}(\s*,\s*-?\d{1,18})+")
@@ -23,7 +25,56 @@ class Usage(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises `Usage` instead of ending the process."""
+    """The options of a command: in sections, with suggestions for wrong ones.
+
+    It raises `Usage` instead of ending the process.
+    """
+
+    def __init__(self, command: str, description: str | None) -> None:
+        super().__init__(
+            prog=f"fggc {command}",
+            description=description,
+            epilog=f"example:\n  {EXAMPLES[command]}",
+            formatter_class=Formatter,
+            allow_abbrev=False,
+        )
+        self.sections = {title: self.add_argument_group(title) for title in SECTIONS}
+
+    def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
+        """Add an argument to its section."""
+        section = section_of(names)
+        if section is None:
+            return super().add_argument(*names, **settings)
+        return self.sections[section].add_argument(*names, **settings)
+
+    @property
+    def options(self) -> dict[str, argparse.Action]:
+        """What can be given, by the names of the options."""
+        return dict(self._option_string_actions)
+
+    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+        """Read the command line. Raises Usage."""
+        for word in words:
+            if word == "--":
+                break
+            name = word.partition("=")[0]
+            if word.startswith("--") and name not in self.options:
+                known = [option for option in self.options if option.startswith("--")]
+                help = did_you_mean(name, known) or f"see `{self.prog} --help`"
+                raise Usage(f"`{self.prog}` has no option `{name}`", help)
+        return self.parse_args(words)
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        choices = [str(choice) for choice in action.choices or ()]
+        if choices and value not in choices:
+            name = "/".join(action.option_strings) or action.dest
+            near = did_you_mean(str(value), choices)
+            help = near or "choices are " + ", ".join(f"`{choice}`" for choice in choices)
+            raise Usage(f"`{name}` cannot be `{value}`", help)
+
+    def format_help(self) -> str:
+        """The help, with headings in bold on a terminal."""
+        return with_headings(super().format_help())
 
     def error(self, message: str) -> NoReturn:
         """Raise `Usage`."""

@@ -26,7 +26,7 @@ def add_space(parser: Parser) -> None:
         "--space",
         (AUTO, *SPACES),
         "how to treat factors of low rank: whole (dense), as their pieces (state), or with "
-        "the states summed out beforehand (rank); auto takes the cheapest",
+        "the states summed out beforehand (rank); auto, the default, takes the cheapest",
     )
 
 

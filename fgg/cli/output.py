@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fgg.cli.arguments import Usage
+from fgg.cli.terminal import painted_diagnostic
 from fgg.diagnostics import Diagnostic, GrammarError, as_json, refuse, render
 from fgg.files import check_writable as check_writable
 from fgg.files import write_whole as write_whole
@@ -46,7 +47,8 @@ def print_diagnostics(diagnostics: Iterable[Diagnostic], source: Source | None) 
     """Write diagnostics to standard error as text, at most `MAX_SHOWN` of them."""
     listed = list(diagnostics)
     for diagnostic in listed[:MAX_SHOWN]:
-        print(render(diagnostic, source), end="\n\n", file=sys.stderr)
+        text = painted_diagnostic(render(diagnostic, source), sys.stderr)
+        print(text, end="\n\n", file=sys.stderr)
     if len(listed) > MAX_SHOWN:
         print(f"and {len(listed) - MAX_SHOWN:,} more\n", file=sys.stderr)
 

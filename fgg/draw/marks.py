@@ -69,6 +69,19 @@ class Text:
 Mark = Shape | Stroke | Head | Text
 
 
+def moved(mark: Mark, dx: float, dy: float) -> Mark:
+    """A mark at another place."""
+    match mark:
+        case Shape():
+            return replace(mark, box=mark.box.moved(dx, dy))
+        case Stroke():
+            return replace(mark, route=mark.route.moved(dx, dy))
+        case Head():
+            return replace(mark, points=tuple((x + dx, y + dy) for x, y in mark.points))
+        case Text():
+            return mark.moved(dx, dy)
+
+
 def segment(start: Point, end: Point, color: str, width: float) -> Stroke:
     """A straight line."""
     return Stroke(route=Route((start, end)), color=color, width=width)

@@ -62,3 +62,16 @@ class Sketch(Picture):
 
     def __repr__(self) -> str:
         return f"Sketch({self.title!r}, {self.width:.0f} x {self.height:.0f})"
+
+
+def stacked(title: str, pictures: Sequence[Picture]) -> Picture:
+    """Pictures one below the other."""
+    from fgg.draw.marks import moved
+
+    marks: list[Mark] = []
+    y = 0.0
+    for picture in pictures:
+        marks += [moved(mark, 0.0, y) for mark in picture.marks]
+        y += picture.height
+    width = max((picture.width for picture in pictures), default=1.0)
+    return Sketch(title=title, width=width, height=max(y, 1.0), painted=tuple(marks))

@@ -10,7 +10,7 @@ from functools import partial
 from fgg.draw import style
 from fgg.draw.geometry import Box, Point, text_width
 from fgg.draw.marks import Mark, Text, dot, segment
-from fgg.draw.writers.svg import document
+from fgg.draw.picture import Picture, Sketch
 
 COLORS = ("#0969da", "#cf222e", "#1a7f37", "#8250df", "#9a6700", "#57606a", "#1b7c83", "#bf3989")
 MARKER = 3.5
@@ -66,9 +66,15 @@ class _Axis:
         return math.isfinite(value) and (value > 0 or not self.log)
 
 
+def plot_picture(plot: Plot) -> Picture:
+    """The plot as a picture, to be saved in any format."""
+    marks = tuple(_marks(plot))
+    return Sketch(title=plot.title, width=plot.width, height=plot.height, painted=marks)
+
+
 def to_svg(plot: Plot) -> str:
     """The plot as a self-contained SVG document."""
-    return document(plot.title, plot.width, plot.height, tuple(_marks(plot)))
+    return plot_picture(plot).svg()
 
 
 def _marks(plot: Plot) -> Iterator[Mark]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from fgg.data import Batches, Example
 from fgg.data.reading import UNTAGGED
-from fgg.diagnostics import refuse
+from fgg.diagnostics import GrammarError, refuse
 from fgg.grammar.annotations import RuleLink, heads, pairs, segments, span_cells, tags
+from fgg.grammar.domains import lengths
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.model.model import Model
 from fgg.runtime.native.jobs import Job
 from fgg.runtime.program.prepared_batch import number_type
+from fgg.runtime.program.program import Program
 from fgg.runtime.train.feed import Feed
 from fgg.scores import (
     head_score,
@@ -85,7 +88,7 @@ def evaluate(
             if tick is not None:
                 tick(sum(batch.lengths))
     if "likelihood" in asked.scores:
-        scores["likelihood"] = _likelihood(log_z, examples)
+        scores["likelihood"] = _likelihood(log_z, examples, generates_ends(program, weights))
     for name in asked.scores:
         if name in ANNOTATIONS:
             scores[name] = SCORERS[name](model, examples, derivations, asked)
@@ -98,16 +101,37 @@ def _check(example: Example, asked: Evaluation) -> None:
             refuse("F478", f"{example.place}: there are no {name} to score against")
 
 
-def _likelihood(log_z: Sequence[float], examples: Sequence[Example]) -> dict[str, float]:
+def generates_ends(program: Program, weights: Mapping[str, Tensor]) -> bool:
+    """Whether a model decides where an item ends, so that an end is an event to be counted.
+
+    Then the probabilities of all items of all lengths sum to 1 at most. A model that is told the
+    length, such as an HMM that stops without weight, has probabilities that sum to 1 for each. The
+    answer is no where items have several lengths or need more than tokens.
+    """
+    names = lengths(program.grammar)
+    if len(names) != 1:
+        return False
+    try:
+        with torch.no_grad():
+            log_z = program.log_z(weights, None, {name: [1, 2, 3, 4] for name in names})
+    except GrammarError:
+        return False
+    return bool(0 < log_z.double().exp().sum() <= 1 + 1e-3)
+
+
+def _likelihood(
+    log_z: Sequence[float], examples: Sequence[Example], ends: bool
+) -> dict[str, float]:
     total, tokens = float(sum(log_z)), sum(map(len, examples))
     if not tokens:
         refuse("F478", "there are no data to evaluate on")
+    with_ends = {"perplexity_with_ends": perplexity(total, tokens + len(examples))} if ends else {}
     return {
         "log_likelihood": total,
         "items": len(examples),
         "tokens": tokens,
         "perplexity": perplexity(total, tokens),
-        "perplexity_with_ends": perplexity(total, tokens + len(examples)),
+        **with_ends,
         "impossible": sum(z == -torch.inf for z in log_z),
     }
 
@@ -119,20 +143,20 @@ def _spans(
     model: Model, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
 ) -> dict[str, float]:
     gold = [example.spans or () for example in examples]
-    lengths = list(map(len, examples))
+    sizes = list(map(len, examples))
     guess = [span_cells(d, asked.families) for d in derivations]
-    score = span_score(gold, guess, lengths)
+    score = span_score(gold, guess, sizes)
     baselines = {
-        "left": [left_branching(n) for n in lengths],
-        "right": [right_branching(n) for n in lengths],
-        "oracle": [oracle_binary(g, n) for g, n in zip(gold, lengths, strict=True)],
+        "left": [left_branching(n) for n in sizes],
+        "right": [right_branching(n) for n in sizes],
+        "oracle": [oracle_binary(g, n) for g, n in zip(gold, sizes, strict=True)],
     }
     return {
         "sentence_f1": score.mean_f1,
         "corpus_f1": score.corpus.f1,
         "precision": score.corpus.precision,
         "recall": score.corpus.recall,
-        **{k: span_score(gold, v, lengths).mean_f1 for k, v in baselines.items()},
+        **{k: span_score(gold, v, sizes).mean_f1 for k, v in baselines.items()},
     }
 
 

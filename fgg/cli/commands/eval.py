@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from fgg.cli.arguments import Parser, Usage
-from fgg.cli.options_compiler import add_backend, backend_of
+from fgg.cli.options_compiler import add_backend, add_space, backend_of
 from fgg.cli.options_model import add_json
 from fgg.cli.output import print_report
 from fgg.diagnostics import refuse
@@ -37,6 +37,7 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.value("--max-length", "N", "leave out longer items", type=int)
     parser.value("--tokens", "N", "tokens in a batch", type=int, default=4096)
+    add_space(parser)
     add_backend(parser)
     parser.flag("--skip-bad", "leave out items that cannot be read")
     add_json(parser)
@@ -52,7 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
     from fgg.grammar.annotations import read_links
     from fgg.runtime.train.evaluation import Evaluation, evaluate
 
-    model, feed = load_fed(arguments.model, arguments.query, backend=backend_of(arguments))
+    model, feed = load_fed(
+        arguments.model, arguments.query, space=arguments.space, backend=backend_of(arguments)
+    )
     format = arguments.format or model.reading.format
     corpus = preprocessed(
         read(*arguments.data, format=format, skip=arguments.skip_bad), model.reading.changes

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fgg.cli.arguments import Parser, Usage, assignments
 from fgg.cli.options_compiler import add_backend, add_space
 from fgg.cli.options_data import add_training_data, changes_of, fields_given
-from fgg.cli.options_model import add_file, load_grammar, query_of, saved_model
+from fgg.cli.options_model import add_declarations, add_file, load_grammar, query_of, saved_model
 from fgg.cli.output import print_report
 from fgg.plan.backend import AUTO
 from fgg.progress import notes_to
@@ -45,9 +45,18 @@ def add_arguments(parser: Parser) -> None:
     parser.flag("--resume", "resume the run in the folder")
     parser.flag("--migrate", "resume with other data or options; all counts are dropped")
     parser.seed("the random seed")
-    parser.choice("--dtype", ("float32", "float64"), "the type of parameters")
+    parser.choice(
+        "--dtype",
+        ("float32", "float64"),
+        "the type of parameters (default: by method)",
+    )
     parser.add_argument("--device", default="cpu", help="where to compute: cpu, cuda")
-    parser.value("--tokens", "N", "tokens in a batch, padding included", type=int)
+    parser.value(
+        "--tokens",
+        "N",
+        "tokens in a batch, padding included (default: 4096; cvb and hastings: one item)",
+        type=int,
+    )
     parser.value("--prior", "A", "Dirichlet prior (vb, cvb)", type=float)
     parser.value("--rate", "R", "learning rate (adam)", type=float)
     parser.repeated("--option", "NAME=VALUE", "an option of the method: `pseudo=0.1`")
@@ -59,6 +68,7 @@ def add_arguments(parser: Parser) -> None:
         type=float,
         default=60.0,
     )
+    add_declarations(parser)
     add_space(parser)
     add_backend(parser)
 
@@ -120,6 +130,8 @@ def settings_of(arguments: argparse.Namespace, world: int) -> RunSettings:
         if getattr(arguments, name) is not None:
             options[name] = getattr(arguments, name)
     saved = saved_model(arguments.file)
+    if saved and (arguments.rank or arguments.merge or arguments.merge_rule):
+        raise Usage("a trained model keeps its ranks and its factors", "give the grammar instead")
     fixed = {"sizes": assignments(arguments.set, "--set")}
     alone = arguments.method in ("cvb", "hastings") and arguments.tokens is None
     return RunSettings(
@@ -221,7 +233,10 @@ class Lines(Display):
 
     def begin(self, at: Checkpoint, epochs: int) -> None:
         """Show that a run begins or resumes."""
-        if at.number:
+        if at.number and at.position.epoch >= epochs:
+            count = "1 epoch is" if epochs == 1 else f"all {epochs} epochs are"
+            print(f"{count} done", file=sys.stderr)
+        elif at.number:
             print(f"resuming in epoch {at.position.epoch + 1} of {epochs}", file=sys.stderr)
 
     def epoch(self, epoch: Epoch) -> None:
@@ -252,14 +267,22 @@ class Bars(Lines):
 
     def __init__(self, bar: Progress) -> None:
         self.bar = bar
-        self.task = bar.add_task("epoch 1", total=None, rate="")
+        self.task = bar.add_task("", total=None, rate="")
         self.tokens = 0
+        self.epochs = 0
         self.size: int | None = None
 
     def begin(self, at: Checkpoint, epochs: int) -> None:
         """Show that a run begins or resumes."""
         super().begin(at, epochs)
-        self.tokens = at.tokens
+        self.tokens, self.epochs = at.tokens, epochs
+        self.show(at.position.epoch + 1)
+
+    def show(self, number: int) -> None:
+        """Show a bar for an epoch, counted from 1; none after the last one."""
+        text = f"epoch {number} of {self.epochs}"
+        left = number <= self.epochs
+        self.bar.reset(self.task, description=text, total=self.size, visible=left)
 
     def batch(self, batch: ExampleBatch) -> None:
         """Show that a batch is done."""
@@ -272,7 +295,7 @@ class Bars(Lines):
         """Show that an epoch is done."""
         self.bar.console.print(described(epoch), highlight=False)
         self.size, self.tokens = epoch.tokens, 0
-        self.bar.reset(self.task, description=f"epoch {epoch.epoch + 2}", total=self.size)
+        self.show(epoch.epoch + 2)
 
     def note(self, text: str) -> None:
         """Show what takes a while before the first batch is done."""
