@@ -23,6 +23,12 @@ def own_machine_code(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["FGG_CACHE"] = str(tmp_path_factory.mktemp("machine_code"))
 
 
+@pytest.fixture(autouse=True)
+def no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands do not say how far they are, however busy the machine."""
+    monkeypatch.setattr("fgg.cli.progress.PATIENCE", 1e6)
+
+
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
     """The types of numbers for which machine code is built, in a cache that is empty at first."""

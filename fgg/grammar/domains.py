@@ -239,6 +239,18 @@ def parts(grammar: Grammar, name: str) -> Mapping[str, DomainPart]:
     return by_name
 
 
+def shown_value(grammar: Grammar, name: str, value: int) -> str:
+    """The name of a value for people: numbers of a union's part always have the part's name."""
+    text: str = domain_values(grammar, name)[value]
+    if not isinstance(grammar.domain[name].shape, Union):
+        return text
+    for part, where in parts(grammar, name).items():
+        number = where.select(value)
+        if number is not None and isinstance(grammar.domain[part].shape, Sized):
+            return f"{part}.{number}"
+    return text
+
+
 def select(grammar: Grammar, domain: str, path: Sequence[str], value: int) -> int | None:
     """The value of the part that `path` names, or None where the node lies in another part."""
     for name in path:

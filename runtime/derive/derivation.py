@@ -9,7 +9,7 @@ from math import exp, isnan
 from typing import TYPE_CHECKING
 
 from fgg.grammar import Attachment, Grammar, Rule
-from fgg.grammar.domains import domain_values
+from fgg.grammar.domains import shown_value
 
 if TYPE_CHECKING:
     from fgg.draw.picture import Picture
@@ -106,7 +106,7 @@ class Derivation:
     def value_name(self, step: Step, node: str) -> str:
         """The name of the value that a node has in a step."""
         domain = step.rule.rhs.by_name[node].domain
-        return domain_values(self.grammar, domain)[step.values[node]]
+        return shown_value(self.grammar, domain, step.values[node])
 
     def named_values(self, step: Step) -> dict[str, str]:
         """The names of the values of a step's nodes, as far as they are known."""

@@ -15,6 +15,11 @@ from fgg.cli.progress import PATIENCE, ProgressDisplay, shown_progress
 from fgg.progress import heard_by, stage
 
 
+@pytest.fixture(autouse=True)
+def no_progress() -> None:
+    """Here progress is what is tested."""
+
+
 class Terminal(StringIO):
     def isatty(self) -> bool:
         return True

@@ -84,7 +84,6 @@ def run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> Run:
     """Run the blocks of a section in an empty folder."""
-    monkeypatch.setattr("fgg.cli.progress.PATIENCE", 1e6)  # no progress, however busy the machine
     monkeypatch.chdir(tmp_path)
 
     def run_section(section: tuple[Block, ...]) -> Outcome:
