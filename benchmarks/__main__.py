@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import overhead, report
+from benchmarks import gpu, overhead, report
 from benchmarks.machine import about
 from benchmarks.measure import Goal, Suite
 from benchmarks.page import write_page
@@ -35,7 +35,7 @@ COMPARED = (
     "train",
     "certificate",
 )
-SUITES = (*COMPARED, "overhead")
+SUITES = (*COMPARED, "overhead", gpu.NAME)
 
 
 def suite_of(name: str) -> Suite:
@@ -47,6 +47,8 @@ def suite_of(name: str) -> Suite:
 def tables_of(name: str, records: Sequence[Record]) -> list[Table]:
     """The tables of a suite: times, memory, goals."""
     made: list[Table | None]
+    if name == gpu.NAME:
+        return gpu.tables(records)
     if name == "overhead":
         made = [report.overheads(records, overhead.TITLE)]
     else:
@@ -77,6 +79,11 @@ def add_arguments(found: argparse.ArgumentParser) -> None:
         "fewer rounds (default: %(default)s)",
     )
     found.add_argument("--all", action="store_true", help="measure slow points, too")
+    found.add_argument(
+        "--device",
+        default="cpu",
+        help="where to measure: cpu, or cuda for the times of the suite `gpu` on a GPU",
+    )
     found.add_argument("--no-memory", action="store_true", help="measure time only")
     found.add_argument("--json", type=Path, metavar="OUT", help="write all numbers to a file")
     found.add_argument("--plot", type=Path, metavar="OUT", help="draw the ratios (.svg)")
@@ -110,7 +117,8 @@ def run(options: argparse.Namespace) -> None:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """All numbers, and what they were measured on."""
-    wanted = options.suites or SUITES
+    on_gpu = options.device != "cpu"
+    wanted = options.suites or ((gpu.NAME,) if on_gpu else SUITES)
     torch.set_num_threads(1)
     effort = Effort(
         repeats=options.repeats,
@@ -119,13 +127,18 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         memory=not options.no_memory,
         against=options.against,
     )
-    machine = about()
+    machine = about(options.device)
     print(", ".join(f"{name} {value}" for name, value in machine.items()) + "; CPU time\n")
     progress = Progress(len(wanted), effort.budget)
     records: list[Record] = []
     for name in wanted:
         if name == "overhead":
             found = list(overheads(effort, progress))
+        elif name == gpu.NAME:
+            found = [dict(record) for record in gpu.counts()]
+            if on_gpu:
+                times = gpu.measurements(torch.device(options.device), effort.repeats)
+                found += [dict(record) for record in times]
         else:
             found = list(measured(suite_of(name), effort, progress))
         show(tables_of(name, found))
@@ -135,7 +148,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def goals_of(name: str) -> Sequence[Goal]:
-    """The goals of a suite."""
+    """The goals of a suite; those of counts are tests."""
+    if name == gpu.NAME:
+        return ()
     return overhead.GOALS if name == "overhead" else suite_of(name).goals
 
 

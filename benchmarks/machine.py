@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 
-PEERS = ("torch", "numpy", "hmmlearn", "torch-struct", "supar", "dynamax", "jax")
+PEERS = ("torch", "triton", "numpy", "hmmlearn", "torch-struct", "supar", "dynamax", "jax")
 
 
-def about() -> dict[str, str]:
+def about(device: str = "cpu") -> dict[str, str]:
     """The commit, the day, the machine, how many threads, and versions of what is there."""
     found = {
         "commit": commit(),
@@ -25,6 +25,9 @@ def about() -> dict[str, str]:
         "threads": str(torch.get_num_threads()),
         "python": platform.python_version(),
     }
+    if device != "cpu":
+        found["gpu"] = torch.cuda.get_device_name(device)
+        found["cuda"] = str(torch.version.cuda)
     for name in PEERS:
         try:
             found[name] = metadata.version(name)

@@ -9,10 +9,14 @@ from fgg.plan.sizes import in_units
 
 
 def available_bytes(device: torch.device) -> int | None:
-    """The free bytes of a device; None if they are unknown."""
+    """The free bytes of a device; None if they are unknown.
+
+    On a GPU, torch keeps memory that it has freed for itself: it is free for programs.
+    """
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        return int(free)
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(free) + kept
     if device.type != "cpu":
         return None
     try:
@@ -35,8 +39,12 @@ def require(needed: int, device: torch.device, what: str) -> None:
         return
     free = available_bytes(device)
     if free is not None and needed > free:
+        there = f"{in_units(free)} are free"
+        if device.type == "cuda":
+            _, whole = torch.cuda.mem_get_info(device)
+            there = f"of {in_units(whole)} on `{device}`, {there}"
         refuse(
             "F420",
-            f"{what} needs about {in_units(needed)}; {in_units(free)} are free",
+            f"{what} needs about {in_units(needed)}; {there}",
             "use smaller batches, shorter inputs or smaller sizes",
         )

@@ -144,6 +144,7 @@ CODES: dict[str, Code] = {
         F426="no best derivation in rank space",
         F427="a number that is too large for its type",
         F436="no Triton kernels",
+        F437="a device that cannot be used",
         F440="a factor that cannot be decomposed",
         F450="a factor that is not normalised",
         F451="strings too short for the moments",

@@ -15,6 +15,7 @@ from fgg.inputs.tokens import IMPOSSIBLE, MISSING
 from fgg.plan import Cut, Gather, Plan, TokenAxis
 from fgg.plan.sizes import chart_bytes, environment, table_bytes
 from fgg.progress import levels
+from fgg.runtime.devices import check_kind
 from fgg.runtime.memory import require
 from fgg.runtime.prelude.batch import Batch
 from fgg.runtime.prelude.certificate import least_power
@@ -100,6 +101,8 @@ def start(program: CompiledProgram, weights: Weights, inputs: Inputs, lengths: L
     """Check weights and inputs, and prepare everything that comes before the charts."""
     ends: dict[str, Ends] = {}
     given = {name: as_weight(name, value) for name, value in weights.items()}
+    for weight in given.values():
+        check_kind(weight.device)
     whole = program.check_weights(given, ends)
     dtype, device = number_type([*whole.values(), *(inputs or {}).values()])
     collated = program.collate(inputs, lengths, dtype=dtype, device=device)

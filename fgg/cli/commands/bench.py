@@ -48,6 +48,19 @@ def _check_peers(benchmarks: ModuleType, arguments: argparse.Namespace) -> None:
             raise Usage(f"there is no peer `{name}`", hint)
 
 
+def _check_device(arguments: argparse.Namespace) -> None:
+    """Raise Usage or GrammarError (F437) if nothing can be measured on the device."""
+    from fgg.runtime.devices import usable_device
+
+    usable_device(arguments.device)
+    others = [f"`{name}`" for name in arguments.suites if name != "gpu"]
+    if arguments.device != "cpu" and others:
+        raise Usage(
+            f"{', '.join(others)} cannot be measured on `{arguments.device}`",
+            "only the suite `gpu` can: its peers compute on the CPU",
+        )
+
+
 def _check_numbers(path: Path) -> None:
     """Raise Usage if `--json` has not written the file."""
     try:
@@ -75,6 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise Usage("`--repeats` must be at least 1")
     if not arguments.budget > 0:
         raise Usage("`--budget` must be more than 0 seconds")
+    _check_device(arguments)
     _check_peers(benchmarks, arguments)
     if arguments.source is not None:
         _check_numbers(arguments.source)

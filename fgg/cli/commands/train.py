@@ -50,7 +50,7 @@ def add_arguments(parser: Parser) -> None:
         ("float32", "float64"),
         "the type of parameters (default: by method)",
     )
-    parser.add_argument("--device", default="cpu", help="where to compute: cpu, cuda")
+    parser.value("--device", "DEVICE", "where to compute: cpu, cuda, cuda:1", default="cpu")
     parser.value(
         "--tokens",
         "N",
@@ -77,8 +77,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Start a training run or resume one."""
     if (arguments.epochs or 0) < 0 or (arguments.tokens is not None and arguments.tokens < 1):
         raise Usage("`--epochs` must be at least 0, and `--tokens` at least 1")
+    from fgg.runtime.devices import usable_device
     from fgg.runtime.train.processes import joined
 
+    usable_device(arguments.device)
     with joined(arguments.device) as processes:
         from fgg.api.start_run import start
 
