@@ -161,7 +161,11 @@ def _runtime() -> Iterator[Mark]:
         yield _note(line, (x, y + 36 + 16 * number), anchor="middle")
     derive = Box(778, 615, 962, 673)
     yield from _arrow((x, y + 60), (x, derive.top), RUNTIME.line)
-    texts = (("derive, display", ""), ("", "best, k best, minimum"), ("", "risk, samples; pictures"))
+    texts = (
+        ("derive, display", ""),
+        ("", "best, k best, minimum"),
+        ("", "risk, samples; pictures"),
+    )
     yield from _card(derive, RUNTIME, *texts)
 
 
