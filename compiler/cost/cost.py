@@ -14,11 +14,13 @@ from math import prod
 
 from fgg.compiler.cost.point_counts import ZERO, Boxes, CostPolynomial, Order, axis_extent, product
 from fgg.compiler.cost.step_costs import StepProducts, loop_names, step_products
+from fgg.compiler.plan.text import plan_lines
 from fgg.grammar import Enumerated, Factor, FromFile, Grammar, InputFactor, Sized, Union
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.printer import print_rule
 from fgg.inputs.clamps import path_end
 from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, PlanStage, Potential, Step
+from fgg.plan.description import ContractionCost, PlanDescription
 from fgg.plan.sizes import (
     adjoint_bytes,
     chart_bytes,
@@ -293,6 +295,26 @@ def cost_lines(cost: Cost) -> list[str]:
         "of parameters",
     ]
     return lines
+
+
+def description(cost: Cost) -> PlanDescription:
+    """The report for tables and pictures, with the listing of the plan."""
+    return PlanDescription(
+        order=f"O({cost.text(cost.order)})",
+        given=next(_given(cost)).strip(),
+        contractions=tuple(
+            ContractionCost(
+                when=KINDS[item.kind],
+                name=item.name,
+                order=cost.text(item.order),
+                multiply_adds=item.multiply_adds,
+            )
+            for item in sorted(cost.items, key=lambda item: list(KINDS).index(item.kind))
+        ),
+        memory=f"peak memory {in_units(cost.peak_bytes)},"
+        f" and {in_units(cost.parameter_bytes)} of parameters",
+        listing="\n".join(plan_lines(cost.plan)),
+    )
 
 
 def _given(cost: Cost) -> Iterator[str]:

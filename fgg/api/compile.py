@@ -18,6 +18,7 @@ from fgg.rewrite.conjoin import conjoin
 if TYPE_CHECKING:
     from fgg.plan import Plan
     from fgg.plan.cpp_source import Native
+    from fgg.plan.description import PlanDescription
     from fgg.runtime.program.program import CompiledProgram, Program
 
 
@@ -213,6 +214,12 @@ class Compilation:
         with compilable(self.model.name):
             atomic = split(outline(traced(self.source)))
             return plan_of_trees(atomic, length=self.length, batch=self.batch)
+
+    def described(self, plan: Plan) -> PlanDescription:
+        """What a plan costs, for the length and the batch that are expected."""
+        from fgg.compiler.cost.cost import cost, description
+
+        return description(cost(plan, {n: self.length for n in plan.lengths}, batch=self.batch))
 
     def emit(self, plan: Plan, *, best: bool = False) -> str:
         """A plan as Python; with `best`, maxima stand in place of sums."""

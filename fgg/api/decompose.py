@@ -39,7 +39,7 @@ class FactorReport:
     left: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DecomposedGrammar:
     """A grammar with declared ranks, weights with pieces in place of factors, and a report.
 
@@ -50,6 +50,10 @@ class DecomposedGrammar:
     weights: Mapping[str, Any]  # arrays or tensors
     report: tuple[FactorReport, ...]
     notes: tuple[Diagnostic, ...] = ()
+
+    def __repr__(self) -> str:
+        factors = ", ".join(report.factor for report in self.report)
+        return f"DecomposedGrammar({self.grammar.name!r}, {factors})"
 
     def explicit(self) -> Grammar:
         """The grammar with the pieces as factors with tables, around rank nodes.

@@ -52,6 +52,11 @@ class Corpus:
     changes: tuple[Change, ...] = ()
     _passes: list[Skipped] = field(default_factory=lambda: [Skipped()], compare=False, repr=False)
 
+    def __repr__(self) -> str:
+        names = ", ".join(path.name for path in self.paths[:3])
+        more = f" and {len(self.paths) - 3} more" if len(self.paths) > 3 else ""
+        return f"Corpus({names}{more})"
+
     @property
     def skipped(self) -> Skipped:
         """The items that the most recent pass has skipped so far."""

@@ -31,6 +31,10 @@ class Vocabulary:
     def __post_init__(self) -> None:
         assert self.unknown is None or self.unknown in self.index, self.unknown
 
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self.values[:3])) + (", …" if len(self) > 3 else "")
+        return f"Vocabulary({len(self):,} words: {shown})"
+
     def __len__(self) -> int:
         return len(self.values)
 

@@ -41,6 +41,12 @@ class Beliefs:
     cells: Mapping[tuple[int, ...], Sequence[float]]
     words: Sequence[str] = ()
 
+    def __repr__(self) -> str:
+        return f"Beliefs({self.family!r}, {len(self.cells)} cells, {self.width} values)"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
     @property
     def has_values(self) -> bool:
         """Whether its cells have values."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fgg.draw import style
 from fgg.draw.geometry import Box, text_width
@@ -17,6 +17,7 @@ MAX_ROWS = 400
 WIDTH = 60
 """The most characters of a cell."""
 HIGH = 22.0
+BAR = 140.0
 
 
 def table_picture(
@@ -25,12 +26,14 @@ def table_picture(
     *,
     titles: Sequence[str],
     colors: Sequence[str] = (),
+    bars: Sequence[float] = (),
     badge: tuple[str, str] | None = None,
     notes: Sequence[str] = (),
 ) -> Picture:
     """A table under a title, with a `badge` (a word and its colour) beside it, and notes below.
 
-    `colors` are those of the dots before the rows, if rows have any.
+    `colors` are those of the dots before the rows, and `bars` the shares of the whole that bars
+    after the rows show, if rows have any.
     """
     rows = rows[:MAX_ROWS]
     cells = [[shorten(clean(text), WIDTH) for text in row] for row in (titles, *rows)]
@@ -38,7 +41,7 @@ def table_picture(
         max(text_width(row[i], style.INSIDE) for row in cells) + 18 for i in range(len(titles))
     ]
     left = MARGIN + (18 if colors else 0)
-    right = left + sum(widths)
+    right = left + sum(widths) + (BAR + 52 if bars else 0)
     marks: list[Mark] = []
     name = Text(text=clean(title), place=(MARGIN, MARGIN + 13), size=style.TITLE - 2, bold=True)
     marks.append(name)
@@ -63,6 +66,8 @@ def table_picture(
             color = colors[number - 1]
             dot = Box.around((MARGIN + 6, y - 4), 10, 10)
             marks.append(Shape(box=dot, radius=5, fill=color, line=color, width=1))
+        if number and bars:
+            marks += _bar(bars[number - 1], x, y)
         marks.append(segment((MARGIN, y + 7), (right, y + 7), style.HAIRLINE, 1))
         y += HIGH
     for note in notes:
@@ -71,3 +76,12 @@ def table_picture(
         right = max(right, line.box().right)
         y += 17
     return Sketch(title=title, width=right + MARGIN, height=y, painted=tuple(marks))
+
+
+def _bar(share: float, x: float, y: float) -> Iterator[Mark]:
+    """A bar for a share of the whole, and the share in percent."""
+    box = Box(x, y - 10, x + max(BAR * share, 0.5), y + 2)
+    look = style.NONTERMINAL
+    yield Shape(box=box, radius=1, fill=look.fill, line=look.line, width=1)
+    text = f"{100 * share:.1f}%"
+    yield Text(text=text, place=(box.right + 6, y), size=style.SMALL + 1.5, color=style.QUIET)

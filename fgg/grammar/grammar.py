@@ -302,6 +302,10 @@ class Rule:
     span: Span | None = _span()
     head_span: Span | None = _span()
 
+    def __repr__(self) -> str:
+        edges = ", ".join(edge.label for edge in self.rhs.edges)
+        return f"Rule({self.name!r}, {self.lhs} -> {edges})"
+
     @property
     def origin_or_self(self) -> Origin:
         """The origin; a rule without one is the user's own."""
@@ -350,6 +354,11 @@ class Query:
     start: Reference | None = None
     rules: tuple[QueryRule, ...] = ()
     span: Span | None = _span()
+
+    def __repr__(self) -> str:
+        inputs = [item.name for item in self.inputs]
+        inputs += [item.name for item in self.input_factors]
+        return f"Query({self.name!r}, inputs={inputs}, rules={len(self.rules)})"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -238,7 +238,7 @@ class PositionTable:
     scaled: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Plan:
     """A whole program: its preparations, its charts and tables, and its stages of steps."""
 
@@ -253,6 +253,10 @@ class Plan:
     # The inputs of which no token may be missing.
     known: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def __repr__(self) -> str:
+        steps = sum(len(stage.steps) for stage in self.stages)
+        return f"Plan({self.grammar.name!r}, {len(self.charts)} charts, {steps} steps)"
 
     @cached_property
     def chart(self) -> Mapping[str, Chart]:

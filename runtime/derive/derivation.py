@@ -29,7 +29,7 @@ class Reading:
     path: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Step:
     """The application of a rule: the values of its nodes, and links to other steps.
 
@@ -42,6 +42,10 @@ class Step:
     children: tuple[int, ...]
     parent: int | None
     readings: tuple[Reading, ...] = ()
+
+    def __repr__(self) -> str:
+        values = "".join(f", {name}={value}" for name, value in self.values.items())
+        return f"Step({self.rule.name!r}{values})"
 
     @property
     def source_rule(self) -> str:

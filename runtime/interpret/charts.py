@@ -17,7 +17,7 @@ from fgg.runtime.interpret.prepare import Prepared
 from fgg.runtime.interpret.semirings.base import Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Charts(Generic[Array]):
     """The values of every family, `[*axes, batch, *values]`, from the least indices on."""
 
@@ -27,6 +27,10 @@ class Charts(Generic[Array]):
     prepared: Prepared[Array]
     arrays: Mapping[str, Array]
     low: Mapping[str, tuple[int, ...]]
+
+    def __repr__(self) -> str:
+        families = ", ".join(self.arrays)
+        return f"Charts({self.plan.grammar.name!r}, {families})"
 
     @property
     def batch(self) -> Batch:

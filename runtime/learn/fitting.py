@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
 from math import exp
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -32,6 +32,9 @@ from fgg.runtime.native.jobs import Job
 from fgg.runtime.program.prepared_batch import number_type
 from fgg.runtime.program.program import Program
 
+if TYPE_CHECKING:
+    from fgg.draw.picture import Picture
+
 METHODS: dict[str, type[Method]] = {
     method.name: method for method in (Adam, EM, OnlineEM, VB, CVB, Hastings)
 }
@@ -39,13 +42,32 @@ ONE_BY_ONE = ("cvb", "hastings")
 """The methods that take items one by one unless a budget is given."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Learned:
     """A fitted model, the report of each sweep, and the method, ready for more sweeps."""
 
     model: Model
     history: tuple[SweepReport, ...]
     method: Method
+
+    def __repr__(self) -> str:
+        sweeps = "1 sweep" if len(self.history) == 1 else f"{len(self.history)} sweeps"
+        reached = "".join(f", {s.kind} {s.objective:.6g}" for s in self.history[-1:])
+        name = self.model.program.grammar.name
+        return f"Learned({name!r}, {self.method.name!r}, {sweeps}{reached})"
+
+    def draw(self) -> Picture:
+        """The objective as a curve, one point a sweep."""
+        from fgg.draw.fit import fit_picture
+
+        points = [(s.sweep + 1, s.kind, s.objective) for s in self.history]
+        return fit_picture(f"{self.method.name} of {self.model.program.grammar.name}", points)
+
+    def _repr_html_(self) -> str:
+        """Show the curve in a notebook."""
+        from fgg.draw.html import heading, scrolled
+
+        return heading(repr(self)) + scrolled(self.draw().svg())
 
 
 def learn(

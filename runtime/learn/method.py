@@ -90,6 +90,10 @@ class Method(ABC):
         self.total = 0.0
         self.skipped = 0
 
+    def __repr__(self) -> str:
+        sweeps = "1 sweep" if self.sweeps == 1 else f"{self.sweeps} sweeps"
+        return f"{type(self).__name__}({self.model.program.grammar.name!r}, {sweeps})"
+
     def ready(self, batch: ItemBatch) -> CheckedItems:
         """A checked batch, which can be kept and given to every sweep."""
         return check_items(self.model.program, batch, self.device)

@@ -82,6 +82,12 @@ class Model(nn.Module):
         for name, net in (nets or {}).items():
             self._check_logits(name, net)
 
+    def __repr__(self) -> str:
+        names = self.program.parameter_names
+        factors = "1 factor" if len(names) == 1 else f"{len(names)} factors"
+        count = sum(parameter.numel() for parameter in self.parameters())
+        return f"Model({self.program.grammar.name!r}, {factors}, {count:,} parameters)"
+
     def _add(self, name: str, maker: Maker, nets: Mapping[str, nn.Module]) -> None:
         """Parameters of a factor, unless it has a value or has them already."""
         factor = self.program.weighted.factor[name]

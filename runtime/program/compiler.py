@@ -8,6 +8,7 @@ from fgg.grammar import Grammar
 from fgg.plan import Plan
 from fgg.plan.backend import Backend
 from fgg.plan.cpp_source import Native
+from fgg.plan.description import PlanDescription
 
 if TYPE_CHECKING:
     from fgg.runtime.program.program import CompiledProgram, Program
@@ -65,6 +66,10 @@ class Compiler(Protocol):
 
     def outline(self) -> Plan:
         """Return the plan of the shapes of derivations, without states."""
+        ...
+
+    def described(self, plan: Plan) -> PlanDescription:
+        """Return what a plan costs, for the length and the batch that are expected."""
         ...
 
     def emit(self, plan: Plan, *, best: bool = False) -> str:

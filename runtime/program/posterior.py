@@ -21,6 +21,7 @@ from fgg.diagnostics import refuse
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
 from fgg.runtime.derive.assemble import Source
+from fgg.runtime.display.listed import Derivations
 from fgg.runtime.program.inputs import Collated, Inputs, Lengths
 from fgg.runtime.program.log_z import LogZ
 from fgg.runtime.program.parameters import as_weight
@@ -77,7 +78,7 @@ class Posterior(ABC):
 
     def best(self) -> list[Derivation]:
         """The derivation of greatest weight of each item (Viterbi)."""
-        return [ranked[0] for ranked in self.k_best(1)]
+        return Derivations(ranked[0] for ranked in self.k_best(1))
 
     @abstractmethod
     def k_best(self, number: int) -> list[list[Derivation]]:
@@ -349,7 +350,7 @@ class CompiledPosterior(Posterior):
         from fgg.runtime.derive.decode import viterbi
 
         self._need_best()
-        return viterbi(self._tree_charts, source=self.program.origin)
+        return Derivations(viterbi(self._tree_charts, source=self.program.origin))
 
     def k_best(self, number: int) -> list[list[Derivation]]:
         """The derivations of greatest weight of each item, at most `number`, best first."""
@@ -357,7 +358,8 @@ class CompiledPosterior(Posterior):
 
         check_number(number)
         self._need_best()
-        return k_best(self._tree_charts, number=number, source=self.program.origin)
+        ranked = k_best(self._tree_charts, number=number, source=self.program.origin)
+        return Derivations(map(Derivations, ranked))
 
     def sample(
         self, number: int = 1, *, seed: int | torch.Generator | None = None
@@ -366,7 +368,8 @@ class CompiledPosterior(Posterior):
         from fgg.runtime.derive.decode import sample
 
         check_number(number)
-        return sample(self._tree_charts, number=number, seed=seed, source=self.program.origin)
+        drawn = sample(self._tree_charts, number=number, seed=seed, source=self.program.origin)
+        return Derivations(map(Derivations, drawn))
 
     def mbr(
         self, *, families: Sequence[str] | None = None, states: bool | None = None
@@ -388,7 +391,7 @@ class CompiledPosterior(Posterior):
             return self._mbr_on_outline(large, families, states)
         origin = self.program.origin
         scored = mbr(self._tree_charts, families=families, states=states, source=origin)
-        return [one.derivation for one in scored]
+        return Derivations(one.derivation for one in scored)
 
     def _mbr_on_outline(
         self, large: str, families: Sequence[str] | None, states: bool
@@ -405,7 +408,7 @@ class CompiledPosterior(Posterior):
                 f"rule `{rule}` needs joint states, and marginals alone do not give them",
             )
         assert program.outline is not None
-        return mbr_on_outline(
+        decoded = mbr_on_outline(
             program.outline,
             Source.of(program.grammar),
             {name: table.double().cpu() for name, table in self.marginals.items()},
@@ -417,6 +420,7 @@ class CompiledPosterior(Posterior):
                 made, program.weighted, self.weights, program.pieces
             ),
         )
+        return Derivations(decoded)
 
     def entropy(self) -> Tensor:
         """The entropy of the derivations of each item, in nats, `[batch]`; differentiable."""

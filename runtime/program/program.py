@@ -23,6 +23,7 @@ from fgg.grammar.provenance import pins_of
 from fgg.plan import Plan
 from fgg.plan.backend import BackendChoice
 from fgg.plan.cpp_source import Native
+from fgg.plan.description import PlanDescription
 from fgg.runtime.derive.assemble import Source
 from fgg.runtime.layer.traced_log_z import handle_of, is_traced, traced_log_z
 from fgg.runtime.program.chart_reader import DerivationModules, covers
@@ -36,6 +37,7 @@ from fgg.runtime.program.range_report import RangeReport
 if TYPE_CHECKING:
     from torch import nn
 
+    from fgg.draw.picture import Picture
     from fgg.runtime.derive.mbr_outline import Outline
     from fgg.runtime.model.model import Model
     from fgg.runtime.native.engines import Engines
@@ -77,11 +79,17 @@ class Program(Parameterised, ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.grammar.name!r}, {list(self.parameter_names)})"
 
-    def _repr_markdown_(self) -> str:
-        """Show the factors and their shapes in a notebook."""
-        lines = [f"**{self.grammar.name}**", "", "| factor | shape |", "|---|---|"]
-        lines += [f"| `{name}` | {self.shape(name)} |" for name in self.parameter_names]
-        return "\n".join(lines)
+    def _repr_html_(self) -> str:
+        """Show the cost, the factors and the plan in a notebook."""
+        from fgg.runtime.display.programs import html
+
+        return html(self)
+
+    def draw(self) -> Picture:
+        """The cost of the program as a picture. Raises GrammarError (F425) without a plan."""
+        from fgg.runtime.display.programs import draw
+
+        return draw(self.compiled)
 
     @abstractmethod
     def log_z(self, weights: Weights, inputs: Inputs = None, lengths: Lengths = None) -> Tensor:
@@ -205,6 +213,11 @@ class CompiledProgram(Program):
         return self.compiler.for_missing(self.space)
 
     # derivations
+
+    @property
+    def described(self) -> PlanDescription:
+        """What the program costs, for the length and the batch that it was compiled for."""
+        return self.compiler.described(self.plan)
 
     @property
     def origin(self) -> Source:

@@ -24,6 +24,7 @@ from fgg.grammar.ranges import index_extents, regions
 from fgg.rewrite.ground import ground_with_origin
 from fgg.runtime.derive.decode_ground import k_best, sample
 from fgg.runtime.derive.derivation import Derivation
+from fgg.runtime.display.listed import Derivations
 from fgg.runtime.layer.traced_log_z import is_traced, traced_log_z
 from fgg.runtime.program.bind import Logs
 from fgg.runtime.program.inputs import Inputs, Lengths, collate
@@ -241,7 +242,10 @@ class ReferencePosterior(Posterior):
     def k_best(self, number: int) -> list[list[Derivation]]:
         """The derivations of greatest weight of each item, at most `number`, best first."""
         check_number(number)
-        return [k_best(x.grammar, number, weights=x.weights(self._numbers)) for x in self._items]
+        return Derivations(
+            Derivations(k_best(x.grammar, number, weights=x.weights(self._numbers)))
+            for x in self._items
+        )
 
     def sample(
         self, number: int = 1, *, seed: int | torch.Generator | None = None
@@ -251,10 +255,12 @@ class ReferencePosterior(Posterior):
         if isinstance(seed, torch.Generator):
             seed = seed.initial_seed()
         generator = np.random.default_rng(seed)
-        return [
-            sample(x.grammar, number, weights=x.weights(self._numbers), generator=generator)
+        return Derivations(
+            Derivations(
+                sample(x.grammar, number, weights=x.weights(self._numbers), generator=generator)
+            )
             for x in self._items
-        ]
+        )
 
     def entropy(self) -> Tensor:
         """The entropy of the derivations of each item, in nats, `[batch]`."""

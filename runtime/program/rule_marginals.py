@@ -33,7 +33,7 @@ MAX_ENTRIES = 2**27
 """The most numbers that marginals of rules may be."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RuleMarginals:
     """How often a rule is used at each of its index points with each value of some nodes.
 
@@ -45,6 +45,11 @@ class RuleMarginals:
     nodes: tuple[str, ...]
     points: Tensor
     values: Tensor
+
+    def __repr__(self) -> str:
+        items, points = self.values.shape[:2]
+        nodes = ", ".join(self.nodes)
+        return f"RuleMarginals({self.rule!r}, nodes=({nodes}), {items} items, {points} points)"
 
     def at(self, **variables: int) -> Tensor:
         """The marginals at one point, `[batch, *values of nodes]`; 0 where the rule is not used."""

@@ -135,7 +135,7 @@ def _undefined(log_z: Tensor) -> GrammarError:
     return GrammarError([Diagnostic(code="F423", message=f"log Z has no gradient: Z is {reason}")])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GroundPosterior:
     """Expected counts under the distribution over derivations and assignments.
 
@@ -149,6 +149,9 @@ class GroundPosterior:
     nonterminals: Mapping[str, Tensor]
     rules: Mapping[str, float]
     solution: Solution[Tensor]
+
+    def __repr__(self) -> str:
+        return f"GroundPosterior({self.grammar.name!r}, log_z={self.log_z:.6g})"
 
     @property
     def entropy(self) -> float:

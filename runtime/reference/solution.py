@@ -58,6 +58,10 @@ class Solution(Generic[Array]):
     warnings: list[Diagnostic] = field(default_factory=list)
     rounds: dict[str, NDArray[np.int64]] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        name, cells = self.grammar.name, len(self.grammar.nonterminals)
+        return f"Solution({name!r}, {self.semiring.name!r}, {cells} nonterminals)"
+
     def raw(self, name: str) -> Array:
         """The value of a nonterminal in the semiring, infinite cells filled in."""
         value = self.chart.get(name)
