@@ -11,12 +11,13 @@ piece 0 has the rank node alone (the weights λ_q), and piece i > 0 also has the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fgg.grammar import Factor, Grammar
 from fgg.grammar.definitions import Piece
 from fgg.grammar.domains import domain_size, size_values
+from fgg.grammar.memo import per_grammar
 from fgg.grammar.names import fresh
 
 
@@ -55,7 +56,8 @@ def is_piece(grammar: Grammar, item: Factor, source: Factor) -> bool:
     return free and PieceSignature(item.domains, item.given) in wanted
 
 
-def pieces(grammar: Grammar, source: str) -> dict[int, tuple[str, ...]]:
+@per_grammar
+def pieces(grammar: Grammar, source: str) -> Mapping[int, tuple[str, ...]]:
     """The names of a factor's pieces, by number."""
     names: dict[int, tuple[str, ...]] = {}
     for factor in grammar.factors:

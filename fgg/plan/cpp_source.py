@@ -12,6 +12,9 @@ from fgg.plan import Plan
 class Argument:
     """What a C++ function takes: a `chart`, a `table`, a `parameter`, a `lookup` or a `length`.
 
+    What comes before the charts takes the `tokens` of inputs, `logs` (log-potentials) and tensors
+    that it has `made`, too.
+
     `rank` is the number of indices before the batch.
     """
 
@@ -21,8 +24,27 @@ class Argument:
 
 
 @dataclass(frozen=True)
+class Made:
+    """A tensor that is made before the charts.
+
+    `positions` are the axes of inputs and log-potentials (without that of the items) that its
+    indices run over; a parameter has none. A `constant` has no gradient. A `scaled` one has a scale
+    for each cell.
+    """
+
+    name: str
+    positions: tuple[tuple[str, int], ...] | None
+    states: tuple[int, ...]
+    constant: bool
+    scaled: bool
+
+
+@dataclass(frozen=True)
 class Native:
-    """A program in C++, the prelude that it includes, and what its two functions take, in order.
+    """A program in C++, the prelude that it includes, and what its functions take, in order.
+
+    `inside` and `outside` take the `arguments`; `prepare`, which makes what comes before the
+    charts, and `through`, which takes gradients back through it, take the `sources`.
 
     A function takes numbers (the batch, whether lengths differ, the threads, then those of each
     argument) and pointers (the range that numbers have, those of each argument, the gradient of
@@ -33,6 +55,8 @@ class Native:
     source: str
     prelude: str
     arguments: tuple[Argument, ...]
+    sources: tuple[Argument, ...]
+    made: tuple[Made, ...]
 
     @cached_property
     def whole(self) -> str:

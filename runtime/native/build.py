@@ -172,7 +172,7 @@ def library(source: str, dtype: str) -> ctypes.PyDLL:
                     with stage("building machine code"):
                         build(source, dtype, path)
         found = ctypes.PyDLL(str(path))
-        _ = found.inside, found.outside
+        _ = found.prepare, found.inside, found.outside, found.through
         return found
     except AttributeError:
         raise CannotBuild("the machine code lacks a function", FOLDER) from None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 import numpy as np
@@ -15,19 +16,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg.diagnostics import render_all
-from fgg.plan import Plan
+from fgg.plan import Contract, Cut, Gather, Plan, Potential
 from fgg.plan.cpp_source import Native, told_charts
 from fgg.plan.sizes import environment, extents
 from fgg.runtime.native.build import TYPES, CannotBuild, host, library
+from fgg.runtime.native.preparation import SETTINGS, Preparation
+
+if TYPE_CHECKING:
+    from fgg.runtime.prelude.batch import Batch
+    from fgg.runtime.program.inputs import Collated
 
 Doubles = NDArray[np.float64]
 KEPT = 1024
 WORTH = 100_000
 """How many multiply-adds are worth a thread."""
-SETTINGS = 8
-"""How many numbers come first in the room for the range: as in the prelude of programs in C++."""
 
 
+@cache
 def dtype_name(dtype: torch.dtype) -> str:
     """The name of a type of numbers: `float32`."""
     return str(dtype).removeprefix("torch.")
@@ -65,11 +70,19 @@ class NativeEngine:
         self.quiet = quiet
         self.depths = max(map(plan.depth, plan.steps), default=0) + 1
         self.told = told_charts(plan)
+        self.made = {item.name: item for item in native.made}
+        self.constants = frozenset(item.name for item in native.made if item.constant)
+        self.prepared_from = sources_of(plan)
+        products = {name for names, _ in plan.products for name in names}
+        self.multiplied_before = products - plan.chart.keys() - plan.leaves.keys()
         self.failed: str | None = None
         self._sizes: dict[tuple[tuple[int, int], ...], dict[str, tuple[int, ...]]] = {}
 
     def result(self, charts: Mapping[str, Tensor], batch: Any) -> Tensor:
         """log Z of every item."""
+        start = self.plan.start
+        if not start.index and start.name in charts:
+            return charts[start.name].to(batch.dtype)
         found: Tensor = self.module.result(charts, batch)
         return found
 
@@ -99,6 +112,14 @@ class NativeEngine:
             self._sizes[key] = {c.family: extents(c, values) for c in self.plan.charts}
         return self._sizes[key]
 
+    def make_leaves(
+        self, batch: Batch, tensors: Mapping[str, Tensor], collated: Collated
+    ) -> Preparation | None:
+        """Prepare a batch; tensor operations do it where tokens are missing."""
+        if collated.missing or not self.fits(batch, tensors):
+            return None
+        return Preparation.of(self, batch, tensors, collated.inputs)
+
     def inside(
         self, leaves: Mapping[str, Tensor], scales: Mapping[str, Tensor], batch: Any
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -124,8 +145,8 @@ class NativeEngine:
 
     def room(self, batch: Any) -> Doubles:
         """What the inside pass is told about the range of numbers, and room for what it tells."""
-        rows = 2 * self.depths + 3
-        room = np.zeros(SETTINGS + rows * batch.size + len(self.told))
+        rows, rest = 2 * self.depths + 3, len(self.told) + 2 * self.depths + 2
+        room = np.zeros(SETTINGS + rows * batch.size + rest)
         room[:2], room[5:7] = (self.depths, batch.up), (batch.watched, len(self.told))
         if batch.lift is not None:
             room[2:5] = batch.lift.floor, batch.lift.least, batch.lift.gap
@@ -133,22 +154,27 @@ class NativeEngine:
 
     def note(self, batch: Any, room: Doubles) -> None:
         """Keep what the inside pass tells about the range of its numbers."""
-        end = len(room) - len(self.told)
-        batch.told = dict(zip(self.told, room[end:].tolist(), strict=True))
+        end = SETTINGS + (2 * self.depths + 3) * batch.size
+        told = room[end:].tolist()
+        batch.told = dict(zip(self.told, told, strict=False))
+        ends = told[len(self.told) : -2]
+        batch.told_falls = dict(enumerate(zip(ends[::2], ends[1::2], strict=True)))
+        batch.told_gap = told[-1]
         rows = room[SETTINGS:end].reshape(-1, batch.size)
-        least, most = rows[: self.depths], rows[self.depths : 2 * self.depths]
-        # Where nothing was computed, the least is infinite and the greatest 0.
-        least[most == 0] = 1.0
-        lows, highs = least.min(1).tolist(), np.maximum(least, most).max(1).tolist()
-        batch.told_falls = dict(enumerate(zip(lows, highs, strict=True)))
-        for depth in range(self.depths):
-            ends = np.stack([least[depth], np.maximum(least[depth], most[depth])])
-            batch.tops.append((depth, torch.from_numpy(ends), None))
-        dead, gaps = rows[2 * self.depths], rows[2 * self.depths + 1]
-        if dead.any():
-            batch.tops.append((0, torch.from_numpy(np.where(dead > 0, 0.0, 1.0)[None]), None))
+        batch.tops_of_items = lambda: self.tops(rows, dead=told[-2] > 0)
         if batch.watched:
-            batch.note_gap(torch.from_numpy(gaps))
+            batch.note_gap(torch.from_numpy(rows[2 * self.depths + 1]))
+
+    def tops(self, rows: Doubles, *, dead: bool) -> list[tuple[int, Tensor, None]]:
+        """The ends of the greatest values of every item's cells, `[2, batch]`, by depth."""
+        least, most = rows[: self.depths], rows[self.depths : 2 * self.depths]
+        tops: list[tuple[int, Tensor, None]] = []
+        for depth, ends in enumerate(zip(least, most, strict=True)):
+            tops.append((depth, torch.from_numpy(np.stack(ends)), None))
+        if dead:
+            zero = np.where(rows[2 * self.depths] > 0, 0.0, 1.0)
+            tops.append((0, torch.from_numpy(zero[None]), None))
+        return tops
 
     def outside(
         self,
@@ -219,18 +245,36 @@ class NativeEngine:
                     leaf = given.leaves[name_]
                     pointers += (whole(leaf), data_of(given.gradients.get(name_)))
         pointers.append(data_of(given.seed))
-        dtype = dtype_name(batch.dtype)
-        function = getattr(library(self.native.whole, dtype), name)
+        self.run(name, batch.dtype, numbers, pointers)
+
+    def run(
+        self, name: str, dtype: torch.dtype, numbers: Sequence[int], pointers: Sequence[int]
+    ) -> None:
+        """Call a function of the machine code."""
+        kind = dtype_name(dtype)
+        function = getattr(library(self.native.whole, kind), name)
         function.restype = ctypes.c_int64
         taken = function(
             (ctypes.c_int64 * len(numbers))(*numbers),
             (ctypes.c_void_p * len(pointers))(*pointers),
-            ctypes.byref(host(dtype)),
+            ctypes.byref(host(kind)),
         )
         if taken == -1:
             raise MemoryError(f"no memory for the {name} pass")
         assert taken >= 0, "what stopped it has been raised"
         NativeEngine.most = max(NativeEngine.most, taken)
+
+
+def sources_of(plan: Plan) -> frozenset[str]:
+    """The parameters and log-potentials that anything is prepared from."""
+    names: set[str] = set()
+    for step in plan.preparations:
+        match step:
+            case Contract():
+                names.update(name for name, _ in step.operands)
+            case Cut() | Gather() | Potential():
+                names.add(step.source)
+    return frozenset(names)
 
 
 def data_of(tensor: Tensor | None) -> int:

@@ -19,6 +19,8 @@ OUTSIDE = -(2**40)
 
 
 Made = TypeVar("Made")
+Tops = list[tuple[int, Tensor, Tensor | None]]
+"""Greatest values of cells with how many charts they are products of, and the scales they had."""
 KEPT = 1024
 """How many index tensors and masks are kept at most: each is as large as a level."""
 
@@ -61,11 +63,14 @@ class Batch:
         self.ends: dict[str, tuple[float, float]] = {}
         # What tells whether numbers became too small: the greatest values of all cells that were
         # computed, how far terms of a sum are apart, which items lost log-potentials. An engine may
-        # tell the least positive values of charts, and the ends of those greatest values, itself.
+        # tell the least positive values of charts, the ends of those greatest values, and the
+        # least gap, itself.
         self.watched = False
         self.told: dict[str, float] = {}
         self.told_falls: dict[int, tuple[float, float]] = {}
-        self.tops: list[tuple[int, Tensor, Tensor | None]] = []
+        self.told_gap: float | None = None
+        self.tops: Tops = []
+        self.tops_of_items: Callable[[], Tops] | None = None
         self.gaps: list[Tensor] = []
         self.lost: list[Tensor] = []
         self.lift: Lift | None = None
@@ -86,12 +91,18 @@ class Batch:
         self.gaps.clear()
         self.told = {}
         self.told_falls = {}
+        self.told_gap = None
+        self.tops_of_items = None
+
+    def all_tops(self) -> Tops:
+        """The greatest values of all cells, by the number of charts in a product."""
+        return self.tops if self.tops_of_items is None else [*self.tops, *self.tops_of_items()]
 
     def has_dead_cells(self) -> bool:
         """Whether any cell that was computed is zero."""
         return any(
             bool(((top == 0) if scale is None else (top == 0) & (scale > NEGATIVE)).any())
-            for _, top, scale in self.tops
+            for _, top, scale in self.all_tops()
         )
 
     def values(

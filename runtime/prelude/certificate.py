@@ -171,24 +171,15 @@ def lossless(
     for lost in batch.lost:
         safe &= ~lost
     gaps = batch.gaps if batch.lift is None else []
-    tops: dict[int, list[Tensor]] = {}
-    for depth, top, _ in batch.tops:
-        tops.setdefault(depth, []).append(top if top.dim() < 3 else top.flatten(0, -2))
     # First with one number for all items, which is quick, and mostly enough.
-    ends = []
-    for some in tops.values() if not batch.told_falls else ():
-        every = torch.cat([top if top.dim() == 1 else top.flatten() for top in some])
-        ends += [every.masked_fill(every == 0, inf).amin(), every.amax()]
-    ends += [torch.stack(gaps).amin()] if gaps else []
-    known = torch.stack([end.double() for end in ends]).tolist() if ends else []
-    gap = known.pop() / log(2) if gaps else 0.0
-    pairs = dict(zip(tops, zip(known[::2], known[1::2], strict=True), strict=False))
+    gap, ends = told_ends(batch, gaps)
     falls = {
         depth: (log2(low) if low > 0 else nan, log2(high) if 0 < high < inf else nan)
-        for depth, (low, high) in (batch.told_falls or pairs).items()
+        for depth, (low, high) in ends.items()
     }
     if holds(products, powers.of_all(), gap, falls, batch, Bounds(min, max)):
         return safe
+    tops = _by_depth(batch)
     joined = {d: torch.cat([t.reshape(-1, batch.size) for t in some]) for d, some in tops.items()}
     each = torch.zeros(batch.size, dtype=torch.float64, device=batch.device)
     if gaps:
@@ -202,6 +193,31 @@ def lossless(
     return safe & held
 
 
+def told_ends(
+    batch: Batch, gaps: Sequence[Tensor]
+) -> tuple[float, Mapping[int, tuple[float, float]]]:
+    """The least gap, in powers of 2, and by depth the ends of the greatest values of cells."""
+    if batch.told_gap is not None:
+        return (batch.told_gap / log(2) if gaps else 0.0), batch.told_falls
+    tops = _by_depth(batch)
+    ends = []
+    for some in tops.values():
+        every = torch.cat([top if top.dim() == 1 else top.flatten() for top in some])
+        ends += [every.masked_fill(every == 0, inf).amin(), every.amax()]
+    ends += [torch.stack(list(gaps)).amin()] if gaps else []
+    known = torch.stack([end.double() for end in ends]).tolist() if ends else []
+    gap = known.pop() / log(2) if gaps else 0.0
+    return gap, dict(zip(tops, zip(known[::2], known[1::2], strict=True), strict=True))
+
+
+def _by_depth(batch: Batch) -> dict[int, list[Tensor]]:
+    """The greatest values of all cells, by the number of charts in a product."""
+    tops: dict[int, list[Tensor]] = {}
+    for depth, top, _ in batch.all_tops():
+        tops.setdefault(depth, []).append(top if top.dim() < 3 else top.flatten(0, -2))
+    return tops
+
+
 def is_lower_bound(batch: Batch) -> Tensor:
     """Whether a pass can only have lost, so that its log Z is a lower bound, for each item.
 
@@ -209,7 +225,7 @@ def is_lower_bound(batch: Batch) -> Tensor:
     """
     least = ROOM[batch.dtype].least + log2(batch.up) + 4
     bound = torch.ones(batch.size, dtype=torch.bool, device=batch.device)
-    for _, top, _ in batch.tops:
+    for _, top, _ in batch.all_tops():
         bound &= least_power(top.reshape(-1, batch.size), 1) >= least
     return bound
 

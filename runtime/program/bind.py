@@ -221,7 +221,7 @@ class _Binder:
         if not isinstance(factor.definition, InputEvidence):
             self.random(factor, shape)
 
-    def pieces(self, factor: Factor) -> dict[int, tuple[str, ...]]:
+    def pieces(self, factor: Factor) -> Mapping[int, tuple[str, ...]]:
         """The names of a factor's pieces in the grammar, by number."""
         return {} if factor.rank is None else pieces(self.grammar, factor.name)
 

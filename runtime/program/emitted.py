@@ -7,13 +7,14 @@ import sys
 from collections.abc import Mapping
 from hashlib import sha256
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from weakref import WeakValueDictionary
 
 from torch import Tensor
 
 if TYPE_CHECKING:
     from fgg.runtime.prelude.batch import Batch
+    from fgg.runtime.program.inputs import Collated
 
 ScaledCharts = tuple[dict[str, Tensor], dict[str, Tensor]]
 """The values of each family's chart, `[*indices, batch, *states]`, and the scales of its cells."""
@@ -42,6 +43,34 @@ class Engine(Protocol):
         gradient: Tensor,
     ) -> ScaledCharts:
         """Return the gradients of the leaves and of the charts' cells."""
+        ...
+
+
+class Made(Protocol):
+    """What an engine prepared by itself, without a graph of derivatives."""
+
+    leaves: Mapping[str, Tensor]
+    scales: Mapping[str, Tensor]
+    ends: Mapping[str, tuple[float, float]]
+    """The least and the greatest entry of leaves, as far as they are known."""
+    constants: frozenset[str]
+    """The leaves that depend on no weight and no log-potential."""
+
+    def through(
+        self, slopes: Mapping[str, Tensor], sources: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Return the gradients of sources, from those of leaves."""
+        ...
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """An engine that may prepare a batch itself."""
+
+    def make_leaves(
+        self, batch: Batch, tensors: Mapping[str, Tensor], collated: Collated
+    ) -> Made | None:
+        """Prepare a batch from weights, log-potentials and inputs; None if it cannot."""
         ...
 
 

@@ -6,7 +6,7 @@ wrong is reported with the input, the item and what was expected.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 from typing import Any
@@ -65,6 +65,12 @@ def collate(
     return _Collator(grammar, dict(inputs), lengths, dtype, device).run()
 
 
+@per_grammar
+def _length_names(grammar: Grammar) -> list[str]:
+    """The lengths, in order."""
+    return sorted(length_names(grammar))
+
+
 class _Collator:
     def __init__(
         self,
@@ -79,10 +85,10 @@ class _Collator:
         self.dtype = dtype
         self.device = device
         self.sizes = size_values(grammar)
-        self.wanted = sorted(length_names(grammar))
+        self.wanted = _length_names(grammar)
         self.count: int | None = None
-        # Expressions live as long as the grammar: their identity is theirs.
-        self.values: dict[tuple[int, tuple[tuple[str, int], ...]], int] = {}
+        # The inputs in which some tokens may be missing.
+        self.doubtful: set[str] = set()
         self.lengths = self.read_lengths(lengths)
         self.padded = {name for name in self.lengths}
 
@@ -124,7 +130,7 @@ class _Collator:
                 tensors[source.name] = torch.full((size, *extents), MISSING, device=self.device)
         for item in grammar.observed:
             tensors[item.name] = self.fit(item, tensors[item.name])
-        missing = any(bool((tensors[item.name] == MISSING).any()) for item in grammar.inputs)
+        missing = any(bool((tensors[name] == MISSING).any()) for name in self.doubtful)
         return Collated(size, tensors, self.lengths, missing)
 
     # lengths
@@ -166,22 +172,22 @@ class _Collator:
 
     def extents(self, expr: Expr) -> list[int]:
         """An extent for each item."""
-        size = 1 if self.count is None else self.count
-        return [self.value(expr, item) for item in self.items(size)]
+        if not self.lengths:
+            return [self.value(expr, ())] * (1 if self.count is None else self.count)
+        rows = self.rows()
+        values = {row: self.value(expr, row) for row in set(rows)}
+        return [values[row] for row in rows]
 
-    def items(self, size: int) -> Iterator[tuple[tuple[str, int], ...]]:
+    def rows(self) -> list[tuple[int, ...]]:
         """The lengths that are known of each item."""
-        known = list(self.lengths.items())
-        return (tuple((name, numbers[i]) for name, numbers in known) for i in range(size))
+        return list(zip(*self.lengths.values(), strict=True))
 
-    def value(self, expr: Expr, lengths: tuple[tuple[str, int], ...]) -> int:
-        """The value of an expression; items of one length have the same."""
-        key = (id(expr), lengths)
-        if key not in self.values:
-            value = expr.evaluate({**self.sizes, **dict(lengths)})
-            assert value is not None
-            self.values[key] = value
-        return self.values[key]
+    def value(self, expr: Expr, row: tuple[int, ...], more: Mapping[str, int] | None = None) -> int:
+        """The value of an expression for an item of such lengths."""
+        lengths = zip(self.lengths, row, strict=True)
+        value = expr.evaluate({**self.sizes, **dict(lengths), **(more or {})})
+        assert value is not None
+        return value
 
     def set_length(self, expr: Expr, extents: Sequence[int]) -> None:
         """Learn a length from the extents of the items, if it is the only unknown."""
@@ -189,12 +195,13 @@ class _Collator:
         if len(unknown) != 1:
             return
         name = unknown[0]
-        values = []
-        for others, extent in zip(self.items(len(extents)), extents, strict=True):
-            rest = self.value(expr, (*others, (name, 0)))
-            if self.value(expr, (*others, (name, 1))) - rest != 1:
+        rows = self.rows() if self.lengths else [()] * len(extents)
+        rests: dict[tuple[int, ...], int] = {}
+        for row in set(rows):
+            rests[row] = self.value(expr, row, {name: 0})
+            if self.value(expr, row, {name: 1}) - rests[row] != 1:
                 return
-            values.append(extent - rest)
+        values = [extent - rests[row] for row, extent in zip(rows, extents, strict=True)]
         if any(v < 0 for v in values):
             return
         self.lengths[name] = values
@@ -321,12 +328,12 @@ class _Collator:
     def fit(self, item: Input | InputTable, tensor: Tensor) -> Tensor:
         """A tensor of just the extents that the longest item has, its tokens in range."""
         for axis, expr in enumerate(item.shape):
-            wanted = max(self.extents(expr))
-            have = tensor.shape[axis + 1]
+            extents = self.extents(expr)
+            wanted, have = max(extents), tensor.shape[axis + 1]
             if have < wanted:
                 raise self.fail(f"`{item.name}` has {have} positions; the lengths need {wanted}")
-            tensor = tensor.narrow(axis + 1, 0, max(wanted, 0))
-            extents = self.extents(expr)
+            if have > wanted:
+                tensor = tensor.narrow(axis + 1, 0, max(wanted, 0))
             if isinstance(item, InputTable) or min(extents) < wanted:
                 # Nothing is beyond an item's ends lengths: no entry, and no token that is missing.
                 nothing = NO_ENTRY if isinstance(item, InputTable) else IMPOSSIBLE
@@ -344,6 +351,8 @@ class _Collator:
                     f"`{item.name}`: {bad} is not a value of `{item.domain}` (0 to {size - 1}, "
                     "-1 for missing, -2 for impossible)"
                 )
+            if low < 0:
+                self.doubtful.add(item.name)
         return tensor
 
 

@@ -15,6 +15,7 @@ from fgg.factors.maps import is_map
 from fgg.factors.pieces import pieces
 from fgg.grammar import Factor, Grammar
 from fgg.grammar.domains import domain_size
+from fgg.grammar.memo import per_grammar
 from fgg.runtime.model.materialise import multiplied
 
 Ends = tuple[float, float]
@@ -68,12 +69,11 @@ class Parameterised(ABC):
 
     def pieces(self, name: str) -> tuple[str, ...]:
         """The names of a factor's pieces, or its own if it has none."""
-        by_number = pieces(self.weighted, name)
-        return tuple(by_number[number][0] for number in sorted(by_number)) or (name,)
+        return _first_pieces(self.weighted, name)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a factor's weights."""
-        return tuple(domain_size(self.weighted, d) for d in self.weighted.factor[name].domains)
+        return _shape(self.weighted, name)
 
     def weights(
         self,
@@ -135,7 +135,7 @@ class Parameterised(ABC):
         for name in needed:
             if name not in weights:
                 problems.append(Diagnostic(code="F416", message=f"no weights for `{name}`"))
-            elif tuple(weights[name].shape) != self.shape(name):
+            elif weights[name].shape != self.shape(name):
                 message = (
                     f"weights for `{name}` have shape {tuple(weights[name].shape)}, "
                     f"not {self.shape(name)}"
@@ -164,6 +164,17 @@ class Parameterised(ABC):
             elif pieces != (name,) and all(piece in weights for piece in pieces):
                 whole[name] = multiplied(self.weighted, name, {p: weights[p] for p in pieces})
         return whole
+
+
+@per_grammar
+def _first_pieces(grammar: Grammar, name: str) -> tuple[str, ...]:
+    by_number = pieces(grammar, name)
+    return tuple(by_number[number][0] for number in sorted(by_number)) or (name,)
+
+
+@per_grammar
+def _shape(grammar: Grammar, name: str) -> tuple[int, ...]:
+    return tuple(domain_size(grammar, domain) for domain in grammar.factor[name].domains)
 
 
 def as_weight(name: str, value: object) -> Tensor:

@@ -13,18 +13,18 @@ from torch import Tensor
 
 from fgg.inputs.tokens import IMPOSSIBLE, MISSING
 from fgg.plan import Cut, Gather, Plan, TokenAxis
-from fgg.plan.sizes import chart_bytes, environment, table_bytes
 from fgg.progress import levels
 from fgg.runtime.devices import check_kind
 from fgg.runtime.memory import require
 from fgg.runtime.prelude.batch import Batch
 from fgg.runtime.prelude.certificate import least_power
 from fgg.runtime.prelude.scaled import ROOM
+from fgg.runtime.program.emitted import Prepares
 from fgg.runtime.program.inputs import Collated, Inputs, Lengths
 from fgg.runtime.program.parameters import Ends, as_weight
 
 if TYPE_CHECKING:
-    from fgg.runtime.program.emitted import Engine
+    from fgg.runtime.program.emitted import Engine, Made
     from fgg.runtime.program.program import CompiledProgram, Weights
 
 
@@ -34,7 +34,8 @@ class Run:
 
     `weights` are those of the factors that the plan reads. `tensors` are copies of weights and
     log-potentials, `leaves` the tensors prepared from them: derivatives go back through leaves to
-    the `sources`. `scales` are the powers of two taken out of leaves.
+    the `sources`. `scales` are the powers of two taken out of leaves. Leaves are in the graph of
+    derivatives, unless machine code `made` them. `engine` carries out all passes over this batch.
     """
 
     program: CompiledProgram
@@ -45,6 +46,8 @@ class Run:
     sources: tuple[Tensor, ...]
     leaves: Mapping[str, Tensor]
     scales: Mapping[str, Tensor]
+    engine: Engine
+    made: Made | None = None
     # The least and the greatest entry of leaves, as far as they are known.
     ends: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     # The factors whose weights are products of pieces, and these pieces.
@@ -53,16 +56,19 @@ class Run:
     limits: bool = True
 
     @cached_property
-    def engine(self) -> Engine:
-        """What carries out all passes over this batch."""
-        derivatives = any(source.requires_grad for source in self.sources)
-        return self.program.engines.of(self.batch, derivatives=derivatives)
+    def passing(self) -> frozenset[str]:
+        """The leaves that derivatives go back through."""
+        if self.made is not None:
+            return frozenset(self.leaves) - self.made.constants
+        return frozenset(name for name, leaf in self.leaves.items() if leaf.requires_grad)
 
     def through_leaves(self, slopes: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The derivatives in weights and log-potentials, from those in leaves."""
         if not slopes:
             return {}
         sources = {name: x for name, x in self.tensors.items() if x.requires_grad}
+        if self.made is not None:
+            return self.made.through(slopes, sources)
         grads = torch.autograd.grad(
             [self.leaves[name] for name in slopes],
             list(sources.values()),
@@ -140,18 +146,17 @@ def prepared(
     dtype: torch.dtype,
     device: torch.device | None,
     ends: Mapping[str, Ends] | None = None,
+    *,
+    passes: bool = True,
 ) -> Run:
     """Prepare a batch from checked weights of whole factors and collated inputs.
 
-    `ends` are the least and greatest weights, as far as they are known.
+    `ends` are the least and greatest weights, as far as they are known. Without `passes`, none
+    over this batch is to come.
     """
-    plan, module = program.plan, program.module
+    plan = program.plan
     place = device or torch.device("cpu")
-    values = environment(collated.lengths)
-    width = torch.finfo(dtype).bits // 8
-    needed = chart_bytes(plan, values, collated.size, width)
-    needed += table_bytes(plan, values, collated.size, width)
-    require(2 * needed, place, "this batch")
+    require(2 * program.bytes_of(collated.lengths, collated.size, dtype), place, "this batch")
     tables = {t.name: collated.inputs[t.name] for t in program.grammar.tables}
     batch = Batch(collated.size, dict(collated.lengths), tables, dtype, place)
     batch.levels = levels
@@ -159,12 +164,24 @@ def prepared(
     sources = {**weights, **potentials}
     # What is prepared has a graph of its own, from copies: so its memory is the charts' only.
     tensors = {n: t.detach().requires_grad_(t.requires_grad) for n, t in sources.items()}
-    leaves, scales = module.prepare(
-        {n: tensors[n] for n in weights},
-        {**collated.inputs, **{n: tensors[n] for n in potentials}},
-        batch,
-        collated.missing,
+    known = _leaf_ends(plan, ends or {}, collated)
+    engine = (
+        program.module
+        if not passes
+        else program.engines.of(
+            batch, derivatives=any(source.requires_grad for source in sources.values())
+        )
     )
+    made = engine.make_leaves(batch, tensors, collated) if isinstance(engine, Prepares) else None
+    if made is None:
+        leaves, scales = program.module.prepare(
+            {n: tensors[n] for n in weights},
+            {**collated.inputs, **{n: tensors[n] for n in potentials}},
+            batch,
+            collated.missing,
+        )
+    else:
+        leaves, scales, known = made.leaves, made.scales, {**known, **made.ends}
     return Run(
         program=program,
         weights=dict(weights),
@@ -174,7 +191,9 @@ def prepared(
         sources=tuple(sources.values()),
         leaves=leaves,
         scales=scales,
-        ends=_leaf_ends(plan, ends or {}, collated),
+        engine=engine,
+        made=made,
+        ends=known,
     )
 
 

@@ -8,7 +8,7 @@ ground grammar of each item.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from types import ModuleType
@@ -24,6 +24,7 @@ from fgg.plan import Plan
 from fgg.plan.backend import BackendChoice
 from fgg.plan.cpp_source import Native
 from fgg.plan.description import PlanDescription
+from fgg.plan.sizes import chart_bytes, environment, table_bytes
 from fgg.runtime.derive.assemble import Source
 from fgg.runtime.layer.traced_log_z import handle_of, is_traced, traced_log_z
 from fgg.runtime.program.chart_reader import DerivationModules, covers
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from fgg.runtime.model.model import Model
     from fgg.runtime.native.engines import Engines
     from fgg.runtime.program.posterior import Posterior
+
+KEPT = 1024
+"""Of how many kinds of batches sizes are kept."""
 
 Weights = Mapping[str, object]
 """Weights by factor: tensors, arrays or nested lists of numbers that are not negative."""
@@ -300,6 +304,22 @@ class CompiledProgram(Program):
         batch = collate(self.grammar, inputs or {}, lengths, dtype=dtype, device=device)
         check_potentials(self.plan, batch)
         return batch
+
+    def bytes_of(self, lengths: Mapping[str, Sequence[int]], size: int, dtype: torch.dtype) -> int:
+        """The bytes of charts and tables for a batch."""
+        values, width = environment(lengths), 8 if dtype == torch.float64 else 4
+        key = (size, width, *values.values())
+        if key not in self._bytes:
+            if len(self._bytes) >= KEPT:
+                self._bytes.clear()
+            total = chart_bytes(self.plan, values, size, width)
+            self._bytes[key] = total + table_bytes(self.plan, values, size, width)
+        return self._bytes[key]
+
+    @cached_property
+    def _bytes(self) -> dict[tuple[int, ...], int]:
+        """Bytes by batch."""
+        return {}
 
     def log_z(self, weights: Weights, inputs: Inputs = None, lengths: Lengths = None) -> Tensor:
         """log Z of every item, `[batch]`, differentiable in weights and log-potentials.

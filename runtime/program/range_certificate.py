@@ -147,7 +147,7 @@ class Group:
     def _through_leaves(self, leaf_slopes: Weights) -> dict[str, Tensor] | None:
         """The gradients of weights and log-potentials, from those of leaves."""
         run = self.run
-        slopes = {n: slope for n, slope in leaf_slopes.items() if run.leaves[n].requires_grad}
+        slopes = {n: slope for n, slope in leaf_slopes.items() if n in run.passing}
         # The derivative in a weight that is 0 may be too large to be a number: that is no loss.
         for name in slopes if not all_finite(list(slopes.values())) else ():
             if not all_finite([slopes[name]]):
@@ -250,7 +250,7 @@ class LogGroup:
         from fgg.runtime.interpret.interpret import outside
 
         run = self.run
-        names = {name for name, leaf in run.leaves.items() if leaf.requires_grad}
+        names = run.passing
         slopes = {name: torch.zeros_like(run.leaves[name].detach()) for name in names}
         # Derivatives in products of weights may be larger than those in the weights.
         shift = 100.0
@@ -456,9 +456,11 @@ class Certified:
         """The weights in a type, and raised ones if some are too small for it."""
         return (self.run.in_type(dtype), None) if self.weights is None else self.weights(dtype)
 
-    def _run(self, places: Tensor, dtype: torch.dtype, weights: Weights | None = None) -> Run:
+    def _run(
+        self, places: Tensor, dtype: torch.dtype, new: Weights | None = None, *, passes: bool = True
+    ) -> Run:
         """The run of some items of the batch, in numbers of a type."""
-        source = self._weights(dtype)[0] if weights is None else weights
+        source = self._weights(dtype)[0] if new is None else new
         given = {n: w.detach().to(dtype) for n, w in source.items()}
         for name, weight in self.run.tensors.items():
             if name in given:
@@ -469,12 +471,13 @@ class Certified:
             collated = program.collate(inputs, lengths or None, dtype=dtype, device=device)
             for name in self.run.tensors.keys() - given.keys():
                 collated.inputs[name].requires_grad_(self.run.tensors[name].requires_grad)
-            return prepared(program, given, collated, dtype, device)
+            return prepared(program, given, collated, dtype, device, passes=passes)
 
     def limits(self, gradient: Tensor) -> dict[str, Tensor]:
         """The derivatives in weights, those that are 0 too."""
         places = torch.arange(self.run.batch.size)
-        return LogGroup(None, self._run(places, torch.float64), self.logs).limits(gradient)
+        run = self._run(places, torch.float64, passes=False)
+        return LogGroup(None, run, self.logs).limits(gradient)
 
     @property
     def has_limits(self) -> bool:
@@ -539,7 +542,7 @@ class Certified:
         report.logarithms += len(places)
         report.float64 -= len(places) if self.run.batch.dtype == torch.float32 else 0
         logs = self.run.piece_logs() if self.logs is None else self.logs
-        group = LogGroup(places, self._run(places, torch.float64), logs)
+        group = LogGroup(places, self._run(places, torch.float64, passes=False), logs)
         _ = group.log_z  # refused here, not later
         yield group
 

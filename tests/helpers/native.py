@@ -35,14 +35,13 @@ def together(programs: Sequence[Program], dtype: str = "float64") -> Callable[[s
     parts = [natives[0].prelude]
     for number, cpp in enumerate(natives):
         text = cpp.source.replace('#include "prelude.hpp"', "")
-        for name in ("inside", "outside"):
+        for name in FUNCTIONS:
             text = text.replace(f'extern "C" I {name}(', f'extern "C" I {name}_{number}(')
         parts.append(f"namespace program_{number} {{\n{text}}}")
-    library = native_build.library("\n".join([*parts, BOTH]), dtype)
+    library = native_build.library("\n".join([*parts, ALL]), dtype)
     known = {
         cpp.whole: SimpleNamespace(
-            inside=getattr(library, f"inside_{number}"),
-            outside=getattr(library, f"outside_{number}"),
+            **{name: getattr(library, f"{name}_{number}") for name in FUNCTIONS}
         )
         for number, cpp in enumerate(natives)
     }
@@ -55,7 +54,8 @@ def together(programs: Sequence[Program], dtype: str = "float64") -> Callable[[s
     return found
 
 
-BOTH = 'extern "C" { void inside() {} void outside() {} }\n'
+FUNCTIONS = ("prepare", "inside", "outside", "through")
+ALL = f'extern "C" {{ {" ".join(f"void {name}() {{}}" for name in FUNCTIONS)} }}\n'
 """What every library has."""
 
 
@@ -79,12 +79,56 @@ def items_of(grammar: fgg.Grammar, sizes: list[int], rng: random.Random, **optio
     return [random_item(grammar, {n: max(0, s) for n in names}, rng, **options) for s in sizes]
 
 
+def same_preparation(run: Run) -> None:
+    """Assert that leaves and the way of gradients through them are the module's."""
+    made, batch = run.made, run.batch
+    if made is None:
+        assert run.collated.missing
+        return
+    with torch.enable_grad():
+        potentials = {n: x for n, x in run.tensors.items() if n not in run.weights}
+        leaves, scales = run.program.module.prepare(
+            {n: run.tensors[n] for n in run.weights},
+            {**run.collated.inputs, **potentials},
+            batch,
+            False,
+        )
+    assert leaves.keys() == made.leaves.keys() and scales.keys() == made.scales.keys()
+    for found, wanted in ((made.leaves, leaves), (made.scales, scales)):
+        for name, tensor in wanted.items():
+            torch.testing.assert_close(found[name], tensor.detach(), msg=name)
+    for name, (low, high) in made.ends.items():
+        if leaves[name].numel():
+            assert (low, high) == pytest.approx([float(x) for x in torch.aminmax(leaves[name])])
+    passing = {name for name, leaf in leaves.items() if leaf.requires_grad}
+    assert (
+        passing - run.passing <= run.program.plan.constants
+        and passing >= run.passing - made.constants
+    )
+    chance = torch.Generator().manual_seed(1)
+    slopes = {n: torch.rand(leaves[n].shape, generator=chance, dtype=batch.dtype) for n in passing}
+    sources = {n: x for n, x in run.tensors.items() if x.requires_grad}
+    if not slopes or not sources:
+        return
+    wanted = torch.autograd.grad(
+        [leaves[n] for n in slopes],
+        list(sources.values()),
+        list(slopes.values()),
+        allow_unused=True,
+    )
+    found = run.through_leaves(slopes)
+    for name, slope in zip(sources, wanted, strict=True):
+        own = found.get(name, torch.zeros_like(sources[name]))
+        torch.testing.assert_close(own, torch.zeros_like(own) if slope is None else slope, msg=name)
+
+
 @torch.no_grad()
 def same(run: Run, tolerance: float = 1e-10) -> Tensor:
     """Assert that charts, their adjoints and the leaves' gradients are the module's."""
     engine, module = run.engine, run.program.module
     if isinstance(engine, NativeEngine):
         assert engine.fits(run.batch, run.leaves), engine.failed
+        same_preparation(run)
     else:
         assert isinstance(engine, TritonEngine) and engine.fits(run.batch)
     own = engine.inside(run.leaves, run.scales, run.batch)

@@ -11,6 +11,7 @@ from fgg.compiler.emit.cpp.block import Tensors
 from fgg.compiler.emit.cpp.layout import INDENT, comment
 from fgg.compiler.emit.cpp.loops import MANY
 from fgg.compiler.emit.cpp.names import Names, Scope, identifier_like, plain
+from fgg.compiler.emit.cpp.prepare import PrepareWriter
 from fgg.compiler.emit.cpp.step import StepWriter, roughly, work_of
 from fgg.compiler.emit.simplify import passes
 from fgg.plan import HIGH, LOW, Contract, Plan
@@ -38,7 +39,10 @@ def native(plan: Plan) -> Native:
     """The program of a plan in C++; `T`, the type of its numbers, is given to the compiler."""
     program = _Program(plan)
     prelude = (FOLDER / "prelude.hpp").read_text(encoding="utf-8")
-    return Native("\n".join(program.lines()) + "\n", prelude, tuple(program.arguments))
+    source = "\n".join(program.lines()) + "\n"
+    preparing = program.preparing
+    sources = tuple(preparing.arguments)
+    return Native(source, prelude, tuple(program.arguments), sources, preparing.made)
 
 
 class _Program:
@@ -59,6 +63,7 @@ class _Program:
             letters = LETTERS if len(name) > SHORT else ()
             identifiers[name] = self.names.get(("tensor", name), *letters, name)
         self.tensors = Tensors(plan, identifiers, Scope(variables, lengths, tables))
+        self.preparing = PrepareWriter(self.tensors, self.names)
 
     def lines(self) -> Iterator[str]:
         """The whole text."""
@@ -69,10 +74,11 @@ class _Program:
         yield from self.legend()
         yield '#include "prelude.hpp"'
         yield ""
+        yield from self.preparing.lines()
         yield from self.tensor_lines()
         yield from self.pass_lines(inside, "Inside")
         yield from self.pass_lines(outside, "Outside")
-        for name in ("inside", "outside"):
+        for name in ("prepare", "inside", "outside", "through"):
             yield (
                 f'extern "C" I {name}(const I* numbers, void* const* pointers, const Host* host) {{'
             )

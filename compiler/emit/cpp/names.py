@@ -30,7 +30,9 @@ PRELUDE = frozenset(
     Stored Chart Table Parameter Lookup Call call crew thread numbers pointers mixed threads
     least_work items mate mates team kept room range counting work Gradient gradients spare spares
     looked state begin opens meet look matmul rows apply each weigh log_sum raise_to put tell
-    Tensors Inside Outside inside outside run seed sum level width zero copy main errno assert
+    Tensors Sources Prepare Through Inside Outside prepare inside outside through run seed
+    Tokens Made Logs ends potential part_of block_of slope weight logs entries entry
+    sum level width zero copy main errno assert
     signgam j0 j1 jn y0 y1 yn gamma index
     """.split()
 )

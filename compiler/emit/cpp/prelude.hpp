@@ -29,6 +29,8 @@
 #define PRAGMA(text) _Pragma(#text)
 #define SUM(name) PRAGMA(omp simd reduction(+ : name))
 #define GREATEST(name, bad) PRAGMA(omp simd reduction(max : name) reduction(| : bad))
+#define RANGE(least, most, bad) \
+  PRAGMA(omp simd reduction(min : least) reduction(max : most) reduction(| : bad))
 #define ENDS(least, most) PRAGMA(omp simd reduction(min : least) reduction(max : most))
 #if defined(__GNUC__)
 #define ALWAYS __attribute__((always_inline)) inline
@@ -40,6 +42,7 @@
 
 using I = int64_t;
 using Bits = std::conditional<sizeof(T) == 4, uint32_t, uint64_t>::type;  // those of a number
+static const T SMALLEST = sizeof(T) == 4 ? T(1.17549435e-38) : T(2.2250738585072014e-308);
 static const T LARGEST = sizeof(T) == 4 ? T(3.40282347e+38) : T(1.7976931348623157e+308);
 
 // The scale of zero; a number below every other scale, finite, so that differences are numbers.
@@ -206,7 +209,8 @@ struct Room {
 // The room that is handed over has SETTINGS numbers, then for each item the least and the greatest
 // of the greatest values of cells (rows for each number of charts in a product), whether a cell is
 // zero, how far the terms of a sum are apart at most, and whether terms of the present sum are
-// lost. Then comes the least positive value of each chart.
+// lost. Then comes the least positive value of each chart, and what holds for all items together:
+// the ends of the greatest values of cells, 1 if some cell is zero, and the greatest gap.
 static const I SETTINGS = 8;
 struct Range {
   double* at = nullptr;
@@ -244,6 +248,22 @@ struct Range {
       if (other.gaps[b] < gaps[b]) gaps[b] = other.gaps[b];
     }
     for (I c = 0; c < charts; ++c) tell(c, other.values[c]);
+  }
+  // Sum up what was found, for all items together. Where nothing was computed, both ends are 1.
+  void conclude() {
+    double *to = values + charts, some = 0, gap = 0;
+    for (I d = 0; d < depths; ++d) {
+      double low = INFINITY, high = 0;
+      for (I b = d * B; b < (d + 1) * B; ++b) {
+        if (most[b] == 0) tops[b] = 1;
+        if (!(most[b] >= tops[b])) most[b] = tops[b];
+        low = tops[b] < low ? tops[b] : low;
+        if (!(most[b] <= high)) high = most[b];
+      }
+      *to++ = low, *to++ = high;
+    }
+    for (I b = 0; b < B; ++b) some += dead[b] != 0, gap = gaps[b] < gap ? gaps[b] : gap;
+    *to++ = some, *to++ = gap;
   }
   void begin() { if (lifted) std::memset(lost, 0, sizeof(double) * size_t(B)); }
   // The least positive value of a chart.
@@ -541,6 +561,31 @@ struct Pass {
     put<N>(v, e, Part{sum, top, depth}, b);
   }
 
+  // A cell of log-potentials as values and their scale; `lost` tells where one is too small.
+  template <I N> void potential(T* v, double& e, const T* logs, I b) {
+    T top = logs[0];
+    for (I i = 1; i < N; ++i) top = logs[i] > top ? logs[i] : top;
+    e = double(top);
+    const T unit = top > -INFINITY ? top : T(0);
+    for (I i = 0; i < N; ++i) {
+      v[i] = std::exp(logs[i] - unit);
+      if (N > 1 && v[i] < SMALLEST && logs[i] > -INFINITY) range.lost[b] = 1;
+    }
+  }
+  // The least and the greatest entry of a leaf; infinite where one is no number.
+  void ends(I leaf, const T* v, I count) {
+    if (counting) return;
+    T low = count ? v[0] : T(0), high = low;
+    int bad = 0;
+    RANGE(low, high, bad) for (I i = 0; i < count; ++i) {
+      low = v[i] < low ? v[i] : low;
+      high = v[i] > high ? v[i] : high;
+      bad |= !(v[i] <= LARGEST);
+    }
+    range.values[2 * leaf] = double(low);
+    range.values[2 * leaf + 1] = bad ? double(INFINITY) : double(high);
+  }
+
   // Tell the least positive value of a chart with states and at most two indices.
   template <class C> void tell(I number, const C& chart) {
     meet();
@@ -582,7 +627,7 @@ struct Length {
 // The cells of a tensor [indices, item], which begin at `first`. If no strides are given, they lie
 // one behind the other.
 template <class U, int R, I N, bool LOGS = false> struct Stored : Cells<U, R + 1, N> {
-  I first[R + 1] = {}, size[R < 2 ? 2 : R];
+  I first[R + 1] = {}, size[R < 2 ? 2 : R], count = 0;
   void open(const Pass& pass, void* given, const I* sizes, const I* firsts, const I* strides) {
     this->at = static_cast<U*>(given);
     size[0] = size[1] = 1;
@@ -592,6 +637,7 @@ template <class U, int R, I N, bool LOGS = false> struct Stored : Cells<U, R + 1
       this->stride[r] = strides ? strides[r] : stride;
       this->shift += first[r] * this->stride[r];
     }
+    count = stride;
   }
   // The cell of the first item, by places in storage.
   U* cell_at(I r, I c) const {
@@ -674,6 +720,66 @@ template <int R> struct Lookup {
   }
 };
 
+// ------------------------------------------------------------------------ what precedes the charts
+
+// The tokens of an input, [item, indices]: -2 is impossible.
+template <int R> struct Tokens {
+  const I* at;
+  I size[R < 1 ? 1 : R];
+  explicit Tokens(Pass& pass) : at(static_cast<const I*>(*pass.pointers++)) {
+    for (int r = 0; r < R; ++r) size[r] = *pass.numbers++;
+  }
+  template <class... X> ALWAYS I operator()(X... x) const {
+    const I index[] = {I(x)...};
+    I place = index[R];
+    for (int r = 0; r < R; ++r) place = place * size[r] + index[r];
+    return at[place];
+  }
+  // Impossible where there is no such position.
+  template <class... X> I find(X... x) const {
+    const I index[] = {I(x)...};
+    for (int r = 0; r < R; ++r) if (index[r] < 0 || index[r] >= size[r]) return -2;
+    return (*this)(x...);
+  }
+};
+// A token in a part of a union or a component of a product, or in another part; in a block.
+static ALWAYS I part_of(I token, I offset, I size, I stride, I period) {
+  const I inner = token / stride % period - offset;
+  return token < 0 ? token : inner >= 0 && inner < size ? inner : -2;
+}
+static ALWAYS I block_of(I token, const int32_t* blocks) {
+  return token < 0 ? token : blocks[token];
+}
+
+// Log-potentials, [item, indices], N in each place, and their gradient.
+template <int R, I N> struct Logs {
+  struct Places {
+    T* at;
+    I size[R < 1 ? 1 : R];
+    template <class... X> ALWAYS T* operator()(X... x) const {
+      const I index[] = {I(x)...};
+      I place = index[R];
+      for (int r = 0; r < R; ++r) place = place * size[r] + index[r];
+      return at + place * N;
+    }
+    explicit operator bool() const { return at; }
+  };
+  Places values, adjoint;
+  explicit Logs(Pass& pass) {
+    values.at = static_cast<T*>(*pass.pointers++), adjoint.at = static_cast<T*>(*pass.pointers++);
+    for (int r = 0; r < R; ++r) values.size[r] = adjoint.size[r] = *pass.numbers++;
+  }
+  template <class... X> ALWAYS const T* operator()(X... x) const { return values(x...); }
+};
+
+// A parameter that is made from others, and its gradient.
+template <I N> struct Made {
+  T *at, *adjoint;
+  explicit Made(Pass& pass) {
+    at = static_cast<T*>(*pass.pointers++), adjoint = static_cast<T*>(*pass.pointers++);
+  }
+};
+
 // ---------------------------------------------------------------------------------- a call itself
 
 // The threads of a call: as many as are worth it. Each has some of the items; if there are fewer
@@ -732,6 +838,7 @@ struct Call {
         LOOP for (I i = 0; i < gradient.count; ++i) gradient.whole[i] += gradient.own[i];
       if (t && first.range.at) first.range.join(pass.range);
     }
+    if (first.range.at) first.range.conclude();
     return bytes;
   }
 };

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fgg.compiler.emit.potentials import tests_of
 from fgg.compiler.emit.python.block import Program
 from fgg.compiler.emit.python.names import quoted
 from fgg.compiler.emit.python.products import Value, einsum, product
-from fgg.compiler.plan.affine import batch_rows, box_rows, row_of, uniform
 from fgg.grammar import InputTable
 from fgg.grammar.domains import size_values
 from fgg.grammar.index import Expr
-from fgg.grammar.linear import implies
 from fgg.grammar.slices import Narrow, Unfold
 from fgg.inputs.clamps import path_steps
 from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Potential, Preparation, TokenAxis
@@ -152,19 +151,12 @@ class PreparePrinter:
     def potential(self, step: Potential) -> Iterator[str]:
         """Log-potentials as weights with scales, zero outside the factor's range."""
         factor = self.plan.grammar.input_factor[step.factor]
-        table = self.plan.table[step.name]
-        box = [r for axis in table.axes for r in box_rows(axis)] + batch_rows(self.plan.lengths)
         tests: dict[bool, list[str]] = {False: [], True: []}
         variables = {index: f"_{number}" for number, index in enumerate(factor.indices)}
         variables = {index: self.program.names.get("loop", index) for index in variables}
         scope = self.scope.extended(variables)
-        for condition in factor.conditions:
-            for expr in condition.inequalities():
-                numbers = expr.substitute(self.sizes)
-                if any(True for _ in numbers.lookups()) or implies(box, row_of(numbers)):
-                    continue
-                mixed = implies(uniform(box, self.plan.lengths), row_of(numbers))
-                tests[mixed].append(scope.condition(numbers))
+        for mixed, form in tests_of(self.plan, step):
+            tests[mixed].append(scope.condition(form))
         arguments = [
             "batch",
             f"inputs[{quoted(step.source)}]{cut_code(step.steps, len(factor.indices) + 1)}",

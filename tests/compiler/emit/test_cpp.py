@@ -47,7 +47,8 @@ def test_programs_of_the_library_are_narrow() -> None:
 
 def test_rank_space_fits_on_a_few_screens() -> None:
     text = text_of(selected(load("pcfg"), "string"), "rank")
-    assert len(text.splitlines()) <= 300
+    passes = text[text.index("struct Tensors") :]
+    assert len(passes.splitlines()) <= 290
 
 
 def test_a_program_with_the_prelude_in_it_includes_nothing_of_ours() -> None:

@@ -47,7 +47,8 @@ def test_a_compiler_that_refuses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 @needs_compiler
 @pytest.mark.parametrize("size", [0, 10, 5000, 12000])
 def test_a_broken_file_is_made_again(size: int) -> None:
-    source = f'extern "C" {{ int inside() {{ return {size}; }} int outside() {{ return 0; }} }}\n'
+    others = "int prepare() { return 0; } int outside() { return 0; } int through() { return 0; }"
+    source = f'extern "C" {{ int inside() {{ return {size}; }} {others} }}\n'
     path = native_build.path_of(source, "float32")
     native_build.build(source, "float32", path)
     whole = path.read_bytes()
