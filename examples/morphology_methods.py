@@ -20,7 +20,7 @@ from torch import Tensor
 import fgg
 from examples.report import Report, finish, parser, percent, say, spread
 from fgg.data import Example, build_vocabulary, find, read
-from fgg.data.reading import part_ids
+from fgg.data.preprocessing import part_ids
 from fgg.draw.plot import Line, Plot
 from fgg.grammar.annotations import segments
 from fgg.runtime.learn import METHODS, Method, log_likelihood

@@ -84,5 +84,5 @@ def load_model(
     dtype = torch.float64 if saved.dtype == "float64" else torch.float32
     model = program.model(dtype=dtype, nets=nets)
     take(model, saved)
-    model.reading = saved.reading
+    model.preprocessing = saved.preprocessing
     return model

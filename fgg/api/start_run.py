@@ -12,7 +12,7 @@ from fgg.api.compile import compile, selected
 from fgg.api.saved import model_file
 from fgg.compiler.resolve.load import loads
 from fgg.data import Batches, read
-from fgg.data.reading import Reading, preprocessed
+from fgg.data.preprocessing import Preprocessing, preprocessed
 from fgg.diagnostics import GrammarError, refuse, render_all
 from fgg.grammar import Enumerated, Grammar
 from fgg.grammar.domains import domain_size, with_sizes, with_values
@@ -218,7 +218,7 @@ class _Start:
         )
         model = program.model(seed=settings.seed, dtype=getattr(torch, settings.dtype))
         changes = {name: value for name, value in settings.changes.items() if name != "sizes"}
-        model.reading = Reading(feed.fields, changes, settings.format)
+        model.preprocessing = Preprocessing(feed.fields, changes, settings.format)
         if self.kept is None:
             for text in vocabulary_notes(grammar, named, feed):
                 note(text)

@@ -11,7 +11,7 @@ from fgg.api.compile import only_query
 from fgg.api.saved import MODEL, load_model
 from fgg.api.start_run import EPOCHS, start
 from fgg.data import read
-from fgg.data.reading import Reading, preprocessed
+from fgg.data.preprocessing import Preprocessing, preprocessed
 from fgg.diagnostics import refuse
 from fgg.files import write_whole
 from fgg.plan.backend import AUTO
@@ -99,21 +99,21 @@ def load_fed(
     `query` and `space` may be others than those the model was trained with.
     """
     model = load_model(path, query=query, space=space, backend=backend)
-    return model, Feed.of(model.program.grammar, model.reading.fields)
+    return model, Feed.of(model.program.grammar, model.preprocessing.fields)
 
 
 def file_inputs(
-    reading: Reading, grammar: Grammar, path: str, format: str | None = None
+    preprocessing: Preprocessing, grammar: Grammar, path: str, format: str | None = None
 ) -> dict[str, list[list[int] | list[list[int]]]]:
     """The inputs of the items in a data file, read as a model's training data were.
 
     `grammar` is the model joined with a query. No item is left out for its length. Raises
     GrammarError.
     """
-    feed = Feed.of(grammar, reading.fields)
+    feed = Feed.of(grammar, preprocessing.fields)
     lengths = ("min_length", "max_length")
-    changes = {name: value for name, value in reading.changes.items() if name not in lengths}
-    examples = list(preprocessed(read(path, format=format or reading.format), changes))
+    changes = {name: value for name, value in preprocessing.changes.items() if name not in lengths}
+    examples = list(preprocessed(read(path, format=format or preprocessing.format), changes))
     if not examples:
         refuse("F478", f"`{path}` has no items")
     return {name: [feed.ids(name, example) for example in examples] for name in feed.fields}

@@ -137,7 +137,7 @@ def read_items(grammar: Grammar, arguments: argparse.Namespace) -> ItemBatch:
         from fgg.api.train import file_inputs
 
         return ItemBatch(
-            file_inputs(saved.reading, grammar, arguments.data, arguments.format), None
+            file_inputs(saved.preprocessing, grammar, arguments.data, arguments.format), None
         )
     return ItemBatch(read_columns(grammar, arguments.data), None)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -140,6 +141,12 @@ def _read_model(path: str) -> SavedModel:
     return read(path)
 
 
+def fields_of(arguments: argparse.Namespace) -> Mapping[str, str]:
+    """Return the field of an example that each input of a trained model is."""
+    saved = saved_model(arguments.file)
+    return {} if saved is None else saved.preprocessing.fields
+
+
 def given_inputs(grammar: Grammar, arguments: argparse.Namespace) -> dict[str, Nest]:
     """Return the inputs that `--input` gives, for a grammar joined with its query.
 
@@ -147,8 +154,8 @@ def given_inputs(grammar: Grammar, arguments: argparse.Namespace) -> dict[str, N
     """
     inputs, saved = read_inputs(arguments.input), saved_model(arguments.file)
     if saved is not None:
-        for name in saved.reading.fields.keys() & inputs.keys() & grammar.input.keys():
-            inputs[name] = cast(Nest, saved.reading.item(grammar, name, inputs[name]))
+        for name in saved.preprocessing.fields.keys() & inputs.keys() & grammar.input.keys():
+            inputs[name] = cast(Nest, saved.preprocessing.item(grammar, name, inputs[name]))
     return inputs
 
 

@@ -184,6 +184,8 @@ CODES: dict[str, Code] = {
         F494="blocks that do not fit",
         F496="a run folder that is in use",
         F497="a transformation that log Z does not support",
+        F498="a derivation without inputs",
+        F499="draws that cannot be placed in a query",
     ),
     **_warnings(
         F431="a critical recursion",

@@ -10,16 +10,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fgg.check.indices import rule_variables
 from fgg.grammar import Edge, Fragment, Grammar, Nonterminal, Origin, Reference, Rule
 from fgg.grammar.domains import domain_size
+from fgg.grammar.index import Expr
 from fgg.grammar.names import fresh
 from fgg.grammar.provenance import RuleSource
 from fgg.rewrite.factorise import Factorised, factorise
 from fgg.runtime.derive.choices import Choice
+from fgg.runtime.derive.completed import Observed
 from fgg.runtime.derive.derivation import Derivation, Reading, Step
-from fgg.runtime.derive.plan_choices import PlanChoices
 from fgg.runtime.derive.search import Path
 
 LARGE = 2**14
@@ -98,13 +103,28 @@ class Source:
         return self.origin(choice.rule).values(self.grammar, choice.values)
 
 
+class ItemIndices(Protocol):
+    """What is known of the indices and inputs of an item."""
+
+    @property
+    def lengths(self) -> Mapping[str, int]:
+        """The lengths."""
+
+    @property
+    def given(self) -> Mapping[str, NDArray[np.int64]]:
+        """The tokens and tables that are given."""
+
+    def evaluate(self, choice: Choice, expr: Expr) -> int:
+        """An index expression of a chosen rule."""
+
+
 class PlanAssembler:
     """Writes choices of a plan as derivations of a ground grammar, as the reference engine does.
 
     Ground rules and nonterminals are made and named as they are needed.
     """
 
-    def __init__(self, source: Source, choices: PlanChoices) -> None:
+    def __init__(self, source: Source, choices: ItemIndices) -> None:
         self.source = source
         self.choices = choices
         self.labels: dict[tuple[str, tuple[int, ...]], str] = {}
@@ -123,7 +143,12 @@ class PlanAssembler:
         )
         steps = tuple(replace(step, readings=self.readings[step.rule.name]) for step in steps)
         start = self.label(self.source.grammar.start.label, path[0].cell.indices)
-        return Derivation(self.ground(start), steps, log_weight)
+        return Derivation(self.ground(start), steps, log_weight, self.observed)
+
+    @cached_property
+    def observed(self) -> Observed:
+        """The item that the derivations explain."""
+        return Observed(self.source.grammar, self.choices.lengths, self.choices.given)
 
     def label(self, family: str, indices: tuple[int, ...]) -> str:
         """The ground nonterminal of a family at an index."""

@@ -49,8 +49,8 @@ def items(
 def viterbi(charts: DerivationCharts, *, source: Source | None = None) -> list[Derivation]:
     """The derivation of the greatest weight of each item; the first one under ties."""
     return [
-        _derivation(assembler, search.best(assembler.choices))
-        for assembler in _best_items(charts, source)
+        _derivation(assembler, choices, search.best(choices))
+        for choices, assembler in _best_items(charts, source)
     ]
 
 
@@ -59,16 +59,18 @@ def k_best(
 ) -> list[list[Derivation]]:
     """The derivations of greatest weight of each item, at most `number`, best first."""
     lists = []
-    for assembler in _best_items(charts, source):
-        paths = islice(search.best_first(assembler.choices), number)
-        lists.append([_derivation(assembler, path) for path in paths])
+    for choices, assembler in _best_items(charts, source):
+        paths = islice(search.best_first(choices), number)
+        lists.append([_derivation(assembler, choices, path) for path in paths])
     return lists
 
 
-def _best_items(charts: DerivationCharts, source: Source | None) -> Iterator[PlanAssembler]:
+def _best_items(
+    charts: DerivationCharts, source: Source | None
+) -> Iterator[tuple[PlanChoices, PlanAssembler]]:
     source = source or Source.of(charts.plan.grammar)
     for choices in items(charts.best, source, rounded=charts.modules is not None):
-        yield PlanAssembler(source, choices)
+        yield choices, PlanAssembler(source, choices)
 
 
 def sample(
@@ -96,9 +98,9 @@ def sample(
     for choices in items(charts.log):
         assembler = PlanAssembler(source, choices)
         draws = zip(steps(range(number), "draw"), search.samples(choices, uniform), strict=False)
-        lists.append([_derivation(assembler, path) for _, path in draws])
+        lists.append([_derivation(assembler, choices, path) for _, path in draws])
     return lists
 
 
-def _derivation(assembler: PlanAssembler, path: search.Path) -> Derivation:
-    return assembler.derivation(path, search.log_weight(assembler.choices, path))
+def _derivation(assembler: PlanAssembler, choices: PlanChoices, path: search.Path) -> Derivation:
+    return assembler.derivation(path, search.log_weight(choices, path))

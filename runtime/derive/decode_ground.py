@@ -108,11 +108,23 @@ def sample(
     without weights, `generator` for the draws. Raises GrammarError if there is nothing to draw
     from, or a draw has more than `max_steps` steps.
     """
+    random = generator if generator is not None else np.random.default_rng(seed)
+    drawn = draws(grammar, weights=weights, seed=seed, generator=random, max_steps=max_steps)
+    return [derivation for _, derivation in zip(steps(range(number), "draw"), drawn, strict=False)]
+
+
+def draws(
+    grammar: Grammar,
+    *,
+    weights: Weights | None = None,
+    seed: int | None = None,
+    generator: np.random.Generator,
+    max_steps: int = 100_000,
+) -> Iterator[Derivation]:
+    """The same, as many as asked for."""
     prepared = _Search(grammar, "log", weights, seed)
     if prepared.infinite or prepared.empty:
         reason = "the sum over derivations diverges" if prepared.infinite else "the sum is 0"
         refuse("F424", f"nothing can be drawn: {reason}")
-    random = generator if generator is not None else np.random.default_rng(seed)
-    paths = search.samples(prepared.choices, random.random, max_steps=max_steps)
-    draws = zip(steps(range(number), "draw"), paths, strict=False)
-    return [prepared.derivation(path) for _, path in draws]
+    paths = search.samples(prepared.choices, generator.random, max_steps=max_steps)
+    yield from map(prepared.derivation, paths)

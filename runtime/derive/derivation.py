@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp, isnan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fgg.grammar import Attachment, Grammar, Rule
 from fgg.grammar.domains import shown_value
+from fgg.runtime.derive.completed import Observed, completed
 
 if TYPE_CHECKING:
     from fgg.draw.picture import Picture
@@ -57,12 +58,14 @@ class Step:
 class Derivation:
     """A derivation with an assignment. Steps are in preorder; the first rewrites the start.
 
-    A node whose value nothing decides has none, and `log_weight` is NaN then.
+    A node whose value nothing decides has none, and `log_weight` is NaN then. `observed` is the
+    item that is explained; a derivation of a ground grammar has none.
     """
 
     grammar: Grammar
     steps: tuple[Step, ...]
     log_weight: float
+    observed: Observed | None = None
 
     @property
     def weight(self) -> float:
@@ -139,16 +142,39 @@ class Derivation:
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
-    def cell_values(self) -> tuple[str, ...]:
-        """The values of the external nodes of each step that has any, in preorder.
+    def inputs(self, form: str = "words") -> dict[str, Any]:
+        """The inputs of the item, filled in: what was given, and what the derivation decides.
 
-        For a chain these are its states from the first position on.
+        `words` are names of values, `ids` their numbers, `tensors` the same as tensors, and `parts`
+        show values of unions and products by part, `{"T": "D", "W": "the"}`. Each input is nested
+        as it is indexed; a token that nothing decides is None, or -1. Raises GrammarError (F498).
         """
-        return tuple(
-            "*".join(self.value_name(step, node) for node in step.rule.rhs.externals)
-            for step in self.steps
-            if step.rule.rhs.externals
-        )
+        return completed(self, form)
+
+    def cell_values(self) -> tuple[str, ...]:
+        """The values of the variables at which cells meet, each once, in preorder.
+
+        For a chain these are its states from the first position on, also if a cell has the states
+        of several positions; for a tree, the symbols of its nodes.
+        """
+        return tuple(self._meeting_values())
+
+    def _meeting_values(self) -> Iterator[str]:
+        # For each step, the variables of its external nodes: where the rules above have them.
+        outside: list[tuple[object, ...]] = [()] * len(self.steps)
+        shown: set[object] = set()
+        for number, step in enumerate(self.steps):
+            externals = step.rule.rhs.externals
+            if step.parent is None:
+                outside[number] = tuple((number, name) for name in externals)
+            places: dict[str, object] = dict(zip(externals, outside[number], strict=True))
+            new = [name for name in dict.fromkeys(externals) if places[name] not in shown]
+            shown |= {places[name] for name in new}
+            yield from (self.value_name(step, name) for name in new)
+            nonterminals = [e for e in step.rule.rhs.edges if e.label in self.grammar.nonterminal]
+            for edge, child in zip(nonterminals, step.children, strict=True):
+                wholes = [(places.get(a.node, (number, a.node)), a.path) for a in edge.attachments]
+                outside[child] = tuple((node, path) if path else node for node, path in wholes)
 
     def written(self) -> str:
         """The derivation on one line, as people write it.

@@ -100,6 +100,12 @@ class PlanChoices:
         self._choices: OrderedDict[Cell, CellChoices] = OrderedDict()
         self._bytes = 0
 
+    @property
+    def given(self) -> Mapping[str, NDArray[np.int64]]:
+        """The tokens and tables of the item."""
+        batch = self.scope.batch
+        return {name: array[0] for name, array in (*batch.tokens.items(), *batch.tables.items())}
+
     @cached_property
     def start(self) -> list[Cell]:
         """The cells of the start symbol."""

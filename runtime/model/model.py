@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from fgg.data.reading import Reading
+from fgg.data.preprocessing import Preprocessing
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.factors.maps import groups
 from fgg.grammar import Enumerated, Factor, FromFile
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
+    from fgg.runtime.derive.derivation import Derivation
+    from fgg.runtime.model.generate import DrawnLengths
     from fgg.runtime.model.state_dropout import Kept
     from fgg.runtime.program.inputs import Lengths
     from fgg.runtime.program.posterior import Posterior
@@ -56,7 +58,7 @@ class Model(nn.Module):
     ) -> None:
         super().__init__()
         self.program = program
-        self.reading = Reading()
+        self.preprocessing = Preprocessing()
         self.logits = nn.ParameterDict()
         self.shared = Shared()
         self.nets = nn.ModuleDict()
@@ -208,9 +210,25 @@ class Model(nn.Module):
         """
         return self.program.posterior(self.weights(), self.read(inputs), lengths)
 
+    def sample(
+        self, number: int = 1, *, lengths: DrawnLengths = None, seed: int | None = None
+    ) -> list[Derivation]:
+        """Independent draws from the model: derivations, with `inputs()` that they generate.
+
+        Without `lengths`, draws are from all derivations of all lengths, and say how long they are.
+        A model that does not stop by itself needs lengths: one for all draws, or a list from which
+        each draw takes one at random. To draw from the posterior of inputs, use
+        `model.posterior(…).sample(…)`. Raises GrammarError (F424).
+        """
+        from fgg.runtime.model.generate import generate
+
+        return generate(self.program, self.detached(), number, lengths=lengths, seed=seed)
+
     def read(self, inputs: Mapping[str, object]) -> Mapping[str, object]:
         """The inputs of a batch with their words changed as those of the training data were."""
-        return self.reading.inputs(self.program.grammar, inputs) if self.reading.fields else inputs
+        if not self.preprocessing.fields:
+            return inputs
+        return self.preprocessing.inputs(self.program.grammar, inputs)
 
     @property
     def vocabulary(self) -> dict[str, tuple[str, ...]]:

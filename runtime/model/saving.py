@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from torch import Tensor
 
 from fgg.check.values import load_array
-from fgg.data.reading import Reading
+from fgg.data.preprocessing import Preprocessing
 from fgg.diagnostics import Diagnostic, GrammarError, refuse
 from fgg.files import check_regular, unreadable, write_whole
 from fgg.grammar import Domain, Enumerated, Factor, FromFile, Grammar, Sized
@@ -43,7 +43,7 @@ class SavedModel:
     space: str
     dtype: str
     nets: tuple[str, ...]
-    reading: Reading
+    preprocessing: Preprocessing
     tensors: Mapping[str, Tensor]
 
 
@@ -77,7 +77,7 @@ def described(
         "sizes": json.dumps(dict(size_values(whole))),
         "dtype": str(dtype).removeprefix("torch."),
         "nets": json.dumps(list(model.own_nets)),
-        "reading": json.dumps(asdict(model.reading), sort_keys=True),
+        "preprocessing": json.dumps(asdict(model.preprocessing), sort_keys=True),
     }
 
 
@@ -165,7 +165,7 @@ def read(path: str | os.PathLike[str]) -> SavedModel:
         space=metadata["space"],
         dtype=metadata["dtype"],
         nets=tuple(json.loads(metadata["nets"])),
-        reading=Reading(**json.loads(metadata["reading"])),
+        preprocessing=Preprocessing(**json.loads(metadata["preprocessing"])),
         tensors=tensors,
     )
 
@@ -202,8 +202,17 @@ def _without_names(grammar: Grammar, text: str) -> str:
 
     Their sizes are those of tensors, which are compared anyway.
     """
-    heads = tuple(f"domain {d.name} = " for d in grammar.domains if isinstance(d.shape, Sized))
-    return "\n".join(line for line in text.splitlines() if not heads or not line.startswith(heads))
+    heads = {f"domain {d.name} =" for d in grammar.domains if isinstance(d.shape, Sized)}
+    kept: list[str] = []
+    within = False  # a list of values over several lines, which ends with a brace of its own
+    for line in text.splitlines():
+        if within:
+            within = line != "}"
+        elif line.partition("=")[0] + "=" in heads:
+            within = line.endswith("{")
+        else:
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def self_contained(grammar: Grammar) -> Grammar:

@@ -22,6 +22,8 @@ from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.index import Expr
 from fgg.grammar.ranges import index_extents, regions
 from fgg.rewrite.ground import ground_with_origin
+from fgg.runtime.derive.align import with_readings
+from fgg.runtime.derive.completed import Observed
 from fgg.runtime.derive.decode_ground import k_best, sample
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.display.listed import Derivations
@@ -41,11 +43,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """The ground grammar of an item, its lengths, and log-potentials by the factors they became."""
+    """The ground grammar of an item, its inputs, and log-potentials by the factors they became."""
 
     grammar: Grammar
-    lengths: Mapping[str, int]
+    observed: Observed
     logs: Mapping[str, Logs]
+
+    @property
+    def lengths(self) -> Mapping[str, int]:
+        """The lengths."""
+        return self.observed.lengths
+
+    def placed(self, derivation: Derivation) -> Derivation:
+        """A derivation of the ground grammar as one of the item, which has inputs."""
+        return with_readings(derivation, self.observed)
 
     def weights(self, numbers: Mapping[str, Tensor]) -> dict[str, Tensor | Logs]:
         """The weights of the ground grammar's factors, given those of the program."""
@@ -86,7 +97,8 @@ class ReferenceProgram(Program):
             given = {name: tensor.tolist() for name, tensor in tensors.items()}
             flat, origins = ground_with_origin(self.grammar, lengths=sizes, inputs=given)
             logs = {label: Logs(tensors[name][index]) for label, (name, index) in origins.items()}
-            items.append(Item(flat, sizes, logs))
+            arrays = {item.name: tensors[item.name].numpy() for item in self.grammar.observed}
+            items.append(Item(flat, Observed(self.grammar, sizes, arrays), logs))
         return items
 
     def extents(self, name: str, lengths: Mapping[str, int]) -> list[int]:
@@ -243,7 +255,9 @@ class ReferencePosterior(Posterior):
         """The derivations of greatest weight of each item, at most `number`, best first."""
         check_number(number)
         return Derivations(
-            Derivations(k_best(x.grammar, number, weights=x.weights(self._numbers)))
+            Derivations(
+                x.placed(d) for d in k_best(x.grammar, number, weights=x.weights(self._numbers))
+            )
             for x in self._items
         )
 
@@ -257,9 +271,9 @@ class ReferencePosterior(Posterior):
         generator = np.random.default_rng(seed)
         return Derivations(
             Derivations(
-                sample(x.grammar, number, weights=x.weights(self._numbers), generator=generator)
+                x.placed(d) for d in sample(x.grammar, number, weights=w, generator=generator)
             )
-            for x in self._items
+            for x, w in ((x, x.weights(self._numbers)) for x in self._items)
         )
 
     def entropy(self) -> Tensor:

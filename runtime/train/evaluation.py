@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fgg.data import Batches, Example
-from fgg.data.reading import UNTAGGED
+from fgg.data.preprocessing import UNTAGGED
 from fgg.diagnostics import GrammarError, refuse
 from fgg.grammar.annotations import RuleLink, heads, pairs, segments, span_cells, tags
 from fgg.grammar.domains import lengths

@@ -14,7 +14,7 @@ from fgg.data import (
     Vocabulary,
     build_vocabulary,
 )
-from fgg.data.reading import FIELDS, UNTAGGED, Changes, part_ids
+from fgg.data.preprocessing import FIELDS, UNTAGGED, Changes, part_ids
 from fgg.diagnostics import did_you_mean, refuse
 from fgg.grammar import Domain, Grammar, Sized
 from fgg.grammar.domains import domain_size, domain_values

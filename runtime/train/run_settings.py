@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from fgg.data.reading import Changes
+from fgg.data.preprocessing import Changes
 from fgg.diagnostics import refuse
 from fgg.files import read_limited, write_whole
 from fgg.plan.backend import AUTO

@@ -99,7 +99,7 @@ def test_training_begins_with_a_trained_model(
     more = ["train", str(tagger), "--data", str(data), "--out", str(tagger.parent / "more")]
     assert main([*more, "--epochs", "0"]) == 0
     before, after = fgg.load_model(tagger), fgg.load_model(tagger.parent / "more")
-    assert after.reading == before.reading and after.vocabulary == before.vocabulary
+    assert after.preprocessing == before.preprocessing and after.vocabulary == before.vocabulary
     for name, tensor in before.state_dict().items():
         assert torch.equal(tensor, after.state_dict()[name])
     assert main([*more[:-1], str(tagger.parent / "two"), "--epochs", "1"]) == 0
@@ -121,6 +121,20 @@ def test_a_vocabulary_from_data_is_announced(
     model = fgg.load_model(tmp_path / "ids")
     assert model.weight("emit").shape == (2, 100), "ids are the ids of the grammar"
     assert model.weight("emit")[:, 3].sum() > model.weight("emit")[:, 0].sum()
+
+
+def test_a_grammar_without_names_takes_the_numbers_of_one_with_names(tmp_path: Path) -> None:
+    data = tmp_path / "words.txt"
+    data.write_text(" ".join(f"word{i}" for i in range(100)) + "\n")
+    begin = ["train", "hmm", "--set", "k=2", "--data", str(data), "--epochs", "1"]
+    assert main([*begin, "--out", str(tmp_path / "run")]) == 0
+    model = fgg.compile(fgg.load("hmm", sizes={"k": 2, "d": 101})).model(dtype=torch.float64)
+    model.load(tmp_path / "run" / "model.safetensors")
+    trained = fgg.load_model(tmp_path / "run")
+    assert torch.equal(model(w=[[1, 2, 3]]), trained(w=[[1, 2, 3]]))
+    other = fgg.compile(fgg.load("hmm", sizes={"k": 2, "d": 100})).model()
+    with pytest.raises(GrammarError, match="another grammar"):
+        other.load(tmp_path / "run" / "model.safetensors")
 
 
 @pytest.mark.parametrize(

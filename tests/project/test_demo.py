@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from examples.demo import __main__ as demo
 from examples.demo.page import marked
 

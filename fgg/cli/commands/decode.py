@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fgg.cli.arguments import Parser, Usage, derivation_count
 from fgg.cli.options_compiler import compiled_for
 from fgg.cli.options_data import add_items, read_items
-from fgg.cli.options_model import add_file, given_weights, load_grammar, query_of
+from fgg.cli.options_model import add_file, fields_of, given_weights, load_grammar, query_of
 from fgg.cli.output import print_report
 from fgg.cli.pictures import add_derivation_picture, check_picture, draw_derivations
 
 if TYPE_CHECKING:
     from fgg.runtime.derive.derivation import Derivation
 
-FORMS = ("values", "brackets", "tree")
+FORMS = ("values", "brackets", "tree", "input")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -42,7 +43,8 @@ def add_form(parser: Parser) -> None:
         "--form",
         FORMS,
         "how to print derivations: their values (tags, trees over words, heads, segments, "
-        "pairs), rule names in brackets, or an indented tree of all steps",
+        "pairs), rule names in brackets, an indented tree of all steps, or the inputs filled in, "
+        "as a line of a data file",
         default="values",
     )
 
@@ -70,12 +72,20 @@ def run(arguments: argparse.Namespace) -> int:
         notes = (*loaded.diagnostics, *program.notes)
         print_report({"name": grammar.name, "items": listed}, notes, loaded.source)
     else:
-        print_derivations(derivations, arguments.form)
+        print_derivations(derivations, arguments.form, fields_of(arguments))
     return 0
 
 
-def print_derivations(items: list[list[Derivation]], form: str) -> None:
-    """Print the derivations of each item."""
+def print_derivations(
+    items: list[list[Derivation]], form: str, fields: Mapping[str, str] | None = None
+) -> None:
+    """Print the derivations of each item; `fields` says which of its inputs are words and tags."""
+    if form == "input":
+        from fgg.runtime.derive.completed import line
+
+        for derivation in (derivation for item in items for derivation in item):
+            print(line(derivation, fields or {}))
+        return
     for number, item in enumerate(items):
         if form == "tree" and number:
             print()

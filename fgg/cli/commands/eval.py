@@ -49,16 +49,16 @@ def run(arguments: argparse.Namespace) -> int:
         raise Usage("`--tokens` and `--max-length` must be at least 1")
     from fgg.api.train import load_fed
     from fgg.data import Batches, of_length, read
-    from fgg.data.reading import preprocessed
+    from fgg.data.preprocessing import preprocessed
     from fgg.grammar.annotations import read_links
     from fgg.runtime.train.evaluation import Evaluation, evaluate
 
     model, feed = load_fed(
         arguments.model, arguments.query, space=arguments.space, backend=backend_of(arguments)
     )
-    format = arguments.format or model.reading.format
+    format = arguments.format or model.preprocessing.format
     corpus = preprocessed(
-        read(*arguments.data, format=format, skip=arguments.skip_bad), model.reading.changes
+        read(*arguments.data, format=format, skip=arguments.skip_bad), model.preprocessing.changes
     )
     if arguments.max_length:
         corpus = corpus.map(of_length(1, arguments.max_length))

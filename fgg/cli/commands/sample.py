@@ -9,7 +9,7 @@ from fgg.cli.arguments import Parser, derivation_count
 from fgg.cli.commands.decode import add_form, print_derivations
 from fgg.cli.options_compiler import compiled_for
 from fgg.cli.options_data import add_items, read_items
-from fgg.cli.options_model import add_file, given_weights, load_grammar, query_of
+from fgg.cli.options_model import add_file, fields_of, given_weights, load_grammar, query_of
 from fgg.cli.output import print_report
 from fgg.cli.pictures import add_derivation_picture, check_picture, draw_derivations
 from fgg.grammar import Grammar
@@ -37,35 +37,41 @@ def run(arguments: argparse.Namespace) -> int:
     """Sample derivations and print them."""
     check_picture(arguments.output)
     grammar, loaded = load_grammar(arguments)
-    asked = arguments.query or arguments.data or arguments.input or arguments.length
-    if grammar.queries and not asked:
-        samples = [_from_model(grammar, arguments)]
+    asked = arguments.data or arguments.input or arguments.length
+    if grammar.is_indexed or grammar.queries:
+        samples = _from_program(grammar, arguments, alone=not asked)
     else:
-        samples = _from_posterior(grammar, arguments)
+        samples = [_from_model(grammar, arguments)]
     draw_derivations([derivation for item in samples for derivation in item], arguments)
     if arguments.json:
         listed = [[d.as_json() for d in item] for item in samples]
         figures = {"name": grammar.name, "items": listed}
         print_report(figures, loaded.diagnostics, loaded.source)
     else:
-        print_derivations(samples, arguments.form)
+        print_derivations(samples, arguments.form, fields_of(arguments))
     return 0
 
 
-def _from_posterior(grammar: Grammar, arguments: argparse.Namespace) -> list[list[Derivation]]:
-    """Return samples from the posterior of each item."""
+def _from_program(
+    grammar: Grammar, arguments: argparse.Namespace, *, alone: bool
+) -> list[list[Derivation]]:
+    """Return samples from the posterior of each item, or, `alone`, from the model."""
     import torch
+
+    from fgg.runtime.model.generate import generate
 
     given = given_weights(arguments)
     program = compiled_for(grammar, query_of(grammar, arguments), arguments, given)
-    items = read_items(program.grammar, arguments)
     weights = program.weights(given, seed=arguments.seed, dtype=torch.float64)
+    if alone:
+        return [generate(program, weights, arguments.number, seed=arguments.seed)]
+    items = read_items(program.grammar, arguments)
     post = program.posterior(weights, items.inputs, items.lengths)
     return post.sample(arguments.number, seed=arguments.seed)
 
 
 def _from_model(grammar: Grammar, arguments: argparse.Namespace) -> list[Derivation]:
-    """Return samples from the model without any query: derivations of every length."""
+    """Return samples from a model without inputs."""
     import numpy as np
 
     from fgg.rewrite.ground import ground

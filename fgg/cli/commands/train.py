@@ -134,6 +134,7 @@ def settings_of(arguments: argparse.Namespace, world: int) -> RunSettings:
     saved = saved_model(arguments.file)
     if saved and (arguments.rank or arguments.merge or arguments.merge_rule):
         raise Usage("a trained model keeps its ranks and its factors", "give the grammar instead")
+    known = saved.preprocessing.changes if saved else {}
     fixed = {"sizes": assignments(arguments.set, "--set")}
     alone = arguments.method in ("cvb", "hastings") and arguments.tokens is None
     return RunSettings(
@@ -150,9 +151,9 @@ def settings_of(arguments: argparse.Namespace, world: int) -> RunSettings:
         options=options,
         data=tuple(arguments.data),
         valid=tuple(arguments.valid),
-        format=arguments.format or (saved.reading.format if saved else None),
-        fields=fields_given(arguments) or (saved.reading.fields if saved else {}),
-        changes={**(saved.reading.changes if saved else {}), **changes_of(arguments), **fixed},
+        format=arguments.format or (saved.preprocessing.format if saved else None),
+        fields=fields_given(arguments) or (saved.preprocessing.fields if saved else {}),
+        changes={**known, **changes_of(arguments), **fixed},
         skip=arguments.skip_bad,
         patience=arguments.patience,
         world=world,

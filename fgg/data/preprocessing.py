@@ -1,4 +1,4 @@
-"""Reading: how a trained model reads data, so that new data are read as its training data were."""
+"""Preprocessing: how a trained model reads data, so that it reads new data as its training data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Changes = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Reading:
+class Preprocessing:
     """The field of an example that each input is, the format of data files, and their changes."""
 
     fields: Mapping[str, str] = field(default_factory=dict)
