@@ -378,7 +378,11 @@ def triton_work(setting: Setting) -> tuple[list[Work], dict[str, str]]:
             continue
         for some in divided:
             kept = {name: launch for launch in some for name in launch.kept}
-            done += [LaunchCounter(setting, at, x, kept).work(at.phase) for x in some]
+            done += [
+                LaunchCounter(setting, at, launch, kept).work(at.phase)
+                for launch in some
+                if not launch.only_erases  # all items are of one length
+            ]
             effects = [effect for launch in some for effect in launch.effects]
             certified |= any(isinstance(e, Put) and e.value is not None for e in effects)
     if certified:

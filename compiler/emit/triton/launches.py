@@ -73,6 +73,11 @@ class Launch:
             yield from reads(effect)
 
     @property
+    def only_erases(self) -> bool:
+        """Whether there is nothing to do unless lengths differ."""
+        return not self.kept and all(isinstance(effect, Erase) for effect in self.effects)
+
+    @property
     def inner(self) -> tuple[str, ...]:
         """The loops that a program of cells sums over by itself."""
         return tuple(loop.name for loop in self.block.loops if loop.name not in self.grid)

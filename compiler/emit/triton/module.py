@@ -122,7 +122,9 @@ class _Module(Module):
                 line = f"{name} = {self.scope.range(loop)}"
                 if line not in lines and any(name in code for code in kernel.call()):
                     lines.append(line)
-            lines += kernel.call()
+            if launch.only_erases:
+                lines.append("if batch.mixed:")
+            lines += indented(kernel.call()) if launch.only_erases else kernel.call()
         yield from self.comment(block, depth)
         if condition:
             yield f"if {condition}:"

@@ -95,6 +95,13 @@ def test_counted_launches_are_those_that_the_module_starts(name: str, space: str
     assert abs(whole - kernels - operations) <= 6, "what is around the steps is nearly the same"
 
 
+def test_what_is_only_for_mixed_lengths_is_not_counted() -> None:
+    """Adjoints of cells that shorter items lack are erased, in a launch of its own."""
+    works, _ = triton_work(setting("pcfg", "rank", n=9, batch=3))
+    assert len(of_rule(works, OUTSIDE, "X_N_binary_1")) == 2
+    assert all(float(work.bytes.min()) > 0 for work in works)
+
+
 def test_bytes_of_a_split_sum() -> None:
     """Both cells of every split and their scales are read once, every cell is written once."""
     n, batch, rank = 9, 3, 5
