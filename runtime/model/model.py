@@ -19,6 +19,7 @@ from fgg.factors.maps import groups
 from fgg.grammar import Enumerated, Factor, FromFile
 from fgg.grammar.definitions import Tied
 from fgg.grammar.options import init_of, is_frozen, net_of
+from fgg.runtime.layer.precision import as_computed
 from fgg.runtime.model.initial_logits import start_logits
 from fgg.runtime.model.materialise import multiplied
 from fgg.runtime.model.nets import FactorNet, Maker, Shared
@@ -189,7 +190,7 @@ class Model(nn.Module):
         if source is not None:
             return stationary_tensor(self.weight(source, kept))
         if _key(name) in self.logits or _key(name) in self.nets:
-            logits = self.factor_logits(name, kept)
+            logits = as_computed(self.factor_logits(name, kept))
             blocks = groups(grammar, grammar.factor[name])
             if blocks is not None:
                 return softmax_in_groups(logits, group_tensor(blocks, logits.device))

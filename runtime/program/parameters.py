@@ -16,6 +16,7 @@ from fgg.factors.pieces import pieces
 from fgg.grammar import Factor, Grammar
 from fgg.grammar.domains import domain_size
 from fgg.grammar.memo import per_grammar
+from fgg.runtime.layer.precision import HALF, as_computed
 from fgg.runtime.model.materialise import multiplied
 
 Ends = tuple[float, float]
@@ -90,6 +91,7 @@ class Parameterised(ABC):
         from fgg.runtime.program.bind import bind
 
         given = dict(given or {})
+        dtype = torch.float32 if dtype in HALF else dtype
         tensors = {n: w for n, w in given.items() if isinstance(w, Tensor)}
         whole = {n: as_weight(n, given.pop(n)) for n in self.whole_names if self.is_whole(n, given)}
         parts = {piece for name in whole for piece in self.pieces(name)}
@@ -182,7 +184,7 @@ def as_weight(name: str, value: object) -> Tensor:
     try:
         weights = value if isinstance(value, Tensor) else torch.as_tensor(value)
         if isinstance(value, Tensor) or weights.is_floating_point():
-            return weights
+            return as_computed(weights)
         return weights.to(torch.get_default_dtype())
     except (TypeError, ValueError, RuntimeError):
         message = f"weights for `{name}` are not an array of numbers"

@@ -22,6 +22,7 @@ from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
 from fgg.runtime.derive.assemble import Source
 from fgg.runtime.display.listed import Derivations
+from fgg.runtime.layer.precision import as_computed
 from fgg.runtime.program.inputs import Collated, Inputs, Lengths
 from fgg.runtime.program.log_z import LogZ
 from fgg.runtime.program.parameters import as_weight
@@ -208,7 +209,7 @@ class CompiledPosterior(Posterior):
         given = dict(self.inputs or {})
         if self.counting:
             for name in self.program.grammar.input_factor.keys() & given.keys():
-                given[name] = _tracked(torch.as_tensor(given[name]))
+                given[name] = _tracked(as_computed(torch.as_tensor(given[name])))
         return given
 
     @cached_property

@@ -15,6 +15,7 @@ from fgg.inputs.tokens import IMPOSSIBLE, MISSING
 from fgg.plan import Cut, Gather, Plan, TokenAxis
 from fgg.progress import levels
 from fgg.runtime.devices import check_kind
+from fgg.runtime.layer.precision import HALF, full_precision
 from fgg.runtime.memory import require
 from fgg.runtime.prelude.batch import Batch
 from fgg.runtime.prelude.certificate import least_power
@@ -62,6 +63,7 @@ class Run:
             return frozenset(self.leaves) - self.made.constants
         return frozenset(name for name, leaf in self.leaves.items() if leaf.requires_grad)
 
+    @full_precision
     def through_leaves(self, slopes: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The derivatives in weights and log-potentials, from those in leaves."""
         if not slopes:
@@ -103,6 +105,7 @@ class Run:
         }
 
 
+@full_precision
 def start(program: CompiledProgram, weights: Weights, inputs: Inputs, lengths: Lengths) -> Run:
     """Check weights and inputs, and prepare everything that comes before the charts."""
     ends: dict[str, Ends] = {}
@@ -128,7 +131,7 @@ def number_type(values: Sequence[object]) -> tuple[torch.dtype, torch.device | N
     """The type and device of the first tensor of real numbers; float64 if there is none."""
     for value in values:
         if isinstance(value, Tensor) and value.is_floating_point():
-            return value.dtype, value.device
+            return torch.float32 if value.dtype in HALF else value.dtype, value.device
     return torch.float64, None
 
 
@@ -139,6 +142,7 @@ def suited_to(program: CompiledProgram, collated: Collated) -> CompiledProgram:
     return program.summing if missing else program
 
 
+@full_precision
 def prepared(
     program: CompiledProgram,
     weights: Mapping[str, Tensor],

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from fgg.draw.picture import Picture
     from fgg.runtime.derive.mbr_outline import Outline
+    from fgg.runtime.layer.collate import Collate
     from fgg.runtime.model.model import Model
     from fgg.runtime.native.engines import Engines
     from fgg.runtime.program.posterior import Posterior
@@ -124,13 +125,28 @@ class Program(Parameterised, ABC):
         *,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
+        device: torch.device | str | None = None,
         weights: Weights | None = None,
         nets: Mapping[str, nn.Module] | None = None,
     ) -> Model:
-        """A torch module that holds the program's parameters: `fgg.runtime.model.model.Model`."""
+        """A torch module that holds the program's parameters: `fgg.runtime.model.model.Model`.
+
+        Parameters may be bfloat16 or float16: then log Z is computed in float32, and is float32.
+        Raises GrammarError (F415) for a type or a device that cannot be used.
+        """
+        from fgg.runtime.layer.precision import check_device, check_type
         from fgg.runtime.model.model import Model
 
-        return Model(self, seed=seed, dtype=dtype, weights=weights, nets=nets)
+        check_type(dtype)
+        model = Model(self, seed=seed, dtype=dtype, weights=weights, nets=nets)
+        return model if device is None else model.to(check_device(device))
+
+    @property
+    def collate_fn(self) -> Collate:
+        """A function that makes a batch of items, for `torch.utils.data.DataLoader`."""
+        from fgg.runtime.layer.collate import Collate
+
+        return Collate(self.grammar)
 
     @cached_property
     def _siblings(self) -> dict[str, Program]:

@@ -28,6 +28,7 @@ from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar.provenance import pins_of
 from fgg.plan import Contract, Cut, Gather
 from fgg.plan.sizes import environment
+from fgg.runtime.layer.precision import full_precision
 from fgg.runtime.prelude.cells import NEGATIVE, spread
 from fgg.runtime.prelude.certificate import (
     Lift,
@@ -72,6 +73,7 @@ class Group:
     weights: Weights | None = None
 
     @classmethod
+    @full_precision
     def of(
         cls, run: Run, items: Tensor | None = None, *, lifted: bool = False, keep: bool = False
     ) -> Group:
@@ -114,6 +116,7 @@ class Group:
                     values[name].index_fill_(axis, places, 0.0)
             self.log_z = self.log_z.index_fill(0, places, NEGATIVE)
 
+    @full_precision
     def outside(self, gradient: Tensor) -> tuple[Weights, Weights, Weights]:
         """The gradients of leaves and of cells, and the values of cells.
 
