@@ -72,7 +72,7 @@ def test_what_would_not_fit_is_refused(pcfg: Program) -> None:
         (lambda w: w * float("nan"), "NaN"),
         (lambda w: w + float("inf"), "infinite"),
         (lambda w: w.double(), "all must be float32 or all float64"),
-        (lambda w: w.half(), "float16"),
+        (lambda w: w.to(torch.complex64), "complex64"),
     ],
 )
 def test_weights_that_are_no_weights_are_reported(
