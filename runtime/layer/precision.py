@@ -31,17 +31,6 @@ def check_type(dtype: object) -> None:
         refuse("F415", f"parameters cannot be of type `{shown}`", f"there are {known}")
 
 
-def check_device(device: torch.device | str) -> torch.device:
-    """A device. Raises GrammarError (F415) if it is not there."""
-    try:
-        place = torch.device(device)
-        torch.empty(0, device=place)
-        return place
-    except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).strip().split("\n")[0].rstrip(".")
-        refuse("F415", f"the device `{device}` cannot be used", reason[:1].lower() + reason[1:])
-
-
 def as_computed(weights: Tensor) -> Tensor:
     """Weights in the type that they are computed with."""
     return weights.float() if weights.dtype in HALF else weights

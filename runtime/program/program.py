@@ -132,14 +132,15 @@ class Program(Parameterised, ABC):
         """A torch module that holds the program's parameters: `fgg.runtime.model.model.Model`.
 
         Parameters may be bfloat16 or float16: then log Z is computed in float32, and is float32.
-        Raises GrammarError (F415) for a type or a device that cannot be used.
+        Raises GrammarError for a type (F415) or a device (F437) that cannot be used.
         """
-        from fgg.runtime.layer.precision import check_device, check_type
+        from fgg.runtime.devices import usable_device
+        from fgg.runtime.layer.precision import check_type
         from fgg.runtime.model.model import Model
 
         check_type(dtype)
         model = Model(self, seed=seed, dtype=dtype, weights=weights, nets=nets)
-        return model if device is None else model.to(check_device(device))
+        return model if device is None else model.to(usable_device(str(device)))
 
     @property
     def collate_fn(self) -> Collate:

@@ -329,9 +329,7 @@ def _hoisted(run: Run) -> set[str]:
 
 def all_finite(tensors: list[Tensor]) -> bool:
     """Whether all entries are numbers; one question to the device for all tensors."""
-    if not tensors:
-        return True
-    return bool(torch.isfinite(torch.stack([x.sum() for x in tensors])).all())
+    return not tensors or bool(torch.isfinite(torch.stack([x.sum() for x in tensors])).all())
 
 
 def held(slopes: Tensor) -> Tensor:
