@@ -221,6 +221,14 @@ class Compilation:
 
         return description(cost(plan, {n: self.length for n in plan.lengths}, batch=self.batch))
 
+    def intermediate_bytes(
+        self, plan: Plan, lengths: Mapping[str, int], size: int, width: int
+    ) -> int:
+        """The bytes of the largest intermediate result of tensor operations on a level."""
+        from fgg.compiler.cost.cost import cost
+
+        return cost(plan, lengths, batch=size, width=width).intermediate_bytes
+
     def emit(self, plan: Plan, *, best: bool = False) -> str:
         """A plan as Python; with `best`, maxima stand in place of sums."""
         from fgg.compiler.emit.python import emit

@@ -94,6 +94,10 @@ class Engines:
             self._graphs[at] = GraphEngine(engine, derivatives=derivatives)
         return self._graphs[at]
 
+    def has_kernels(self, device: torch.device, dtype: torch.dtype) -> bool:
+        """Whether passes on a device are Triton kernels."""
+        return (self.backend.choice or self._chosen(device, dtype)).backend == TRITON
+
     def _chosen(self, device: torch.device, number: torch.dtype) -> BackendChoice:
         """What `auto` stands for now."""
         dtype = dtype_name(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from fgg.grammar import Grammar
@@ -70,6 +71,12 @@ class Compiler(Protocol):
 
     def described(self, plan: Plan) -> PlanDescription:
         """Return what a plan costs, for the length and the batch that are expected."""
+        ...
+
+    def intermediate_bytes(
+        self, plan: Plan, lengths: Mapping[str, int], size: int, width: int
+    ) -> int:
+        """Return the bytes of the largest intermediate result of tensor operations on a level."""
         ...
 
     def emit(self, plan: Plan, *, best: bool = False) -> str:

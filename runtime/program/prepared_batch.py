@@ -160,7 +160,8 @@ def prepared(
     """
     plan = program.plan
     place = device or torch.device("cpu")
-    require(2 * program.bytes_of(collated.lengths, collated.size, dtype), place, "this batch")
+    needed = program.bytes_of(collated.lengths, collated.size, dtype, place)
+    require(needed, place, "this batch")
     tables = {t.name: collated.inputs[t.name] for t in program.grammar.tables}
     batch = Batch(collated.size, dict(collated.lengths), tables, dtype, place)
     batch.levels = levels

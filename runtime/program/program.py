@@ -322,15 +322,30 @@ class CompiledProgram(Program):
         check_potentials(self.plan, batch)
         return batch
 
-    def bytes_of(self, lengths: Mapping[str, Sequence[int]], size: int, dtype: torch.dtype) -> int:
-        """The bytes of charts and tables for a batch."""
+    def bytes_of(
+        self,
+        lengths: Mapping[str, Sequence[int]],
+        size: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> int:
+        """The bytes that both passes need for a batch: charts, tables, and their gradients.
+
+        On a GPU, two intermediate results of the largest level come to it. Triton kernels have
+        none: they keep them in registers.
+        """
         values, width = environment(lengths), 8 if dtype == torch.float64 else 4
-        key = (size, width, *values.values())
+        whole = device.type == "cuda" and not self.engines.has_kernels(device, dtype)
+        key = (size, width, whole, *values.values())
         if key not in self._bytes:
             if len(self._bytes) >= KEPT:
                 self._bytes.clear()
             total = chart_bytes(self.plan, values, size, width)
-            self._bytes[key] = total + table_bytes(self.plan, values, size, width)
+            total += table_bytes(self.plan, values, size, width)
+            if whole:
+                longest = {name: max(some) for name, some in lengths.items()}
+                total += self.compiler.intermediate_bytes(self.plan, longest, size, width)
+            self._bytes[key] = 2 * total
         return self._bytes[key]
 
     @cached_property

@@ -36,6 +36,7 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (5 * GB, 24 * GB))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 2 * GB)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 1 * GB)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 9))
 
 
 @pytest.mark.parametrize(
@@ -94,6 +95,18 @@ def test_what_torch_keeps_is_free_too(two_gpus: None) -> None:
     code, message, _ = refused(lambda: require(7 * GB, CUDA, "this batch"))
     assert code == "F420"
     assert message == "this batch needs about 7 GB; of 24 GB on `cuda`, 6 GB are free"
+
+
+def test_tensor_operations_need_more_than_kernels(two_gpus: None) -> None:
+    """Kernels keep intermediate results in registers; tensor operations write them to memory."""
+    model = fgg.load("pcfg_dense", sizes={"nt": 30, "pt": 60})
+    tensors = fgg.compile(model, backend="torch").compiled
+    at = ({"n": [40] * 16}, 16, torch.float32)
+    most = tensors.compiler.intermediate_bytes(tensors.plan, {"n": 40}, 16, 4)
+    on_cpu = tensors.bytes_of(*at, torch.device("cpu"))
+    assert most > 0 and tensors.bytes_of(*at, CUDA) == on_cpu + 2 * most
+    tensors.compiler.backend.asked = "triton"
+    assert tensors.bytes_of(*at, CUDA) == on_cpu
 
 
 def test_a_batch_that_does_not_fit_is_refused_before_anything_is_made(two_gpus: None) -> None:
