@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup lint test test-all demo layers format clean
+.PHONY: help setup lint test test-all demo layers editors format clean
 .DELETE_ON_ERROR:
 
 help:
@@ -15,6 +15,7 @@ help:
 	@echo "make test-all  the same with the slow tests"
 	@echo "make demo      a grammar checked, compiled, proved, trained and used; demo/index.html"
 	@echo "make layers    draw docs/layers.svg, the picture in CONTRIBUTING.md"
+	@echo "make editors   package the extension for VS Code (needs npm)"
 	@echo "make format    rewrite the sources in the house style"
 	@echo "make clean     remove .venv, caches and everything built"
 
@@ -43,6 +44,10 @@ demo: $(STAMP)
 
 layers: $(STAMP)
 	$(BIN)/python docs/layers.py
+
+editors:
+	cp LICENSE editors/vscode/
+	cd editors/vscode && npm install --no-audit --no-fund && npm run package
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

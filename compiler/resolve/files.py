@@ -62,6 +62,7 @@ class Files:
         self.parsed: dict[str, File] = {}
         self.open = [_key(source.name)]
         self.uses = 0
+        self.entered: dict[int, File] = {}  # by where the statement `use` stands
 
     def file(self, source: Source, folder: str) -> File:
         """Parse a text."""
@@ -95,6 +96,7 @@ class Files:
         if key not in self.parsed:
             self.parsed[key] = self.add(text)
         self.open.append(key)
+        self.entered[statement.span.start] = self.parsed[key]
         return self.parsed[key]
 
     def add(self, text: Text) -> File:

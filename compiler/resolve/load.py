@@ -68,19 +68,30 @@ def load_text(
     The grammar is None exactly if one of the diagnostics is an error. Paths in the text are
     relative to `folder`; `sizes` replace the sizes in the text.
     """
+    analysed = analyse(text, name, folder=folder, sizes=sizes)
+    failed = any(d.is_error for d in analysed.diagnostics)
+    return None if failed else analysed.grammar, analysed.diagnostics, analysed.source
+
+
+def analyse(
+    text: str, name: str = "<text>", *, folder: str = ".", sizes: Mapping[str, int] | None = None
+) -> Loaded:
+    """Parse, resolve and check a text; the grammar lacks what has errors.
+
+    The grammar is None if nothing in the text can be read, or a file that it uses.
+    """
     report = Report()
     files = Files(Source(name, text), report)
     file = files.file(files.source, folder)
     if not file.statements and report.has_errors:
-        return None, sort_diagnostics(report.diagnostics), files.source
+        return Loaded(None, sort_diagnostics(report.diagnostics), files.source)
     try:
         grammar = resolve(file, files, name=_stem(name), sizes=sizes)
     except Unusable:
-        return None, sort_diagnostics(report.diagnostics), files.source
+        return Loaded(None, sort_diagnostics(report.diagnostics), files.source)
     check = check_values if report.has_errors else check_grammar
     report.diagnostics += check(grammar, ValueSpans(file.statements).locate)
-    diagnostics = sort_diagnostics(report.diagnostics)
-    return None if report.has_errors else grammar, diagnostics, files.source
+    return Loaded(grammar, sort_diagnostics(report.diagnostics), files.source)
 
 
 def _stem(name: str) -> str:

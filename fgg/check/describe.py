@@ -34,11 +34,11 @@ def describe(grammar: Grammar) -> str:
     """The explanation of a grammar in words."""
     lines = [f"`{grammar.name}` is a factor graph grammar.", ""]
     lines.append("Nodes take their values from")
-    lines += [f"  {d.name}: {_domain(grammar, d)}" for d in grammar.domains]
+    lines += [f"  {d.name}: {domain_in_words(grammar, d)}" for d in grammar.domains]
     shown = _written_factors(grammar)
     if shown or grammar.input_factors:
         lines += ["", "Factors weigh them:"]
-        lines += [f"  {_factor(f)}" for f in shown]
+        lines += [f"  {factor_in_words(f)}" for f in shown]
         lines += [
             f"  {f.name}({', '.join(f.domains)}): log-potentials that are given at run time"
             for f in grammar.input_factors
@@ -80,7 +80,8 @@ def _start(grammar: Grammar) -> str:
     return f"{grammar.start.label}[{indices}]" if indices else grammar.start.label
 
 
-def _domain(grammar: Grammar, domain: Domain) -> str:
+def domain_in_words(grammar: Grammar, domain: Domain) -> str:
+    """How many values a domain has, and what they are."""
     size = f"{domain_size(grammar, domain.name):,}"
     shape = domain.shape
     if isinstance(shape, Sized):
@@ -97,7 +98,8 @@ def _domain(grammar: Grammar, domain: Domain) -> str:
     return f"{size} values, each a combination of {' and '.join(shape.parts)}"
 
 
-def _factor(factor: Factor) -> str:
+def factor_in_words(factor: Factor) -> str:
+    """What a factor is, and where its weights come from."""
     name = f"{factor.name}({', '.join(factor.domains)})"
     if factor.given is None:
         text = "a potential"

@@ -20,6 +20,7 @@ GROUPS = {
         "show": "print a grammar as a summary, as text, as JSON or as equations",
         "draw": "draw the rules of a grammar",
         "explain": "explain an error code, or a grammar by its equations",
+        "format": "lay grammar files out in the house style",
     },
     "compute with a model": {
         "run": "compute the value of a grammar, marginals, best derivations, samples",
@@ -40,6 +41,7 @@ GROUPS = {
         "bench": "measure compiled programs and compare them with other libraries",
     },
     "other": {
+        "lsp": "serve an editor: diagnostics, hover, completion, renaming, …",
         "completion": "print a script that completes commands and options in a shell",
     },
 }

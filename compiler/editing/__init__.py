@@ -1,0 +1,1 @@
+"""What editors need: an index of symbols, a formatter, a lexer for highlighting."""

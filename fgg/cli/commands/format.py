@@ -1,0 +1,42 @@
+"""Lay grammar files out in the house style: comments, line breaks and meaning stay."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from fgg.cli.arguments import Parser
+from fgg.cli.options_model import add_json
+from fgg.cli.output import print_json
+from fgg.compiler.editing.formatter import format_text
+from fgg.compiler.resolve.files import read_text
+from fgg.files import write_whole
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add the options of `fggc format`."""
+    parser.add_argument("files", nargs="+", metavar="file", help="a file, or - for standard input")
+    parser.flag("--check", "change nothing; fail if a file would change")
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Format files in place; standard input goes to standard output."""
+    texts = [
+        (name, sys.stdin.read() if name == "-" else read_text(Path(name)))
+        for name in arguments.files
+    ]
+    formatted = [(name, text, format_text(text, name)) for name, text in texts]
+    changed = [name for name, old, new in formatted if old != new]
+    for name, old, new in formatted:
+        if name == "-" and not arguments.check:
+            sys.stdout.write(new)
+        elif old != new and not arguments.check:
+            write_whole(Path(name), new.encode())
+    if arguments.json:
+        print_json({"ok": not (changed and arguments.check), "changed": changed})
+    elif "-" not in arguments.files or arguments.check:
+        for name in changed:
+            print(f"{'would change' if arguments.check else 'changed'} {name}")
+    return 1 if changed and arguments.check else 0
