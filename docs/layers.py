@@ -35,7 +35,7 @@ CORE_BAND = Box(LEFT, 734, RIGHT, 860)
 # that makes the next value from it.
 SPINE = 112.0
 STAGES = (
-    ("text", "hmm.fgg", 224.0, "syntax", "reads tokens and statements"),
+    ("text", "hmm.fgg", 224.0, "syntax, editing", "reads tokens and statements"),
     ("syntax tree", "", 294.0, "resolve", "looks names up, infers domains"),
     ("Grammar", "fggc show --emit fgg", 364.0, "fgg/rewrite", "joins the model with a query"),
     ("Grammar", "fggc show --query Q --emit fgg", 434.0, "passes, rank", "make it cheaper"),
@@ -120,7 +120,9 @@ def _doors() -> Iterator[Mark]:
     command_line = Box(40, 62, 410, 98)
     functions = Box(500, 62, 960, 98)
     y = command_line.center[1]
-    yield from _card(command_line, DOORS, ("fgg/cli", "the command fggc, a module a subcommand"))
+    yield from _card(
+        command_line, DOORS, ("fgg/cli, fgg/lsp", "the command fggc; the server for editors")
+    )
     yield from _card(functions, DOORS, ("fgg/api", "compile, verify, identify, unmix, train"))
     yield from _arrow((command_line.right, y), (functions.left, y), style.QUIET)
     yield _note("imports", ((command_line.right + functions.left) / 2 - 3, y - 7), anchor="middle")

@@ -47,6 +47,8 @@ EXAMPLES = {
     "cluster": "fggc cluster train.txt --clusters 4 -o blocks.txt",
     "bench": "fggc bench pcfg --against torch-struct",
     "explain": "fggc explain F103",
+    "format": "fggc format --check model.fgg",
+    "lsp": "fggc lsp",
     "completion": "fggc completion bash > ~/.local/share/bash-completion/completions/fggc",
 }
 """A command line for each command."""

@@ -64,13 +64,16 @@ def test_options_stand_in_sections_with_their_defaults(capsys: Capture) -> None:
     assert "--space" in sections["how to compile:"] and "None" not in text
 
 
-@pytest.mark.parametrize("command", sorted(EXAMPLES.keys() - {"bench", "decompose", "completion"}))
+@pytest.mark.parametrize(
+    "command", sorted(EXAMPLES.keys() - {"bench", "decompose", "completion", "lsp"})
+)
 def test_every_example_runs(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("train.txt", "test.txt"):
         Path(name).write_text("the dog runs\na cat sees the dog\n")
+    Path("model.fgg").write_text("size k = 2\n")
     if command == "eval":
         assert main(shlex.split(EXAMPLES["train"])[1:]) == 0
     assert main(shlex.split(EXAMPLES[command])[1:]) == 0, capsys.readouterr().err

@@ -11,7 +11,7 @@ from importlib import import_module
 from fgg.cli.arguments import Parser, Usage
 
 SHELLS = ("bash", "zsh", "fish")
-NO_GRAMMAR = ("eval", "cluster", "bench", "completion")
+NO_GRAMMAR = ("eval", "cluster", "bench", "completion", "format", "lsp")
 """Commands whose first argument is no grammar."""
 
 INSTALL = {
