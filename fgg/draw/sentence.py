@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -237,15 +237,22 @@ def _arc(
         )
 
 
-def tag_picture(title: str, words: Sequence[str], rows: Sequence[Sequence[str]]) -> Picture:
+def tag_picture(
+    title: str,
+    words: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    numbers: Mapping[str, int] | None = None,
+) -> Picture:
     """Words with rows of tags below them; long sentences take several lines.
+
+    `numbers` of tags, where they are known, choose their colours: a tag has one in all pictures.
 
     Raises TooLarge.
     """
     _check(words)
     texts = [shorten(clean(word)) for word in words]
     tags = [[shorten(clean(tag)) for tag in row] for row in rows]
-    colors = _colors(tag for row in tags for tag in row)
+    colors = _colors((tag for row in tags for tag in row), numbers)
     widths = [
         max(
             text_width(word, WORD) + GAP,
@@ -270,9 +277,11 @@ def tag_picture(title: str, words: Sequence[str], rows: Sequence[Sequence[str]])
     return Sketch(title=title, width=max(right, 60), height=y + 4, painted=tuple(marks))
 
 
-def _colors(tags: Iterator[str]) -> dict[str, style.Look]:
-    """A colour for each tag, in the order in which they occur."""
-    return {tag: PALETTE[i % len(PALETTE)] for i, tag in enumerate(dict.fromkeys(tags))}
+def _colors(tags: Iterator[str], numbers: Mapping[str, int] | None) -> dict[str, style.Look]:
+    """A colour for each tag, by its number or else in the order in which they occur."""
+    known = numbers or {}
+    places = {tag: known.get(tag, i) for i, tag in enumerate(dict.fromkeys(tags))}
+    return {tag: PALETTE[place % len(PALETTE)] for tag, place in places.items()}
 
 
 def _tag(tag: str, column: Box, y: float, look: style.Look) -> Iterator[Mark]:
@@ -294,11 +303,18 @@ def _broken(widths: Sequence[float]) -> list[tuple[int, int]]:
     return list(pairwise([*cuts, len(widths)]))
 
 
-def segment_picture(title: str, segments: Sequence[tuple[Sequence[str], str]]) -> Picture:
-    """Segments side by side: the words of each in a box, and its label below. Raises TooLarge."""
+def segment_picture(
+    title: str,
+    segments: Sequence[tuple[Sequence[str], str]],
+    numbers: Mapping[str, int] | None = None,
+) -> Picture:
+    """Segments side by side: the words of each in a box, and its label below. Raises TooLarge.
+
+    For the `numbers` of labels see `tag_picture`.
+    """
     _check([word for words, _ in segments for word in words])
     texts = [("  ".join(map(clean, words)), shorten(clean(label))) for words, label in segments]
-    colors = _colors(label for _, label in texts)
+    colors = _colors((label for _, label in texts), numbers)
     widths = [
         max(text_width(words, WORD), text_width(label, style.INSIDE), 12.0) + 22
         for words, label in texts

@@ -15,7 +15,7 @@ from itertools import pairwise
 from fgg.diagnostics import refuse
 from fgg.draw.sentence import Arc, Span
 from fgg.grammar import Attachment
-from fgg.grammar.domains import domain_values, path_domain, select
+from fgg.grammar.domains import domain_size, domain_values, path_domain, select
 from fgg.runtime.derive.derivation import Derivation, Reading, Step
 
 UNREAD = "·"
@@ -264,6 +264,19 @@ class Annotated:
                 names |= {n: None for n in nodes if n != reading.attachment.node}
         values = [self.derivation.value_name(step, name) for name in names if name in step.values]
         return "*".join(values)
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """A number for each value of cells, the same in all derivations of a grammar."""
+        grammar = self.derivation.grammar
+        numbers: dict[str, int] = {}
+        for step in self.derivation.steps:
+            number = 0
+            for node in step.rule.rhs.externals:
+                size = domain_size(grammar, step.rule.rhs.by_name[node].domain)
+                number = number * size + step.values.get(node, 0)
+            numbers[self.derivation.value_label(step)] = number
+        return numbers
 
     @cached_property
     def segments(self) -> list[tuple[list[str], str]] | None:

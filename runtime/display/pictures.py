@@ -140,7 +140,7 @@ def _tag_rows(shown: Annotated) -> Picture:
     words = shown.words
     if words == tags:  # the tags are the input
         words = [str(place) for place in range(shown.length)]
-    return tag_picture(shown.title, words, [tags, *others])
+    return tag_picture(shown.title, words, [tags, *others], shown.numbers)
 
 
 def _has_segments(shown: Annotated) -> bool:
@@ -148,7 +148,7 @@ def _has_segments(shown: Annotated) -> bool:
 
 
 def _boxes(shown: Annotated) -> Picture:
-    return segment_picture(shown.title, shown.segments or [])
+    return segment_picture(shown.title, shown.segments or [], shown.numbers)
 
 
 def _segments(shown: Annotated) -> str:

@@ -1,4 +1,4 @@
-"""Draw the rules of a grammar as factor graphs: SVG, PNG, DOT or TikZ."""
+"""Draw the rules of a grammar as factor graphs: SVG, PNG, PDF, TikZ or DOT."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from fgg.cli.options_model import (
 )
 from fgg.cli.output import print_json, write_whole
 from fgg.diagnostics import refuse
-from fgg.draw import Format, MissingExtra, TooLarge, draw_grammar, draw_rule, render
+from fgg.draw import ENDINGS, Format, MissingExtra, TooLarge, draw_grammar, draw_rule, render
 from fgg.grammar import Grammar
 
-SUFFIXES = {"svg": ".svg", "png": ".png", "dot": ".dot", "tikz": ".tex"}
+SUFFIXES = {"svg": ".svg", "png": ".png", "pdf": ".pdf", "tikz": ".tex", "dot": ".dot"}
 
 
 def add_arguments(parser: Parser) -> None:
@@ -85,13 +85,12 @@ def _format(arguments: argparse.Namespace) -> Format:
     if arguments.format:
         return cast(Format, arguments.format)
     suffix = Path(arguments.output or "").suffix
-    by_suffix = {s: f for f, s in SUFFIXES.items()} | {".gv": "dot", ".tikz": "tikz"}
-    if suffix and not arguments.each and suffix not in by_suffix:
+    if suffix and not arguments.each and suffix not in ENDINGS:
         raise Usage(
             f"`{arguments.output}`: the ending `{suffix}` is not a picture format",
-            "endings are " + ", ".join(sorted(by_suffix)),
+            "endings are " + ", ".join(ENDINGS),
         )
-    return cast(Format, by_suffix.get(suffix, "svg"))
+    return ENDINGS.get(suffix, "svg")
 
 
 def _one(grammar: Grammar, form: Format, arguments: argparse.Namespace) -> list[str]:
