@@ -74,12 +74,11 @@ class Range:
     def tell(self):
         """Hand everything over to the batch."""
         batch = self.batch
-        for depth in range(self.low.shape[0]):
-            low, high = self.low[depth], self.high[depth]
-            # Where nothing was computed, the least is infinite and the greatest 0.
-            low = torch.where(high == 0, 1.0, low)
-            batch.tops.append((depth, torch.stack([low, torch.maximum(low, high)]), None))
-        batch.tops.append((0, torch.where(self.dead > 0, 0.0, 1.0).to(batch.dtype)[None], None))
+        # Where nothing was computed, the least is infinite and the greatest 0.
+        low = self.low.masked_fill_(self.high == 0, 1.0)
+        ends = torch.stack([low, torch.maximum(low, self.high)], 1)
+        batch.tops += [(depth, both, None) for depth, both in enumerate(ends.unbind())]
+        batch.tops.append((0, (self.dead == 0).to(batch.dtype)[None], None))
         if batch.watched:
             batch.note_gap(self.gap)
 

@@ -53,8 +53,8 @@ from fgg.plan.work import FAR, INSIDE, ONCE, OUTSIDE, Work
 
 SCALE = 8
 """The bytes of a scale."""
-RANGE_ONCE, RANGE_A_ROW = 10, 5
-"""Launches for the range certificate: in a pass, and for each row of it."""
+RANGE = 11
+"""Launches of tensor operations for the range certificate."""
 Counts = NDArray[np.floating]
 
 
@@ -391,10 +391,9 @@ def triton_work(setting: Setting) -> tuple[list[Work], dict[str, str]]:
 
 
 def certificate(setting: Setting) -> Work:
-    """The tensor operations of `Range` in `fgg.runtime.prelude.gpu`, with a row for each depth."""
+    """The tensor operations of `Range` in `fgg.runtime.prelude.gpu`."""
     rows = setting.plan.greatest_depth + 1
-    launches = RANGE_ONCE + RANGE_A_ROW * rows
-    return Work.of("", INSIDE, [ONCE] * launches, setting.batch * setting.width, 0)
+    return Work.of("", INSIDE, [ONCE] * RANGE, rows * setting.batch * setting.width, 0)
 
 
 def least_work(setting: Setting) -> list[Least]:
