@@ -162,10 +162,13 @@ class Compilation:
         """The program of another query of the model. Raises GrammarError (F409)."""
         return replace(self, query=query, missing=False).program()
 
+    def for_model(self, model: Grammar) -> Program:
+        """The program of the same query of another model."""
+        return replace(self, model=model, missing=False).program()
+
     def resized(self, domain: str, size: int) -> Program:
         """The program of the model with another number of values in a domain."""
-        model = with_domain_size(self.model, domain, size)
-        return replace(self, model=model, missing=False).program()
+        return self.for_model(with_domain_size(self.model, domain, size))
 
     def in_space(self, space: str) -> CompiledProgram:
         """The program of the same query in another space."""

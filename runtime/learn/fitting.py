@@ -135,9 +135,9 @@ def batched(
     others: Mapping[str, Data] | None = None,
 ) -> list[Items]:
     """Data in memory cut into the batches that a method takes."""
-    items = in_memory(model.program, data)
+    items = _read(model, in_memory(model.program, data))
     for query, more in (others or {}).items():
-        items += numbered(in_memory(model.program, more, query), len(items))
+        items += numbered(_read(model, in_memory(model.program, more, query)), len(items))
     if budget is None and method in ONE_BY_ONE:
         return items
     if budget is not None and (isinstance(budget, bool) or budget < 1):
@@ -145,12 +145,17 @@ def batched(
     return bucketed(items, budget or BUDGET)
 
 
+def _read(model: Model, items: Iterable[Items]) -> list[Items]:
+    """Items with their words changed as those of the model's training data were."""
+    return [replace(item, inputs=model.read(item.inputs)) for item in items]
+
+
 def log_likelihood(model: Model, data: Data, *, budget: int = BUDGET) -> tuple[float, int]:
     """The sum of log Z over data in memory, and their number of tokens."""
     total, count = 0.0, 0
     was = model.training
     model.eval()
-    batches = bucketed(in_memory(model.program, data), budget)
+    batches = bucketed(_read(model, in_memory(model.program, data)), budget)
     checked = (check_items(model.program, batch) for batch in batches)
     job = replace(_job(model, checked, times=1), derivatives=False, look=True)
     with torch.no_grad(), job.on_one_backend(model.program):

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fgg.runtime.derive.derivation import Derivation
+    from fgg.runtime.learn.item_batches import Data
+    from fgg.runtime.learn.method import SweepReport
     from fgg.runtime.model.generate import DrawnLengths
     from fgg.runtime.model.state_dropout import Kept
     from fgg.runtime.program.inputs import Lengths
@@ -58,6 +60,9 @@ class Model(nn.Module):
         nets: Mapping[str, nn.Module] | None = None,
     ) -> None:
         super().__init__()
+        self.begun_with = (seed, dtype)
+        self.has_given_weights = bool(weights)
+        self.history: tuple[SweepReport, ...] = ()
         self.program = program
         self.preprocessing = Preprocessing()
         self.logits = nn.ParameterDict()
@@ -90,6 +95,15 @@ class Model(nn.Module):
         factors = "1 factor" if len(names) == 1 else f"{len(names)} factors"
         count = sum(parameter.numel() for parameter in self.parameters())
         return f"Model({self.program.grammar.name!r}, {factors}, {count:,} parameters)"
+
+    def restart(self, program: Program) -> None:
+        """Become the model of another program, with parameters as at the beginning."""
+        seed, dtype = self.begun_with
+        device = next((t.device for t in self.state_dict().values()), torch.device("cpu"))
+        preprocessing, training = self.preprocessing, self.training
+        Model.__init__(self, program, seed=seed, dtype=dtype)
+        self.preprocessing = preprocessing
+        self.to(device).train(training)
 
     def _add(self, name: str, maker: Maker, nets: Mapping[str, nn.Module]) -> None:
         """Parameters of a factor, unless it has a value or has them already."""
@@ -210,6 +224,43 @@ class Model(nn.Module):
         its passes.
         """
         return self.program.posterior(self.weights(), self.read(inputs), lengths)
+
+    def fit(
+        self,
+        data: Data,
+        *,
+        method: str = "em",
+        epochs: int = 10,
+        min_count: int = 1,
+        **options: Any,
+    ) -> Model:
+        """Fit the model to sentences in place, and return it; `history` has each sweep's report.
+
+        `data` are sentences, lists of words or texts, or by input, `{"w": […], "tag": […]}`.
+        Methods and options are those of `fgg.learn`. Words of a domain without names become its
+        values, those that occur fewer than `min_count` times `<unk>`; parameters then begin anew.
+        Otherwise fitting goes on with the present ones.
+        """
+        from fgg.runtime.model.estimator import fit
+
+        fit(self, data, method=method, epochs=epochs, min_count=min_count, **options)
+        return self
+
+    def score(self, data: Data) -> float:
+        """The log-likelihood of sentences: the sum of their log Z."""
+        from fgg.runtime.model.estimator import score
+
+        return score(self, data)
+
+    def predict(self, data: Data, *, method: str = "viterbi") -> list[tuple[str, ...]]:
+        """The states of each sentence: `cell_values()` of its best derivation.
+
+        For a chain it has one for each word. `method` is `viterbi` or `mbr`. Derivations are given
+        by `model.posterior(…).best()`.
+        """
+        from fgg.runtime.model.estimator import predict
+
+        return [derivation.cell_values() for derivation in predict(self, data, method=method)]
 
     def sample(
         self, number: int = 1, *, lengths: DrawnLengths = None, seed: int | None = None

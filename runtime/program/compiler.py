@@ -45,6 +45,10 @@ class Compiler(Protocol):
         """Return the program of another query of the model. Raises GrammarError (F409)."""
         ...
 
+    def for_model(self, model: Grammar) -> Program:
+        """Return the program of the same query of another model."""
+        ...
+
     def resized(self, domain: str, size: int) -> Program:
         """Return the program of the model with another number of values in a domain."""
         ...

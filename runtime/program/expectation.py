@@ -209,8 +209,14 @@ def _one_by_one(
 
 
 def _leaf(value: Tensor) -> Tensor:
-    """A tensor with a gradient: the user's own where it has one."""
-    return value if value.requires_grad else value.detach().requires_grad_()
+    """A tensor with a gradient: one that depends on the user's own where that has one.
+
+    It is never the user's own: that may be a view, which autograd does not always know by itself.
+    """
+    if not value.requires_grad:
+        return value.detach().requires_grad_()
+    with torch.enable_grad():
+        return value.view_as(value)
 
 
 def _check(z: Tensor) -> None:

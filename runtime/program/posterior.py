@@ -54,6 +54,9 @@ class Posterior(ABC):
     """
 
     program: Program
+    weights: Weights
+    inputs: Inputs
+    lengths: Lengths
 
     @property
     @abstractmethod
@@ -126,6 +129,24 @@ class Posterior(ABC):
 
         `other` has other weights or log-potentials; infinite where it lacks a derivation.
         """
+
+    def cross_entropy(self, other: Posterior) -> Tensor:
+        """The expected -log p of derivations of each item under another posterior, in nats.
+
+        It is `entropy() + kl(other)`, `[batch]`.
+        """
+        return self.entropy() + self.kl(other)
+
+    def log_prob(self, derivations: Derivation | Sequence[Derivation]) -> Tensor:
+        """The log-probability of a derivation of each item, `[batch]`, differentiable.
+
+        It is -inf where the derivation is of other inputs. Raises GrammarError (F415, F498).
+        """
+        from fgg.runtime.derive.derivation import Derivation
+        from fgg.runtime.program.log_prob import log_prob
+
+        listed = [derivations] if isinstance(derivations, Derivation) else list(derivations)
+        return log_prob(self, listed)
 
     @abstractmethod
     def moments(self, keep: Keep, *, semiring: str = "real") -> Tensor:
