@@ -134,7 +134,7 @@ def overheads(records: Sequence[Record], title: str) -> Table:
             cells = [milliseconds(r[key]) for key in ("compiling", "forward", "both")]
             if r["at"] in fast:
                 other = fast[r["at"]]
-                cells += [milliseconds(other[key]) for key in ("building", "forward", "both")]
+                cells += [milliseconds(other[key]) for key in ("building", "fast", "both")]
             elif fast:
                 cells += [""] * 3
             table.rows.append([r["at"], *cells])
@@ -156,10 +156,12 @@ def goals(wanted: Sequence[Goal], records: Sequence[Record]) -> Table | None:
     fast = verdicts(wanted, records, CPP)
     columns = ["goal", "met at", "farthest", "there"]
     table = Table(title="Goals", columns=[*columns, "with cpp", "farthest"] if fast else columns)
-    for goal in dict.fromkeys(v.goal for v in found):
+    for goal in dict.fromkeys(v.goal for v in (*found, *fast)):
         own = [v for v in found if v.goal == goal]
-        worst = min(own, key=lambda v: v.margin)
-        row = [goal, met_at(own), worst.measured, worst.at]
+        row = [goal, met_at(own), "", ""]
+        if own:
+            worst = min(own, key=lambda v: v.margin)
+            row[2:] = worst.measured, worst.at
         if fast:
             others = [v for v in fast if v.goal == goal]
             least = min(others, key=lambda v: v.margin).measured if others else ""

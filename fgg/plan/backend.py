@@ -3,9 +3,10 @@
 Machine code does the work of tensor operations without the calls between them. What it saves grows
 with the number of calls (a product of two tensors on one level is a handful of them) and with the
 numbers in charts, which every call reads and writes; matrix products take as long either way.
-Building takes longer the more products there are. `auto` chooses machine code as soon as it saves
-what building it costs. Where nobody knows how much work is to come, this loses at most twice the
-time that the best choice in hindsight loses.
+Building takes longer the more products there are. Where all work is known beforehand, `auto`
+chooses machine code if that saves what building it costs. Where nobody knows how much work is to
+come, it waits until `PATIENCE` times as much would have been saved: a loop that ends just then has
+lost a small part of its time, and one that goes on loses little of what it saves.
 
 A new backend is a name in `BACKENDS` and a case of `choose`.
 """
@@ -29,14 +30,22 @@ ASKED = (AUTO, *BACKENDS)
 WIDTHS = {"float32": 4, "float64": 8}
 """The types of numbers that machine code computes in, and how many bytes a number has."""
 
-SAVED_A_PRODUCT = 80e-6
-"""Seconds that machine code saves on one product of a level, in an inside and an outside pass."""
+SAVED_A_CALL = 400e-6
+"""Seconds that machine code saves in an inside and an outside pass, however small, and before."""
+SAVED_A_PRODUCT = 35e-6
+"""Seconds that it saves on one product of a level, in both passes."""
 SAVED_A_BYTE = 2e-9
 """Seconds that it saves for each byte of charts, in both passes."""
+# These are rounded from what `python -m benchmarks.calibrate` prints: least squares, relative to
+# what is saved, over calls of eight grammars at lengths 5 to 64 and batches 1 to 16, in float32 on
+# one thread. Grammars differ by a factor of two either way: numbers for each would fit no better.
 INSIDE = 1 / 3
 """The part of both passes that the inside pass is."""
-BUILDING, BUILDING_A_PRODUCT = 0.3, 0.2
-"""Seconds that a compiler takes for any plan, and for each product of its steps."""
+BUILDING, BUILDING_A_PRODUCT = 0.9, 0.12
+"""Seconds that a compiler takes for any plan, and for each product of its steps: a line through the
+times that the same command prints for the library's grammars."""
+PATIENCE = 3
+"""How many times the building must have been saved already where nobody knows what is to come."""
 LOOKING = 0.1
 """Seconds to be saved before it is worth looking for machine code that is there already."""
 
@@ -59,7 +68,8 @@ class Situation:
     `no_compiler` says why there is no C++ compiler, and is empty if there is one; `no_triton` says
     why a GPU cannot have Triton kernels. `cached`: machine
     code is there already. `saving` are the seconds that machine code would save on all work that is
-    known of, `building` those that it takes to build it.
+    known of, `building` those that it takes to build it. `open_ended`: this work is done already,
+    and nobody knows how much is to come.
     """
 
     device: str = "cpu"
@@ -69,6 +79,7 @@ class Situation:
     cached: bool = False
     saving: float = 0.0
     building: float = 0.0
+    open_ended: bool = False
 
 
 def choose(at: Situation) -> BackendChoice:
@@ -86,6 +97,8 @@ def choose(at: Situation) -> BackendChoice:
         if at.cached:
             return BackendChoice(TORCH, f"machine code is there, but would save only about {saved}")
         reason = f"machine code would save about {saved} and take about {building} to build"
+        if at.open_ended:
+            reason = f"machine code would have saved {saved} so far; building it takes {building}"
         return BackendChoice(TORCH, reason)
     if at.cached:
         return BackendChoice(CPP, "machine code is there already")
@@ -95,7 +108,9 @@ def choose(at: Situation) -> BackendChoice:
 
 def threshold(at: Situation) -> float:
     """The seconds to be saved from which on machine code is chosen."""
-    return LOOKING if at.cached else max(at.building, LOOKING)
+    if at.cached:
+        return LOOKING
+    return max(PATIENCE * at.building if at.open_ended else at.building, LOOKING)
 
 
 def batches_until(at: Situation) -> int | None:
@@ -113,8 +128,14 @@ def saved_by_passes(plan: Plan, values: Mapping[str, int], batch: int, width: in
 
     `values` are the least and greatest lengths, as `fgg.plan.sizes.environment` gives them.
     """
-    products = sum(_levels(stage, values) * _products(stage) for stage in plan.stages)
-    return SAVED_A_PRODUCT * products + SAVED_A_BYTE * chart_bytes(plan, values, batch, width)
+    products = products_in(plan, values)
+    charts = chart_bytes(plan, values, batch, width)
+    return SAVED_A_CALL + SAVED_A_PRODUCT * products + SAVED_A_BYTE * charts
+
+
+def products_in(plan: Plan, values: Mapping[str, int]) -> int:
+    """How many products of two tensors an inside pass carries out."""
+    return sum(_levels(stage, values) * _products(stage) for stage in plan.stages)
 
 
 def _products(stage: PlanStage) -> int:
@@ -133,7 +154,12 @@ def _levels(stage: PlanStage, values: Mapping[str, int]) -> int:
 
 def building_seconds(plan: Plan) -> float:
     """The seconds that it takes to build the machine code of a plan."""
-    return BUILDING + BUILDING_A_PRODUCT * sum(map(_products, plan.stages))
+    return BUILDING + BUILDING_A_PRODUCT * products_of_steps(plan)
+
+
+def products_of_steps(plan: Plan) -> int:
+    """How many products of two tensors the steps of a plan are."""
+    return sum(map(_products, plan.stages))
 
 
 def duration(seconds: float) -> str:

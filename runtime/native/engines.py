@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -107,7 +108,8 @@ class Engines:
             )
         if "native" in self.__dict__ and self.native.failed is not None:
             return BackendChoice(TORCH, self.native.failed)
-        return choose(self.situation(device.type, dtype, self._saved[dtype]))
+        at = self.situation(device.type, dtype, self._saved[dtype])
+        return choose(replace(at, open_ended=True))
 
     @property
     def saved_so_far(self) -> float:

@@ -9,6 +9,7 @@ own_n > i + width             # a condition for every cell and item
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 class Affine(tuple):  # type: ignore[type-arg]
@@ -112,13 +113,15 @@ class Entry:
     index: tuple[Affine | int, ...]
 
 
+@lru_cache(maxsize=4096)
 def loop(values: range, axis: int = 0) -> Affine:
-    """A loop variable over a range of values."""
-    return Affine(values.start, ((axis, max(len(values), 0), 1),))
+    """A loop variable over a range of values. It is kept: the outside pass asks for it again."""
+    return Affine(values.start, ((axis, len(values), 1),))
 
 
+@lru_cache(maxsize=4096)
 def loops(*ranges: range) -> tuple[Affine, ...]:
-    """The loop variables of a block, one for each axis of its values."""
+    """The loop variables of a block, one for each axis of its values. They are kept, too."""
     return tuple(loop(values, axis) for axis, values in enumerate(ranges))
 
 

@@ -303,9 +303,10 @@ class _Collator:
             if isinstance(value, list | tuple):
                 rows = [torch.as_tensor(row, device=self.device) for row in value]
                 tensor = _padded(rows)
+                shapes = [row.shape for row in rows]
             else:
                 tensor = torch.as_tensor(value, device=self.device)
-                rows = list(tensor) if tensor.dim() else []
+                shapes = [tensor.shape[1:]] * (len(tensor) if tensor.dim() else 0)
         except (TypeError, ValueError, RuntimeError):
             raise self.fail(
                 f"`{item.name}`: a tensor of log-potentials is expected, the batch first, "
@@ -322,7 +323,7 @@ class _Collator:
             raise self.fail(f"`{item.name}` has log-potentials that are NaN or +inf")
         if len(self.lengths) < len(self.wanted):
             for position, expr in _extents(self.grammar, item.name):
-                self.set_length(expr, [row.shape[position] for row in rows])
+                self.set_length(expr, [shape[position] for shape in shapes])
         return tensor.to(self.dtype)
 
     def fit(self, item: Input | InputTable, tensor: Tensor) -> Tensor:

@@ -60,7 +60,7 @@ def test_a_quiet_command_builds_quietly(
 def test_a_command_with_much_to_do_builds(
     built: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rule, "SAVED_A_PRODUCT", 1.0)
+    monkeypatch.setattr(rule, "SAVED_A_PRODUCT", 3.0)
     code, _, err = run(capsys, "decode", *HMM, "--method", "mbr")
     assert code == 0 and built and err.startswith("building machine code")
 
@@ -69,7 +69,7 @@ def test_without_a_compiler_only_cpp_warns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
-    monkeypatch.setattr(rule, "SAVED_A_PRODUCT", 1.0)
+    monkeypatch.setattr(rule, "SAVED_A_PRODUCT", 3.0)
     assert run(capsys, "sample", *HMM)[2] == ""
     code, _, err = run(capsys, "sample", *HMM, "--backend", "cpp")
     assert code == 0 and err.startswith("warning[F435]: there is no C++ compiler")
@@ -85,13 +85,13 @@ def test_the_cost_tells_the_backend_and_the_reason(
     last = run(capsys, *cost)[1].splitlines()[-1]
     assert last == (
         "backend        torch: machine code would save about 5.3 ms and take about 900 ms to "
-        "build; cpp from about 170 such batches on"
+        "build; cpp from about 460 such batches on"
     )
     report = json.loads(run(capsys, *cost, "--json")[1])["backend"]
     assert report == {
         "asked": "auto",
         "backend": "torch",
-        "reason": "machine code would save about 5.3 ms and take about 900 ms to build",
+        "reason": "machine code would save about 2.7 ms and take about 1.3 s to build",
         "batches": 172,
     }
     large = run(capsys, *cost, "--length", "n=20000")[1].splitlines()[-1]

@@ -566,10 +566,11 @@ struct Pass {
     T top = logs[0];
     for (I i = 1; i < N; ++i) top = logs[i] > top ? logs[i] : top;
     e = double(top);
-    const T unit = top > -INFINITY ? top : T(0);
-    for (I i = 0; i < N; ++i) {
-      v[i] = std::exp(logs[i] - unit);
-      if (N > 1 && v[i] < SMALLEST && logs[i] > -INFINITY) range.lost[b] = 1;
+    const bool live = top > -INFINITY;
+    if (N == 1) v[0] = live ? T(1) : T(0);
+    else for (I i = 0; i < N; ++i) {
+      v[i] = std::exp(logs[i] - (live ? top : T(0)));
+      if (v[i] < SMALLEST && logs[i] > -INFINITY) range.lost[b] = 1;
     }
   }
   // The least and the greatest entry of a leaf; infinite where one is no number.

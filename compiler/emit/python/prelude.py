@@ -106,7 +106,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import inf, log, log2, nan
 from typing import Any, NamedTuple, TypeVar
 
