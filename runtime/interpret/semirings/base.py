@@ -6,10 +6,9 @@ To add a semiring, derive from `ArraySemiring` (numpy) and give `zero`, `one`, `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
-from itertools import product
 from math import exp, inf, prod
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -238,40 +237,56 @@ class ArraySemiring(Generic[Scalar]):
         self, x: NDArray[Scalar], xs: Letters, y: NDArray[Scalar], ys: Letters, out: Letters
     ) -> NDArray[Scalar]:
         """The product of two arrays, summed over the letters that `out` lacks."""
-        sizes = dict(zip(xs, x.shape, strict=True)) | dict(zip(ys, y.shape, strict=True))
-        gone = tuple(letter for letter in sizes if letter not in out)
-        order = (*out, *gone)
-        left, right = _align(x, xs, order), _align(y, ys, order)
-        axes = tuple(range(len(out), len(order)))
-        shape = tuple(sizes[letter] for letter in out)
-        entries = prod(sizes[letter] for letter in order)
-        if entries <= BLOCK or not out:
-            return self.reduce(self.multiply(left, right), axes)
-        result = np.empty(shape, dtype=self.dtype)
-        for block in _blocks(shape, entries):
-            part = [
-                a[tuple(s if n > 1 else slice(None) for s, n in zip(block, a.shape, strict=False))]
-                for a in (left, right)
-            ]
-            result[block] = self.reduce(self.multiply(*part), axes)
-        return result
+        return blockwise(self, x, xs, y, ys, out, BLOCK)
 
 
-def _align(array: NDArray[Scalar], letters: Letters, order: Letters) -> NDArray[Scalar]:
+class Multiplying(Semiring[Array], Protocol):
+    """A semiring that can multiply arrays entry by entry."""
+
+    def multiply(self, x: Array, y: Array) -> Array:
+        """The product, entry by entry, with broadcasting."""
+
+
+def align(semiring: Semiring[Array], array: Array, letters: Letters, order: Letters) -> Array:
     """The array with its axes in an order; letters that it lacks get extent 1."""
     present = [letter for letter in order if letter in letters]
-    moved = array.transpose([letters.index(letter) for letter in present])
+    moved = semiring.permute(array, [letters.index(letter) for letter in present])
     shape = iter(moved.shape)
-    return moved.reshape([next(shape) if letter in letters else 1 for letter in order])
+    return moved.reshape(tuple(next(shape) if letter in letters else 1 for letter in order))
 
 
-def _blocks(shape: Sequence[int], entries: int) -> Iterator[tuple[slice, ...]]:
-    """Blocks of an array, in order, each of which stands for at most about `BLOCK` entries."""
-    ranges: list[list[slice]] = []
-    for size in shape:
-        entries //= max(size, 1)
-        step = max(BLOCK // max(entries, 1), 1)
-        ranges.append([slice(first, first + step) for first in range(0, size, step)])
-        if step > 1:
-            break
-    yield from product(*ranges)
+def blockwise(
+    semiring: Multiplying[Array],
+    x: Array,
+    xs: Letters,
+    y: Array,
+    ys: Letters,
+    out: Letters,
+    most: int,
+) -> Array:
+    """The product of two arrays, summed over the letters that `out` lacks.
+
+    At most about `most` entries of the product are made at a time.
+    """
+
+    def part(array: Array, places: slice) -> Array:
+        return array if array.shape[0] == 1 else array[places]
+
+    def contracted(left: Array, right: Array, rank: int) -> Array:
+        shape = [max(sizes) for sizes in zip(left.shape, right.shape, strict=True)]
+        entries = prod(shape)
+        if entries <= most or not rank:
+            return semiring.reduce(semiring.multiply(left, right), tuple(range(rank, len(shape))))
+        step = most * shape[0] // entries
+        if not step:
+            rows = range(shape[0])
+            pairs = [[a[0 if a.shape[0] == 1 else i] for a in (left, right)] for i in rows]
+            return semiring.stack([contracted(one, two, rank - 1) for one, two in pairs])
+        blocks = [slice(first, first + step) for first in range(0, shape[0], step)]
+        return semiring.concatenate(
+            [contracted(part(left, block), part(right, block), rank) for block in blocks]
+        )
+
+    order = (*out, *dict.fromkeys(letter for letter in (*xs, *ys) if letter not in out))
+    left, right = align(semiring, x, xs, order), align(semiring, y, ys, order)
+    return contracted(left, right, len(out))

@@ -8,7 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fgg.runtime.interpret.semirings.base import Indices, Letters, Numbers, Semiring
+from fgg.runtime.interpret.semirings.base import (
+    Indices,
+    Letters,
+    Numbers,
+    Semiring,
+    align,
+    blockwise,
+)
 from fgg.runtime.interpret.semirings.real import Real, TensorSemiring, einsum
 
 INFINITY = float("inf")
@@ -51,13 +58,18 @@ class Log(TensorSemiring):
         x_scale, y_scale = _maxima(x, xs, gone), _maxima(y, ys, gone)
         real = einsum((x - x_scale).exp(), xs, (y - y_scale).exp(), ys, out)
         lost = real < 1e-200
-        scale = _align(x_scale, xs, out) + _align(y_scale, ys, out)
+        scale = self.kept(x_scale, xs, out) + self.kept(y_scale, ys, out)
         if gone and bool((lost & torch.isfinite(scale)).any()):
             # What is really zero is not lost.
             live = [(a.detach() != self.zero).to(real.dtype) for a in (x, y)]
             if bool((lost & (einsum(live[0], xs, live[1], ys, out) > 0)).any()):
-                return self._slow(x, xs, y, ys, out)
+                return blockwise(self, x, xs, y, ys, out, MAX_PRODUCT)
         return torch.where(lost, self.zero, torch.where(lost, 1.0, real).log() + scale)
+
+    def kept(self, scale: Tensor, letters: Letters, out: Letters) -> Tensor:
+        """Maxima over the axes of a result; the others have extent 1."""
+        gone = tuple(i for i, letter in enumerate(letters) if letter not in out)
+        return align(self, scale.squeeze(gone), tuple(a for a in letters if a in out), out)
 
     def contract_all(
         self,
@@ -93,25 +105,9 @@ class Log(TensorSemiring):
         empty = value == 0
         return torch.where(empty, self.zero, torch.where(empty, 1.0, value).log() + scale)
 
-    def _slow(self, x: Tensor, xs: Letters, y: Tensor, ys: Letters, out: Letters) -> Tensor:
-        """The contraction in logarithms, at most `MAX_PRODUCT` entries at a time."""
-        gone = tuple(dict.fromkeys(a for a in (*xs, *ys) if a not in out))
-        order = (*out, *gone)
-        left, right = _align(x, xs, order), _align(y, ys, order)
-        shape = [max(a, b) for a, b in zip(left.shape, right.shape, strict=True)]
-        axes = tuple(range(len(out), len(order)))
-        entries = 1
-        for extent in shape:
-            entries *= extent
-        if entries <= MAX_PRODUCT or not out:
-            return self.reduce(left + right, axes)
-        count = min(shape[0], -(-entries // MAX_PRODUCT))
-        step = -(-shape[0] // count)
-        pieces = []
-        for start in range(0, shape[0], step):
-            part = [a if a.shape[0] == 1 else a[start : start + step] for a in (left, right)]
-            pieces.append(self.reduce(part[0] + part[1], axes))
-        return torch.cat(pieces)
+    def multiply(self, x: Tensor, y: Tensor) -> Tensor:
+        """The product, entry by entry, with broadcasting."""
+        return x + y
 
     def reduce(self, array: Tensor, axes: tuple[int, ...]) -> Tensor:
         """The log-sum-exp over some axes."""
@@ -148,16 +144,6 @@ def _maxima(array: Tensor, letters: Letters, gone: Sequence[int]) -> Tensor:
     if axes:
         scale = scale.amax(dim=axes, keepdim=True)
     return torch.where(torch.isfinite(scale), scale, 0.0)
-
-
-def _align(array: Tensor, letters: Letters, order: Letters) -> Tensor:
-    """The array with axes in the given order; letters it lacks get extent 1, others must be 1."""
-    present = [letter for letter in order if letter in letters]
-    absent = [letter for letter in letters if letter not in order]
-    moved = array.permute([letters.index(a) for a in (*present, *absent)])
-    moved = moved.reshape(moved.shape[: len(present)])
-    extents = iter(moved.shape)
-    return moved.reshape([next(extents) if letter in letters else 1 for letter in order])
 
 
 class LogWeights(Log):
