@@ -8,25 +8,16 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from fgg.factors.maps import map_values
 from fgg.grammar.domains import domain_size
 from fgg.grammar.slices import Narrow, Unfold, take
-from fgg.inputs.clamps import path_steps
 from fgg.inputs.tokens import IMPOSSIBLE, MISSING
 from fgg.plan import Gather, OneHot, Plan, Potential
 from fgg.runtime.export.algebra import TracedAlgebra
 from fgg.runtime.export.frame import Frame, Tensors
-from fgg.runtime.interpret.prepare import Preparations, moved_steps
+from fgg.runtime.interpret.prepare import Preparations, moved_steps, part_tokens
 from fgg.runtime.prelude.batch import Batch
 from fgg.runtime.prelude.cells import NEGATIVE, spread
-from fgg.runtime.prelude.evidence import (
-    gather,
-    mapped,
-    one_hot,
-    part_of,
-    potentials,
-    shifted,
-)
+from fgg.runtime.prelude.evidence import gather, one_hot, potentials, shifted
 
 
 class Tables(Preparations[Tensor]):
@@ -87,13 +78,7 @@ class Tables(Preparations[Tensor]):
         domain = grammar.input[name].domain
         tokens = self.inputs[name].movedim(0, -1)
         bad = (tokens >= domain_size(grammar, domain)) | self.beyond(name)
-        tokens = torch.where(bad, IMPOSSIBLE, tokens)
-        for part in path_steps(grammar, domain, path):
-            if isinstance(part, str):
-                tokens = mapped(tokens, map_values(grammar, part))
-            else:
-                tokens = part_of(tokens, part.offset, part.size, part.stride, part.period)
-        return tokens
+        return part_tokens(grammar, domain, path, torch.where(bad, IMPOSSIBLE, tokens))
 
     def one_hot(self, step: OneHot) -> Tensor:
         """Tokens as weights of all values."""

@@ -24,10 +24,11 @@ from fgg.runtime.interpret.algebra import Algebra
 from fgg.runtime.interpret.batch import Batch
 from fgg.runtime.interpret.charts import Charts, empty_charts, ends, extents_of
 from fgg.runtime.interpret.frame import Frame, Scope
-from fgg.runtime.interpret.prepare import Prepared, inner_values
+from fgg.runtime.interpret.prepare import Prepared, part_tokens
 from fgg.runtime.interpret.semirings.base import Array, Ints, Numbers
 from fgg.runtime.interpret.walk import Point, Tape, filled, points
 from fgg.runtime.memory import require
+from fgg.runtime.prelude.evidence import one_hot
 
 
 class SoftPlan:
@@ -101,9 +102,9 @@ class SoftPlan:
             word = moved(words[item], shift)
             if path:
                 domain = grammar.input[item].domain
-                inner = inner_values(grammar, domain, path, np.arange(word.shape[-1]))
-                part = torch.from_numpy(inner[:, None] == np.arange(self.size(item, path)))
-                word = torch.matmul(word, part.to(word))
+                inner = part_tokens(grammar, domain, path, torch.arange(word.shape[-1]))
+                part = one_hot(inner, self.size(item, path), word.dtype)
+                word = torch.matmul(word, part)
             tables[name] = word.unsqueeze(-4)
         return tables
 

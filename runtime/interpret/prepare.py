@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf, prod
 from typing import Generic
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError
@@ -18,13 +19,14 @@ from fgg.grammar.domains import domain_size
 from fgg.grammar.slices import Narrow, Unfold, take
 from fgg.grammar.values import exact
 from fgg.inputs.clamps import path_steps
-from fgg.inputs.tokens import IMPOSSIBLE, MISSING
+from fgg.inputs.tokens import MISSING
 from fgg.plan import Contract, Cut, Gather, Indicator, OneHot, Plan, Potential
 from fgg.plan.kernel import BATCH
 from fgg.runtime.interpret.algebra import Algebra, Named, Product
 from fgg.runtime.interpret.batch import Batch
 from fgg.runtime.interpret.frame import CellIndex, Frame, Scope
 from fgg.runtime.interpret.semirings.base import Array, Ints, Numbers, to_numpy
+from fgg.runtime.prelude.evidence import mapped, part_of, shifted
 
 
 def checked_weights(plan: Plan, weights: Mapping[str, object]) -> dict[str, Numbers]:
@@ -197,7 +199,7 @@ class Prepared(Preparations[Array]):
         rows = []
         for token in step.tokens:
             values = tokens(self.plan.grammar, self.scope.batch, token.input, token.path)
-            moved = moved_tokens(np.moveaxis(values, 0, -1), token.shift)
+            moved = shifted(torch.from_numpy(values).movedim(0, -1), token.shift).numpy()
             before = sum(rank for group, rank in ranks.items() if group < token.group)
             after = sum(rank for group, rank in ranks.items() if group > token.group)
             shape = (1,) * before + moved.shape[:-1] + (1,) * after + moved.shape[-1:]
@@ -292,28 +294,15 @@ def moved_steps(steps: tuple[Narrow | Unfold, ...], before: int) -> list[Narrow 
 
 def tokens(grammar: Grammar, batch: Batch, name: str, path: tuple[str, ...]) -> Ints:
     """The tokens of an input, or of the part of its domain that a path names."""
-    return inner_values(grammar, grammar.input[name].domain, path, batch.tokens[name])
+    known = torch.from_numpy(batch.tokens[name])
+    return part_tokens(grammar, grammar.input[name].domain, path, known).numpy()
 
 
-def inner_values(grammar: Grammar, domain: str, path: tuple[str, ...], values: Ints) -> Ints:
+def part_tokens(grammar: Grammar, domain: str, path: Sequence[str], tokens: Tensor) -> Tensor:
     """The values that a part of a domain has where the domain has some; impossible without any."""
     for part in path_steps(grammar, domain, path):
         if isinstance(part, str):
-            blocks = np.asarray(map_values(grammar, part))
-            values = np.where(values < 0, values, blocks[np.maximum(values, 0)])
-            continue
-        inner = values // part.stride % part.period - part.offset
-        inner = np.where((inner >= 0) & (inner < part.size), inner, IMPOSSIBLE)
-        values = np.where(values < 0, values, inner)
-    return values
-
-
-def moved_tokens(values: Ints, shift: tuple[int, ...]) -> Ints:
-    """Tokens `[*indices, batch]` some positions further, impossible where there are none."""
-    for axis, distance in enumerate(shift):
-        place = np.arange(values.shape[axis]) + distance
-        inside = (place >= 0) & (place < values.shape[axis])
-        moved = np.take(values, np.where(inside, place, 0), axis=axis)
-        shape = [-1 if other == axis else 1 for other in range(values.ndim)]
-        values = np.where(inside.reshape(shape), moved, IMPOSSIBLE)
-    return values
+            tokens = mapped(tokens, map_values(grammar, part))
+        else:
+            tokens = part_of(tokens, part.offset, part.size, part.stride, part.period)
+    return tokens
