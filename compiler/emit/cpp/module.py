@@ -10,9 +10,10 @@ from fgg.check.describe import equation
 from fgg.compiler.emit.cpp.block import Tensors
 from fgg.compiler.emit.cpp.layout import INDENT, comment
 from fgg.compiler.emit.cpp.loops import MANY
-from fgg.compiler.emit.cpp.names import Names, Scope, identifier_like, plain
+from fgg.compiler.emit.cpp.names import Names, Scope, identifier_like
 from fgg.compiler.emit.cpp.prepare import PrepareWriter
 from fgg.compiler.emit.cpp.step import StepWriter, roughly, work_of
+from fgg.compiler.emit.readable import LETTERS, SHORT, level_name, plain
 from fgg.compiler.emit.simplify import passes
 from fgg.plan import HIGH, LOW, Contract, Plan
 from fgg.plan.cpp_source import Argument, Native, told_charts
@@ -20,11 +21,6 @@ from fgg.plan.kernel import BATCH, Block, Effect, Give, Kernel, Stage
 
 FOLDER = Path(__file__).parent
 """Where `prelude.hpp` is, which every program includes."""
-
-SHORT = 20
-"""How long the name of a prepared tensor may be before it is replaced by a letter."""
-LETTERS = tuple("HJKLMNPQRUVWXYZ")
-"""The letters of prepared matrices, from the H of the rank-space paper on."""
 
 TITLE = """\
 // Inside and outside passes for the grammar {name}, for numbers of the type T:
@@ -224,16 +220,10 @@ class _Program:
         """What the level is: an index, the width of a span, or a level; nothing without levels."""
         if stage.levels is None:
             return ""
-        loops = {loop.name for block in stage.blocks for loop in block.loops}
-        forms = list(dict.fromkeys(stage.levels.forms.values()))
-        if len(forms) == 1:
-            coefficients = sorted(c for _, c in forms[0].terms)
-            names = [name for name in forms[0].names() if name not in loops]
-            if coefficients == [1] and names and self.names.is_free(identifier_like(names[0])):
-                return identifier_like(names[0])
-            if coefficients == [-1, 1]:
-                return "width"
-        return "level"
+        name, is_index = level_name(stage)
+        if not is_index:
+            return name
+        return identifier_like(name) if self.names.is_free(identifier_like(name)) else "level"
 
 
 def gives_weights(group: Sequence[Block]) -> bool:

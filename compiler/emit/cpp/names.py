@@ -81,12 +81,6 @@ def identifier_like(name: str) -> str:
     return f"x{plain}" if plain[0].isdigit() or MACROS.fullmatch(plain) else plain
 
 
-def plain(text: str) -> str:
-    """A user's text for a comment: one line, and nothing that could continue it."""
-    kept = "".join(c if c.isprintable() else " " for c in text)
-    return " ".join(kept.split()).replace("\\", "/")
-
-
 # ------------------------------------------------------------------------------------ expressions
 
 

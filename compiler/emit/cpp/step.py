@@ -14,7 +14,8 @@ from fgg.compiler.emit.cpp.block import BlockWriter, Result, Tensors
 from fgg.compiler.emit.cpp.layout import INDENT, For, Statement, comment, laid_out, nested
 from fgg.compiler.emit.cpp.loops import MANY
 from fgg.compiler.emit.cpp.memory import strides_of
-from fgg.compiler.emit.cpp.names import Names, folded, plain
+from fgg.compiler.emit.cpp.names import Names, folded
+from fgg.compiler.emit.readable import plain
 from fgg.grammar.index import Expr
 from fgg.grammar.printer import print_rule
 from fgg.plan import LEVEL, Loop

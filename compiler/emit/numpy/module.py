@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple
-from functools import partial
-from json import dumps
 from pathlib import Path
 from textwrap import wrap
 
 from fgg.compiler.emit.python.expressions import Scope
 from fgg.compiler.emit.python.layout import fitted, indented
-from fgg.compiler.emit.python.names import Names, plain
+from fgg.compiler.emit.python.names import Names
 from fgg.compiler.emit.python.prelude import definitions_in, needed, used_names
+from fgg.compiler.emit.readable import plain, quoted
 from fgg.compiler.emit.simplify import passes
 from fgg.factors.maps import map_values
 from fgg.grammar.domains import domain_size, size_values
@@ -25,7 +24,6 @@ from fgg.inputs.clamps import path_steps
 from fgg.plan import HIGH, LEVEL, LOW, Loop, Mask, Operand, Plan, Preparation, kernel
 from fgg.plan.plan import Contract, Cut, Gather, Indicator, OneHot, Potential
 
-quoted = partial(dumps, ensure_ascii=False)
 TAKEN = "b batch cells level max min np prepare inside outside range seeds x".split()
 CELLS = "cells: dict[str, Cells], batch: Batch"
 EXAMPLE = "    weights = {name: np.ones(shape) for name, shape in PARAMETERS.items()}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fgg.compiler.emit.python.names import quoted
+from fgg.compiler.emit.readable import quoted
 from fgg.grammar.index import Atom, Expr, Lookup
 from fgg.plan import Bound, Loop
 

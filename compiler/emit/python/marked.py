@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fgg.compiler.emit.python.module import About, Module
-from fgg.compiler.emit.python.names import quoted
+from fgg.compiler.emit.readable import quoted
 from fgg.plan import Plan
 from fgg.plan.kernel import Block, Kernel
 

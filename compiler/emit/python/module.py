@@ -15,7 +15,7 @@ from fgg.check.describe import equation
 from fgg.compiler.emit.python.block import BlockPrinter, Program
 from fgg.compiler.emit.python.expressions import Scope
 from fgg.compiler.emit.python.layout import WIDTH, fitted, indented
-from fgg.compiler.emit.python.names import SHORT, Names, identifier, plain, quoted
+from fgg.compiler.emit.python.names import Names, identifier
 from fgg.compiler.emit.python.prelude import (
     definitions,
     import_lines,
@@ -23,6 +23,7 @@ from fgg.compiler.emit.python.prelude import (
     used_names,
 )
 from fgg.compiler.emit.python.prepare import PreparePrinter
+from fgg.compiler.emit.readable import SHORT, level_name, plain, quoted
 from fgg.compiler.emit.simplify import passes
 from fgg.factors.maps import is_map, map_values
 from fgg.grammar.domains import domain_size, size_values
@@ -400,21 +401,8 @@ class Module:
 
     def level_name(self, stage: Stage) -> str:
         """What the level is: an index, the width of a span, or a level."""
-        assert stage.levels is not None
-        loops = {loop.name.rstrip("'") for block in stage.blocks for loop in block.loops}
-        # A rule's variable that is a sum gets a name of its own, which is not that of the level.
-        rules = (item for block in stage.blocks for item in block.variables.items())
-        loops |= {name for name, expr in rules if len([m for m, _ in expr.terms if m]) > 1}
-        forms = list(dict.fromkeys(stage.levels.forms.values()))
-        variables = [[(m[0], c) for m, c in form.terms if m] for form in forms]
-        if len(forms) == 1 and len(forms[0].terms) == len(variables[0]):
-            if len(variables[0]) == 1 and variables[0][0][1] == 1:
-                name = str(variables[0][0][0])
-                if name not in loops:
-                    return self.names.get("loop", name)
-            if sorted(c for _, c in variables[0]) == [-1, 1]:
-                return self.names.get("loop", "@width", "width")
-        return self.names.get("loop", "@level", "level")
+        name, is_index = level_name(stage)
+        return self.names.get("loop", name if is_index else f"@{name}", name)
 
     def groups(self, stage: Stage, depth: int) -> Iterator[str]:
         """The statements of all groups; neighbours with the same condition share it."""

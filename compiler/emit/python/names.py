@@ -1,16 +1,12 @@
-"""Identifiers for the names of a grammar, and users' text in comments."""
+"""Identifiers of Python for the names of a grammar."""
 
 from __future__ import annotations
 
-import json
 import keyword
 import re
 from collections.abc import Iterable
 
-SHORT = 20
-"""How long the name of a prepared tensor may be before it is replaced by a letter."""
-LETTERS = "HJKLMNPQRTUVWXYZ"
-"""The letters of prepared matrices, from the H of the rank-space paper on."""
+from fgg.compiler.emit.readable import LETTERS
 
 
 class Names:
@@ -50,14 +46,3 @@ def identifier(name: str) -> str:
     if plain in ("I", "O", "l") or keyword.iskeyword(plain) or keyword.issoftkeyword(plain):
         plain += "_"  # easily taken for digits, or for Python's own
     return plain if plain.isidentifier() else f"_{plain}"
-
-
-def quoted(name: str) -> str:
-    """A name as a string of Python's."""
-    return json.dumps(name, ensure_ascii=False)
-
-
-def plain(text: str) -> str:
-    """User's text for a comment or a docstring: one line, nothing that could end either."""
-    kept = "".join(c if c.isprintable() else " " for c in text)
-    return " ".join(kept.split()).replace("\\", "/").replace('"""', "'''")

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from fgg.compiler.emit.potentials import tests_of
 from fgg.compiler.emit.python.block import Program
-from fgg.compiler.emit.python.names import quoted
 from fgg.compiler.emit.python.products import Value, einsum, product
+from fgg.compiler.emit.readable import quoted
 from fgg.grammar import InputTable
 from fgg.grammar.domains import size_values
 from fgg.grammar.index import Expr

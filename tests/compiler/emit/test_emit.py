@@ -19,7 +19,7 @@ from fgg.api.compile import selected
 from fgg.compiler import load, loads
 from fgg.compiler.driver import Expected, plan_of
 from fgg.compiler.emit.python import emit
-from fgg.compiler.emit.python.names import quoted
+from fgg.compiler.emit.readable import quoted
 from fgg.compiler.passes.split import SplitImpossible
 from fgg.compiler.plan.lower import CannotCompile
 from fgg.compiler.plan.text import plan_lines

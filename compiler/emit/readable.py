@@ -1,0 +1,42 @@
+"""What all emitted programs say alike: users' text, short names, the names of levels."""
+
+from __future__ import annotations
+
+import json
+
+from fgg.plan.kernel import Stage
+
+SHORT = 20
+"""How long the name of a prepared tensor may be before it is replaced by a letter."""
+LETTERS = "HJKLMNPQRTUVWXYZ"
+"""The letters of prepared matrices, from the H of the rank-space paper on."""
+
+
+def quoted(data: object) -> str:
+    """A name, or names and numbers in lists, as a literal."""
+    return json.dumps(data, ensure_ascii=False)
+
+
+def plain(text: str) -> str:
+    """User's text for a comment or a docstring: one line, nothing that could end either."""
+    kept = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(kept.split()).replace("\\", "/").replace('"""', "'''")
+
+
+def level_name(stage: Stage) -> tuple[str, bool]:
+    """What the level of a stage is: an index (and True), the `width` of a span, or a `level`."""
+    assert stage.levels is not None
+    loops = {loop.name.rstrip("'") for block in stage.blocks for loop in block.loops}
+    # A rule's variable that is a sum gets a name of its own, which is not that of the level.
+    rules = (item for block in stage.blocks for item in block.variables.items())
+    loops |= {name for name, expr in rules if len([m for m, _ in expr.terms if m]) > 1}
+    forms = list(dict.fromkeys(stage.levels.forms.values()))
+    variables = [[(m[0], c) for m, c in form.terms if m] for form in forms]
+    if len(forms) == 1 and len(forms[0].terms) == len(variables[0]):
+        if len(variables[0]) == 1 and variables[0][0][1] == 1:
+            name = str(variables[0][0][0])
+            if name not in loops:
+                return name, True
+        if sorted(c for _, c in variables[0]) == [-1, 1]:
+            return "width", False
+    return "level", False
