@@ -24,7 +24,6 @@ from fgg.plan.kernel import (
     Hide,
     Keep,
     Kernel,
-    Load,
     Multiply,
     Presence,
     Put,
@@ -317,8 +316,3 @@ class _AdjointBlock(Operations):
         dims = {*self.index_dims(operand), *operand.axes}
         total = self.summed(value, (d for d in self.dims[value] if d in dims))
         self.body.append(Give(cells=operand, value=total))
-
-
-def loads(block: Block) -> tuple[Load, ...]:
-    """What a block reads."""
-    return tuple(op for op in block.body if isinstance(op, Load))

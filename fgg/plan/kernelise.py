@@ -10,7 +10,7 @@ scale beside the greatest of its cell:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -347,8 +347,3 @@ def point_scale(
         dims = tuple(d for d in dims if d in used)
     name = ops.fresh("e")
     return ops.add(Scale(name=name, cells=scaled, masks=tuple(masks), count=count, dims=dims))
-
-
-def sizes_of(blocks: Iterable[Block]) -> Mapping[str, int]:
-    """The sizes of the nodes of several blocks."""
-    return {name: size for block in blocks for name, size in block.sizes.items()}

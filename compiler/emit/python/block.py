@@ -40,7 +40,6 @@ from fgg.plan.kernel import (
 from fgg.plan.kernelise import once
 
 INDENT = "    "
-STEMS = {Load: "x", Multiply: "y", Sum: "y", Hide: "y", Scale: "scale", LogSum: "scale"}
 
 
 @dataclass
