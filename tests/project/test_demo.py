@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from examples.demo import __main__ as demo
 from examples.demo.page import marked
 
