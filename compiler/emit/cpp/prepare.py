@@ -14,8 +14,9 @@ from fgg.compiler.emit.cpp.block import Tensors
 from fgg.compiler.emit.cpp.layout import INDENT, For, Statement, comment, laid_out, nested
 from fgg.compiler.emit.cpp.loops import Loops
 from fgg.compiler.emit.cpp.memory import Later, Memory, Term, Value, strides_of
-from fgg.compiler.emit.cpp.names import Names, plain
+from fgg.compiler.emit.cpp.names import Names
 from fgg.compiler.emit.potentials import tests_of
+from fgg.compiler.emit.readable import plain
 from fgg.factors.maps import map_values
 from fgg.grammar.domains import domain_size
 from fgg.grammar.slices import Narrow, Unfold
