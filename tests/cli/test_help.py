@@ -124,3 +124,23 @@ def test_output_that_is_no_terminal_has_no_escapes(capsys: Capture) -> None:
     for words in (["--help"], ["check", "nosuch"], ["check", "hmm"]):
         _, out, err = run(capsys, *words)
         assert ESCAPE not in out + err
+
+
+@pytest.mark.parametrize("words", [["bench"], ["bench", "pcfg"], ["bench", "--help"]])
+def test_benchmarks_of_an_installed_package_are_explained(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    from fgg.cli.commands import bench
+
+    monkeypatch.setattr(bench, "ROOT", tmp_path)
+    (tmp_path / "benchmarks").mkdir()  # of another package
+    (tmp_path / "benchmarks" / "__main__.py").write_text("raise SystemExit(5)")
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (2, "")
+    assert "not part of the installed package" in err and "from a checkout" in err
+
+
+def test_the_verdict_has_a_colour(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    words = ("verify", "hmm", "--length", "2", "--trials", "1", "--no-float")
+    assert run(capsys, *words)[1].startswith("\x1b[32mhmm: proved\x1b[0m\n")

@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def _suites() -> ModuleType:
     """Return the benchmarks of the checkout that this package is run from. Raises Usage."""
-    if not (ROOT / "benchmarks" / "__main__.py").exists():
+    # Beside an installed package there may be a folder `benchmarks` of somebody else.
+    if not all((ROOT / name).exists() for name in ("pyproject.toml", "benchmarks/__main__.py")):
         raise Usage(
             "the benchmarks are not here: they are not part of the installed package",
             "run `fggc bench` from a checkout of the source",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from fgg.cli.options_model import (
 )
 from fgg.cli.output import Figures, print_diagnostics, print_report
 from fgg.cli.pictures import add_derivation_picture, check_picture, draw_derivations
+from fgg.cli.terminal import BOLD, painted
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Grammar
 
@@ -322,7 +324,8 @@ def _print(report: Figures, derivations: Derivations, tables: Sequence[Beliefs])
         print(f"entropy = {report['entropy']:.6g} nats")
         shown = [text for table in tables if (text := "\n".join(table.lines()))]
         for text in shown or [_uses(report.get("rules", {}))]:
-            print(f"\n{text}")
+            title, _, rows = text.partition("\n")
+            print(f"\n{painted(title, BOLD, sys.stdout)}\n{rows}")
     if "grad" in report:
         print("\ngradient of Z")
         for name, grad in report["grad"].items():

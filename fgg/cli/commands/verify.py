@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from fgg.api.verify import ITEMS, LENGTH, TRIALS, verify
 from fgg.cli.arguments import Parser, assignments
@@ -17,6 +18,7 @@ from fgg.cli.options_model import (
 )
 from fgg.cli.output import print_json
 from fgg.cli.pictures import add_picture, check_picture, write_picture
+from fgg.cli.terminal import GREEN, RED, YELLOW, painted
 from fgg.diagnostics import as_json
 from fgg.progress import stage
 
@@ -79,5 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         notes = [as_json(d, loaded.source) for d in loaded.diagnostics]
         print_json({**result.as_json(), "query": query, "diagnostics": notes})
     else:
-        print("\n".join(result.lines()))
+        first, *others = result.lines()
+        color = {"proved": GREEN, "refuted": RED}.get(result.verdict, YELLOW)
+        print("\n".join([painted(first, color, sys.stdout), *others]))
     return 0 if result.proved else 1
