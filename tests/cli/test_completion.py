@@ -15,7 +15,7 @@ Capture = pytest.CaptureFixture[str]
 CASES = [
     ("fggc dec", {"decode", "decompose"}),
     ("fggc decode --kb", {"--kbest"}),
-    ("fggc decode hmm --form ", {"values", "brackets", "tree"}),
+    ("fggc decode hmm --method ", {"viterbi", "mbr"}),
     ("fggc run hmm_", {"hmm_blocks", "hmm_rank"}),
     ("fggc completion ", {"bash", "zsh", "fish"}),
     ("fggc train hmm --sp", {"--space"}),
