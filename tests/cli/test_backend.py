@@ -95,13 +95,13 @@ def test_the_cost_tells_the_backend_and_the_reason(
         "batches": 462,
     }
     large = run(capsys, *cost, "--length", "n=20000")[1].splitlines()[-1]
-    assert large.startswith("backend        cpp: machine code saves at least 3")
+    assert large.startswith("backend        cpp: machine code saves at least 1.4 s")
     assert not built, "nothing is built to tell"
     run(capsys, "run", *HMM, "--backend", "cpp")
     last = run(capsys, *cost)[1].splitlines()[-1]
     assert last.endswith(
-        "torch: machine code is there, but would save only about 5.3 ms; "
-        "cpp from about 20 such batches on"
+        "torch: machine code is there, but would save only about 2.7 ms; "
+        "cpp from about 37 such batches on"
     )
     asked = run(capsys, *cost, "--backend", "cpp")[1].splitlines()[-1]
     assert asked == "backend        cpp: it was asked for"
