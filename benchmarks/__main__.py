@@ -128,7 +128,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         against=options.against,
     )
     machine = about(options.device)
-    print(", ".join(f"{name} {value}" for name, value in machine.items()) + "; CPU time\n")
+    clock = "wall-clock time" if on_gpu else "CPU time"
+    print(", ".join(f"{name} {value}" for name, value in machine.items()) + f"; {clock}\n")
     progress = Progress(len(wanted), effort.budget)
     records: list[Record] = []
     for name in wanted:

@@ -28,7 +28,8 @@ from fgg.runtime.prelude.batch import Batch
 from fgg.runtime.program.emitted import Engine, ScaledCharts
 
 DEVICE = "cuda"
-KEPT = 8
+KEPT, SEEN = 8, 1024
+"""How many shapes have graphs at most, and of how many it is known that they have come before."""
 Made = TypeVar("Made")
 
 
@@ -180,6 +181,8 @@ class GraphEngine:
             return None
         at = key(leaves, scales, batch)
         if at not in self.seen:
+            if len(self.seen) >= SEEN:
+                self.seen.clear()
             self.seen.add(at)
             return None
         if at in self.kept:

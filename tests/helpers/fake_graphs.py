@@ -19,7 +19,9 @@ from fgg.runtime.native import graphs
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes operations while they are carried out."""
+    """Notes operations while they are carried out; `current` is the one that is at work."""
+
+    current: ClassVar[Recorder | None] = None
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -68,7 +70,9 @@ class FakeStream:
 def graph(target: FakeGraph) -> Iterator[None]:
     """Stands in for `torch.cuda.graph`."""
     with Recorder() as recorder:
+        Recorder.current = recorder
         yield
+    Recorder.current = None
     target.noted = recorder.noted
 
 
@@ -81,6 +85,12 @@ def stream(target: FakeStream) -> Iterator[None]:
 @pytest.fixture
 def fake_graphs(monkeypatch: pytest.MonkeyPatch) -> list[FakeGraph]:
     """The graphs that are made, on the CPU."""
+    install(monkeypatch)
+    return FakeGraph.made
+
+
+def install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let stand-ins take the place of graphs and streams, and passes on the CPU use them."""
     FakeGraph.made = []
     monkeypatch.setattr(graphs, "DEVICE", "cpu")
     monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
@@ -88,4 +98,3 @@ def fake_graphs(monkeypatch: pytest.MonkeyPatch) -> list[FakeGraph]:
     monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
     monkeypatch.setattr(torch.cuda, "current_stream", FakeStream)
     monkeypatch.setattr(torch.cuda, "stream", stream)
-    return FakeGraph.made

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -18,6 +22,7 @@ from fgg.runtime.program.program import Program
 from tests.helpers.compiled import SMALL
 from tests.helpers.fake_graphs import FakeGraph, fake_graphs
 from tests.helpers.native import items_of
+from tests.helpers.places import ROOT
 from tests.oracles.comparing import collated
 
 __all__ = ["fake_graphs"]
@@ -67,6 +72,22 @@ def test_replays_give_the_numbers_of_passes(
     assert sum(graph.replays for graph in inside) == sum(graph.replays for graph in outside)
     # Weights may need another scale of charts, which is another shape, and its first is not kept.
     assert 3 <= sum(graph.replays for graph in inside) + len(inside) - 1 <= 5
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+def test_kernels_are_replayed_too() -> None:
+    """In Triton's interpreter; two graphs for each program, used for all but the first batch."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.helpers.graph_checks"]
+    done = subprocess.run(
+        [*command, "pcfg:string:rank", "hmm:string:state"],
+        cwd=ROOT,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1] == "[2, 2, 2, 2]"
 
 
 def test_other_lengths_between_the_ends_are_the_same_shape(fake_graphs: list[FakeGraph]) -> None:
