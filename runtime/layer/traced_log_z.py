@@ -59,12 +59,17 @@ class Call(NamedTuple):
                 named[f"lengths {name}"] = _tensor(f"length `{name}`", value).reshape(-1)
         return cls(program.handle, "\n".join(named), list(named.values()))
 
-    def log_z(self) -> Tensor:
-        """log Z of every item."""
+    def by_kind(self) -> dict[str, dict[str, Tensor]]:
+        """The tensors by kind and name."""
         given: dict[str, dict[str, Tensor]] = {kind: {} for kind in KINDS}
         for line, tensor in zip(self.names.split("\n"), self.tensors, strict=True):
             kind, _, name = line.partition(" ")
             given[kind][name] = tensor
+        return given
+
+    def log_z(self) -> Tensor:
+        """log Z of every item."""
+        given = self.by_kind()
         lengths: Lengths = given["lengths"] or None
         if "" in given["lengths"]:
             lengths = given["lengths"][""]
@@ -120,8 +125,12 @@ def _tensor(what: str, value: object) -> Tensor:
 
 
 def traced_log_z(program: Program, weights: Weights, inputs: Inputs, lengths: Lengths) -> Tensor:
-    """log Z of every item, `[batch]`, under `torch.compile` or `torch.func`."""
+    """log Z of every item, `[batch]`, under `torch.compile`, `torch.export` or `torch.func`."""
     call = Call.of(program, weights, inputs, lengths)
+    if torch.compiler.is_exporting():
+        from fgg.runtime.layer.exported_log_z import exported_log_z
+
+        return exported_log_z(program, **call.by_kind())
     if torch.compiler.is_compiling():
         log_z: Tensor = log_z_operator(call.handle, call.names, call.tensors)
         return log_z
