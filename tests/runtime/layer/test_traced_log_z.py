@@ -18,9 +18,6 @@ from fgg.runtime.layer.traced_log_z import Call, log_z_operator
 from fgg.runtime.model.model import Model
 from fgg.runtime.program.program import Program
 
-# That of torch's own, while it imports what transformations need.
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script")
-
 CASES: dict[str, tuple[dict[str, int], dict[str, list[list[int]]]]] = {
     "hmm": ({"k": 3, "d": 5}, {"w": [[0, 1, 2, 4], [3, 4, -1], [1]]}),
     "pcfg": ({"nt": 3, "pt": 4, "r": 2, "words": 5}, {"w": [[0, 1, 2, 4], [3, 4, 0]]}),
