@@ -49,6 +49,16 @@ class SymbolIndex:
             places[occurrence.symbol].append(occurrence)
         return places
 
+    def moved(self, first: int, last: int, shift: int) -> SymbolIndex:
+        """The index after an edit between two offsets: what lies behind it moves along."""
+        kept = [o for o in self.occurrences if o.span.end < first]
+        kept += [
+            Occurrence(o.symbol, Span(o.span.start + shift, o.span.end + shift), o.defines)
+            for o in self.occurrences
+            if o.span.start > last
+        ]
+        return SymbolIndex(kept)
+
     def at(self, offset: int) -> Occurrence | None:
         """The occurrence at, or just before, an offset."""
         place = bisect_right(self._starts, offset) - 1

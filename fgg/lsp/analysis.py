@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -17,7 +18,11 @@ from fgg.lsp.places import Places
 
 
 class Analysis:
-    """A version of a text. What is asked for is found out once, when it is asked for first."""
+    """A version of a text. What is asked for is found out once, when it is asked for first.
+
+    An analysis is `provisional` if its symbols are those of an earlier version, moved along with
+    the text around an edit: so an answer need not wait until the text has been read again.
+    """
 
     def __init__(self, text: str, path: str, version: int | None = None) -> None:
         self.text = text
@@ -25,6 +30,21 @@ class Analysis:
         self.folder = os.path.dirname(path) or "."
         self.version = version
         self.places = Places(text)
+        self.provisional = False
+
+    def edited(self, text: str, version: int | None) -> Analysis:
+        """The provisional analysis of the text after an edit."""
+        after = Analysis(text, self.path, version)
+        first = _shared(self.text, text)
+        last = len(self.text) - _shared(self.text[first:][::-1], text[first:][::-1])
+        after.provisional = True
+        after.statements = self.statements
+        after.index = self.index.moved(first, last, len(text) - len(self.text))
+        main, *used = self.sources
+        shift = len(text) - len(self.text)
+        moved = (replace(source, start=source.start + shift) for source in used)
+        after.sources = (replace(main, text=text), *moved)
+        return after
 
     @cached_property
     def loaded(self) -> Loaded:
@@ -44,10 +64,22 @@ class Analysis:
         """Whether the text, and what it uses, has no syntax errors."""
         return not self.files[0].report.has_errors
 
-    @property
+    @cached_property
     def statements(self) -> tuple[tree.Statement, ...]:
         """The statements of the text."""
         return self.files[1].statements
+
+    @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """The text, and those of the files that it uses."""
+        source = self.files[0].source
+        return (source, *source.used)
+
+    def source_of(self, span: Span) -> Source:
+        """The text that a span lies in."""
+        return (
+            Source("", "", 0, self.sources).at(span) if len(self.sources) > 1 else self.sources[0]
+        )
 
     @cached_property
     def index(self) -> SymbolIndex:
@@ -62,14 +94,26 @@ class Analysis:
 
     def where(self, span: Span) -> tuple[str, Places]:
         """The path of the file that a span lies in, and its lines."""
-        source = self.files[0].source.at(span)
+        source = self.source_of(span)
         if source.start == 0:
             return self.path, self.places
         return str(Path(source.name).resolve()), Places(source.text, source.start)
 
     def is_here(self, span: Span) -> bool:
         """Whether a span lies in the text itself, not in a file that it uses."""
-        return self.files[0].source.at(span).start == 0
+        return self.source_of(span).start == 0
+
+
+def _shared(first: str, second: str) -> int:
+    """The number of characters with which both texts begin."""
+    low, high = 0, min(len(first), len(second))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if first.startswith(second[low:middle], low):
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _enter_all(files: Files, file: File) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -63,14 +64,24 @@ class Server(LanguageServer):
         self.analyses: dict[str, Analysis] = {}
         self.grammars: dict[str, Grammar] = {}  # the last that could be read
         self.checks: dict[str, asyncio.Task[None]] = {}
+        self.worker = ThreadPoolExecutor(1)  # one check at a time; others wait and may be cancelled
 
     def analysis(self, uri: str) -> Analysis:
-        """The analysis of a text as it is now."""
+        """The analysis of a text as it is now, provisional while it is being checked."""
         document = self.workspace.get_text_document(uri)
         known = self.analyses.get(uri)
-        if known is None or known.text != document.source:
+        if known is None or (known.text != document.source and "index" not in vars(known)):
             known = Analysis(document.source, path_of(document), document.version)
-            self.analyses[uri] = known
+        elif known.text != document.source:
+            known = known.edited(document.source, document.version)
+        self.analyses[uri] = known
+        return known
+
+    def exact(self, uri: str) -> Analysis:
+        """The analysis of a text as it is now, read again if it has changed."""
+        known = self.analysis(uri)
+        if known.provisional:
+            known = self.analyses[uri] = Analysis(known.text, known.path, known.version)
         return known
 
     def grammar(self, uri: str) -> Grammar | None:
@@ -92,12 +103,14 @@ class Server(LanguageServer):
     async def check(self, uri: str) -> None:
         """Publish the diagnostics of a text."""
         await asyncio.sleep(PAUSE)
-        analysis = self.analysis(uri)
-        loaded = await asyncio.get_running_loop().run_in_executor(
-            None, lambda: (analysis.index, analysis.loaded)[1]
-        )
-        if self.analyses.get(uri) is not analysis:
+        document = self.workspace.get_text_document(uri)
+        analysis = Analysis(document.source, path_of(document), document.version)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self.worker, lambda: analysis.index)
+        loaded = await loop.run_in_executor(self.worker, lambda: analysis.loaded)
+        if self.workspace.get_text_document(uri).source != analysis.text:
             return
+        self.analyses[uri] = analysis
         if loaded.grammar is not None:
             self.grammars[uri] = loaded.grammar
         self.text_document_publish_diagnostics(
@@ -224,7 +237,7 @@ def _navigate(server: Server) -> None:
 
     @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
     def symbols(ls: Server, params: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
-        analysis = ls.analysis(params.text_document.uri)
+        analysis = ls.exact(params.text_document.uri)
         return outline(analysis, analysis.statements)
 
 
@@ -270,6 +283,7 @@ def _edit(server: Server) -> None:
 
     @server.feature(types.TEXT_DOCUMENT_RENAME)
     def rename(ls: Server, params: types.RenameParams) -> types.WorkspaceEdit | None:
+        ls.exact(params.text_document.uri)
         analysis, found = ls.occurrence(params.text_document, params.position)
         if found is None:
             return None
@@ -287,7 +301,7 @@ def _edit(server: Server) -> None:
 
     @server.feature(types.TEXT_DOCUMENT_FORMATTING)
     def layout(ls: Server, params: types.DocumentFormattingParams) -> list[types.TextEdit]:
-        analysis = ls.analysis(params.text_document.uri)
+        analysis = ls.exact(params.text_document.uri)
         if not analysis.is_parsed:
             return []  # its diagnostics say why
         text = format_parsed(analysis.text, analysis.statements)

@@ -87,3 +87,23 @@ def test_names_of_used_files_are_declared_there(tmp_path: Path) -> None:
     assert target is not None and not analysis.is_here(target.span)
     path, places = analysis.where(target.span)
     assert (Path(path).name, places.position(target.span.start).line) == ("a.fgg", 1)
+
+
+def test_symbols_move_along_with_the_text_around_an_edit(tmp_path: Path) -> None:
+    tmp_path.joinpath("a.fgg").write_text("domain T = 2\nfactor f(T)\n")
+    text = 'use "a.fgg" as m\nnonterminal S() start S rule S -> m_f(t) m_f(u)\n'
+    before = Analysis(text, str(tmp_path / "main.fgg"))
+    assert before.index.occurrences
+    for old, new in (("t) m", "tt) m_f(x) m"), (" m_f(u)", ""), ("S()", "S( )"), ("use", " use")):
+        changed = text.replace(old, new, 1)
+        after = before.edited(changed, 1)
+        assert after.provisional
+        place = changed.index("m_f")
+        found = after.index.at(place)
+        assert found is not None and changed[found.span.start : found.span.end] == "m_f"
+        target = after.index.definition(found.symbol)
+        assert target is not None
+        path, places = after.where(target.span)
+        assert (Path(path).name, places.position(target.span.start).character) == ("a.fgg", 7)
+        exact = Analysis(changed, before.path).index.occurrences
+        assert set(after.index.occurrences) <= set(exact)
