@@ -264,8 +264,8 @@ class _Start:
         if first and settings != self.kept:
             settings.save(self.folder)
         if saved is not None:
-            if changed:
-                note(f"continuing with other {' and '.join(changed)}")
+            if changed or saved.method is None:
+                note(f"continuing with other {' and '.join(changed or ['processes'])}")
                 trainer.migrate(saved, counts=changed == ["valid"])
             else:
                 trainer.resume(saved)

@@ -239,7 +239,9 @@ def load_checkpoint(folder: Path, processes: Processes, *, migrate: bool = False
         checkpoint = Checkpoint(**{**entries, "position": BatchPosition(**entries["position"])})
         world = checkpoint.world
         if world != processes.world and not migrate:
-            refuse("F479", f"the run in `{folder}` has {world} processes, not {processes.world}")
+            message = f"the run in `{folder}` belongs to {world} processes, not {processes.world}"
+            message = message.replace(" 1 processes", " one process")
+            refuse("F479", message, "start as many, or add `--migrate`: it drops all counts")
         place = folder / f"checkpoint-{checkpoint.number}"
         files = [place / MODEL]
         files += (

@@ -22,6 +22,7 @@ from fgg.api.train import MODEL, history, load_fed, start
 from fgg.cli import main
 from fgg.runtime.learn import CVB
 from fgg.runtime.train import RunSettings
+from fgg.runtime.train.digests import digest
 from fgg.runtime.train.run_folder import METRICS, POINTER, same_state
 from fgg.runtime.train.run_settings import SETTINGS, load_settings
 
@@ -415,3 +416,19 @@ def test_equal_options_of_python_and_of_the_folder_are_no_difference(
     start(tmp_path / "run", replace(asked, epochs=3), resume=True).run()
     assert len(history(tmp_path / "run")) == 3
     assert json.loads((tmp_path / "run" / SETTINGS).read_text())["epochs"] == 3
+
+
+def test_a_run_of_two_processes_is_not_resumed_by_one_unless_it_migrates(
+    tmp_path: Path, corpus: Path
+) -> None:
+    run = tmp_path / "run"
+    start(run, settings(corpus)).run()
+    entries = json.loads((run / POINTER).read_text())
+    del entries["checksum"]
+    entries["world"] = 2
+    (run / POINTER).write_text(json.dumps({**entries, "checksum": digest(entries)}))
+    kept = (run / SETTINGS).read_text()
+    (run / SETTINGS).write_text(kept.replace('"world": 1', '"world": 2'))
+    assert "belongs to 2 processes, not 1" in resumed(run)
+    start(run, None, resume=True, migrate=True, given={"epochs": 3}).run()
+    assert len(history(run)) == 3 and load_settings(run).world == 1
