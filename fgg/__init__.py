@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from fgg import build, check, data, draw, json, library, low_rank, reference, results, rewrite
     from fgg.api.compile import compile
     from fgg.api.identify import identify
+    from fgg.api.load import load, loads
     from fgg.api.saved import load_model
     from fgg.api.train import train
     from fgg.api.unmix import unmix
     from fgg.api.verify import verify
-    from fgg.compiler.resolve.load import load, loads
-    from fgg.diagnostics import Diagnostic, GrammarError
+    from fgg.diagnostics import Diagnostic, GrammarError, GrammarWarning
     from fgg.grammar import Grammar
     from fgg.runtime.derive.derivation import Derivation
     from fgg.runtime.learn import learn
@@ -41,6 +41,7 @@ __all__ = [
     "Diagnostic",
     "Grammar",
     "GrammarError",
+    "GrammarWarning",
     "Model",
     "Posterior",
     "Program",
@@ -70,15 +71,16 @@ _HOMES = {
     "Diagnostic": "fgg.diagnostics",
     "Grammar": "fgg.grammar",
     "GrammarError": "fgg.diagnostics",
+    "GrammarWarning": "fgg.diagnostics",
     "Model": "fgg.runtime.model.model",
     "Posterior": "fgg.runtime.program.posterior",
     "Program": "fgg.runtime.program.program",
     "compile": "fgg.api.compile",
     "identify": "fgg.api.identify",
     "learn": "fgg.runtime.learn",
-    "load": "fgg.compiler.resolve.load",
+    "load": "fgg.api.load",
     "load_model": "fgg.api.saved",
-    "loads": "fgg.compiler.resolve.load",
+    "loads": "fgg.api.load",
     "train": "fgg.api.train",
     "unmix": "fgg.api.unmix",
     "verify": "fgg.api.verify",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fgg.check.grammar import check_grammar
@@ -35,7 +35,8 @@ class Loaded:
 def load(name: str | os.PathLike[str], *, sizes: Mapping[str, int] | None = None) -> Grammar:
     """Return the grammar of a file (`.fgg` or FGG JSON), or of the library by its bare name.
 
-    Raises GrammarError with all errors of the grammar. Warnings are not reported.
+    Raises GrammarError with all errors of the grammar. Its warnings are in `grammar.warnings`;
+    `fgg.load` reports them.
     """
     return load_file(os.fspath(name), sizes=sizes).checked()
 
@@ -91,7 +92,9 @@ def analyse(
         return Loaded(None, sort_diagnostics(report.diagnostics), files.source)
     check = check_values if report.has_errors else check_grammar
     report.diagnostics += check(grammar, ValueSpans(file.statements).locate)
-    return Loaded(grammar, sort_diagnostics(report.diagnostics), files.source)
+    diagnostics = sort_diagnostics(report.diagnostics)
+    warnings = tuple(diagnostic for diagnostic in diagnostics if not diagnostic.is_error)
+    return Loaded(replace(grammar, warnings=warnings), diagnostics, files.source)
 
 
 def _stem(name: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse, render_all
+from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse, warn
 from fgg.grammar import Grammar, Rule
 from fgg.grammar.domains import with_domain_size, with_sizes
 from fgg.grammar.provenance import traced
@@ -143,13 +143,11 @@ class Compilation:
 
     def on_reference(self, reason: str) -> Program:
         """The program on the reference engine, with the warning that it is one (F434)."""
-        from warnings import warn
-
         from fgg.compiler.passes.cpd import cpd
         from fgg.runtime.program.reference_program import ReferenceProgram
 
         note = Diagnostic(code="F434", message=f"{reason}; it runs on the reference engine")
-        warn(render_all([note], None), stacklevel=4)
+        warn(note, stacklevel=5)
         decomposed = cpd(self.source)
         return ReferenceProgram(
             grammar=self.source,

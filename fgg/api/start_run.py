@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from warnings import warn
 
 from fgg.api.compile import compile, selected
 from fgg.api.saved import model_file
 from fgg.compiler.resolve.load import loads
 from fgg.data import Batches, read
 from fgg.data.preprocessing import Preprocessing, preprocessed
-from fgg.diagnostics import GrammarError, refuse, render_all
+from fgg.diagnostics import GrammarError, refuse, warn
 from fgg.grammar import Enumerated, Grammar
 from fgg.grammar.domains import domain_size, with_sizes, with_values
 from fgg.plan.backend import AUTO, CPP, TORCH, BackendChoice, check_backend
@@ -317,7 +316,7 @@ def _possible(asked: str) -> BackendChoice:
     reason = no_compiler() if asked == CPP else ""
     if not reason:
         return BackendChoice(asked, "it was asked for")
-    warn(render_all([CannotBuild(reason).note()], None), stacklevel=3)
+    warn(CannotBuild(reason).note(), stacklevel=4)
     return BackendChoice(TORCH, reason)
 
 

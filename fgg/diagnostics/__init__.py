@@ -4,6 +4,7 @@ from fgg.diagnostics.diagnostics import (
     MAX_LINE,
     Diagnostic,
     GrammarError,
+    GrammarWarning,
     InternalError,
     Label,
     Report,
@@ -13,12 +14,14 @@ from fgg.diagnostics.diagnostics import (
     render,
     render_all,
     sort_diagnostics,
+    warn,
 )
 
 __all__ = [
     "MAX_LINE",
     "Diagnostic",
     "GrammarError",
+    "GrammarWarning",
     "InternalError",
     "Label",
     "Report",
@@ -28,4 +31,5 @@ __all__ = [
     "render",
     "render_all",
     "sort_diagnostics",
+    "warn",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -52,6 +53,20 @@ class GrammarError(Exception):
         self.diagnostics = tuple(diagnostics)
         self.source = source
         super().__init__(render_all(self.diagnostics, source))
+
+
+class GrammarWarning(UserWarning):
+    """A warning about a grammar or a computation, with its `code` and its `diagnostic`."""
+
+    def __init__(self, diagnostic: Diagnostic, source: Source | None = None) -> None:
+        self.diagnostic = diagnostic
+        self.code = diagnostic.code
+        super().__init__(render(diagnostic, source))
+
+
+def warn(diagnostic: Diagnostic, source: Source | None = None, *, stacklevel: int = 2) -> None:
+    """Warn of a diagnostic as Python does; `stacklevel` is as in `warnings.warn`."""
+    warnings.warn(GrammarWarning(diagnostic, source), stacklevel=stacklevel)
 
 
 class InternalError(Exception):

@@ -17,6 +17,7 @@ from fgg.grammar.spans import Span
 from fgg.grammar.values import AttributeValue, Value, Word
 
 if TYPE_CHECKING:
+    from fgg.diagnostics import Diagnostic
     from fgg.draw.picture import Picture
     from fgg.grammar.provenance import FamilySource, RuleSource
 
@@ -366,7 +367,7 @@ class Grammar:
     """A factor graph grammar: domains, factors, nonterminals, rules, a start symbol; and queries.
 
     Edge labels (factors, input factors, nonterminals) share one namespace, sizes and domains
-    another, inputs and tables a third.
+    another, inputs and tables a third. `warnings` are those of `fggc check`.
     """
 
     start: Reference
@@ -380,6 +381,7 @@ class Grammar:
     rules: tuple[Rule, ...] = ()
     queries: tuple[Query, ...] = ()
     name: str = field(default="grammar", compare=False)
+    warnings: tuple[Diagnostic, ...] = field(default=(), compare=False)
 
     def __repr__(self) -> str:
         counted = f"rules={len(self.rules)}, factors={len(self.factors)}"

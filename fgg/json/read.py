@@ -67,7 +67,9 @@ def from_json(
         problems = tuple(check_grammar(grammar))
     except RecursionError:
         return None, (Diagnostic(code="F405", message="the document is nested too deep"),)
-    return (None if any(d.is_error for d in problems) else grammar), problems
+    if any(d.is_error for d in problems):
+        return None, problems
+    return replace(grammar, warnings=problems), problems
 
 
 def read_json_text(

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from warnings import warn
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fgg.diagnostics import render_all
+from fgg.diagnostics import warn
 from fgg.plan import Contract, Cut, Gather, Plan, Potential
 from fgg.plan.cpp_source import Native, told_charts
 from fgg.plan.sizes import environment, extents
@@ -98,7 +97,7 @@ class NativeEngine:
         except CannotBuild as error:
             self.failed = str(error)
             if not self.quiet:
-                warn(render_all([error.note()], None), stacklevel=4)
+                warn(error.note(), stacklevel=5)
             return False
         return True
 
