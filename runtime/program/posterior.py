@@ -143,7 +143,7 @@ class Posterior(ABC):
         It is -inf where the derivation is of other inputs. Raises GrammarError (F415, F498).
         """
         from fgg.runtime.derive.derivation import Derivation
-        from fgg.runtime.program.log_prob import log_prob
+        from fgg.runtime.derive.log_prob import log_prob
 
         listed = [derivations] if isinstance(derivations, Derivation) else list(derivations)
         return log_prob(self, listed)
