@@ -36,7 +36,9 @@ a { color: var(--accent); }
 
 def page(steps: Sequence[Done], folder: Path) -> str:
     """The whole page; it needs nothing but the files of the folder."""
-    body = "\n".join(line for number, done in enumerate(steps, 1) for line in part(number, done, folder))
+    body = "\n".join(
+        line for number, done in enumerate(steps, 1) for line in part(number, done, folder)
+    )
     return f"""<!doctype html>
 <html lang="en">
 <head>

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import fgg
+from fgg.runtime.derive import mbr
 from fgg.runtime.program import chart_reader
 from fgg.runtime.program.program import Program
 from fgg.runtime.program.range_certificate import Group
@@ -63,6 +64,7 @@ def test_questions_about_derivations_share_their_charts(
 
         return call
 
+    assert mbr.__name__, "it is loaded, and has its own name for what is counted below"
     for name in ("best_charts", "_sum_pass", "_log_charts"):
         monkeypatch.setattr(chart_reader, name, counted(name, getattr(chart_reader, name)))
     sizes = {"nt": 2, "pt": 2, "words": 3, "r": 2}
