@@ -10,7 +10,7 @@ from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.tree import Name
 from fgg.diagnostics import GrammarError, did_you_mean
 from fgg.grammar import Edge
-from fgg.grammar.constants import bare_values, indicator, indicator_edge, indicator_name
+from fgg.grammar.constants import indicator, indicator_edge, indicator_name, is_bare_value
 from fgg.grammar.domains import value_index
 from fgg.grammar.names import fresh
 
@@ -59,7 +59,7 @@ class RuleConstants:
 
     def has_value(self, domain: str, name: str) -> bool:
         """Return whether a bare name can be a value of a domain."""
-        return name in bare_values(self.scope.of_domains, domain)
+        return is_bare_value(self.scope.of_domains, domain, name)
 
     def warn(self, name: Name, domain: str) -> None:
         """Warn of a node of the head that is called like a value of its domain."""

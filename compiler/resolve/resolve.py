@@ -66,7 +66,7 @@ def resolve(
     start = _start([s for s in statements if isinstance(s, tree.StartDecl)], scope)
     queries = _queries([s for s in statements if isinstance(s, tree.QueryDecl)], scope, start)
     grammar = replace(model_of(scope, name), start=start or Reference(label=""), queries=queries)
-    return with_blocks(indicators_last(without_unused(grammar, brought)), report)
+    return with_blocks(indicators_last(without_unused(grammar, brought), brought.factors), report)
 
 
 def bring_used(

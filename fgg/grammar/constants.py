@@ -24,6 +24,7 @@ from fgg.grammar import (
     Union,
 )
 from fgg.grammar.domains import domain_values, value_index
+from fgg.grammar.index import is_plain_name
 from fgg.grammar.memo import per_grammar
 from fgg.grammar.values import Sparse
 
@@ -45,13 +46,17 @@ def indicator_edge(label: str, node: str) -> Edge:
     return Edge(label=label, attachments=(Attachment(node=node),))
 
 
-@per_grammar
-def bare_values(grammar: Grammar, domain: str) -> Container[str]:
-    """The values of a domain that a rule may name without quotes.
+def is_bare_value(grammar: Grammar, domain: str, name: str) -> bool:
+    """Whether a rule may name a value of a domain by a bare name, without quotes.
 
-    These are the values that the grammar itself names: not those of a file, which may well contain
-    the names of nodes.
+    It may if the grammar itself names the value: words of a file may well be names of nodes.
     """
+    return is_plain_name(name) and name in _named_values(grammar, domain)
+
+
+@per_grammar
+def _named_values(grammar: Grammar, domain: str) -> Container[str]:
+    """The values of a domain, unless some of them are read from a file."""
     if _has_file(grammar, domain):
         return ()
     try:
@@ -132,12 +137,17 @@ def implied_factors(grammar: Grammar) -> Container[str]:
     return used if last == list(used) and needed.isdisjoint(used) else ()
 
 
-def indicators_last(grammar: Grammar) -> Grammar:
-    """The grammar with its indicators after all other factors, as rules use them first."""
+def indicators_last(grammar: Grammar, brought: Collection[str]) -> Grammar:
+    """The grammar with its indicators after all other factors, as rules use them first.
+
+    Without indicators among the factors that were `brought` from other files, they are there.
+    """
     used = list(_used(grammar))
+    if not any(name in brought for name in used):
+        return grammar
     factors = [f for f in grammar.factors if f.name not in used]
     factors += [grammar.factor[name] for name in used]
-    return replace(grammar, factors=tuple(factors)) if used else grammar
+    return replace(grammar, factors=tuple(factors))
 
 
 def _used(grammar: Grammar) -> dict[str, None]:

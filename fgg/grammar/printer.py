@@ -25,7 +25,7 @@ from fgg.grammar import (
     Sized,
     Union,
 )
-from fgg.grammar.constants import bare_values, constants, implied_factors, unfixed_edges
+from fgg.grammar.constants import constants, implied_factors, is_bare_value, unfixed_edges
 from fgg.grammar.domains import domain_values
 from fgg.grammar.index import Condition, Expr, is_plain_name, quote_name
 from fgg.grammar.options import written_attributes
@@ -159,7 +159,7 @@ def _rule_parts(grammar: Grammar, rule: Rule) -> tuple[str, str, list[str]]:
     known = {a.node for edge in rule.rhs.edges for a in edge.attachments if not a.path}
     known.update(c.attachment.node for c in rule.rhs.clamps if not c.attachment.path)
     known.update(rule.rhs.externals)
-    known -= {n.name for n in rule.rhs.nodes if n.name in bare_values(grammar, n.domain)}
+    known -= {n.name for n in rule.rhs.nodes if is_bare_value(grammar, n.domain, n.name)}
     body += [
         f"({quote_name(node.name)}: {quote_name(node.domain)})"
         for node in rule.rhs.nodes
@@ -177,7 +177,8 @@ def written_constants(grammar: Grammar, fragment: Fragment) -> dict[str, str]:
     names = set(fragment.by_name) - set(values)
     return {
         node: print_constant(value)
-        if value not in names and value in bare_values(grammar, fragment.by_name[node].domain)
+        if not is_plain_name(value)
+        or (value not in names and is_bare_value(grammar, fragment.by_name[node].domain, value))
         else print_string(value)
         for node, value in values.items()
     }

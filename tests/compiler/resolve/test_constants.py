@@ -205,3 +205,10 @@ def test_a_declared_indicator_is_used() -> None:
     other = grammar_of(MODEL + "factor `D.go`(D) = {go: 2} rule r: S -> f(h, go) `D.go`(d)")
     assert [f.name for f in other.factors] == ["f", "g", "D.go", "D.go_2"]
     assert grammar_of(print_grammar(other)) == other
+
+
+def test_a_name_between_backquotes_is_no_number() -> None:
+    text = MODEL + "rule r: X(d, `1`) -> f(`1`, d) f(`0`, go) f(0, go)"
+    grammar = grammar_of(text)
+    assert list(grammar.rules[0].rhs.by_name) == ["d", "1", "0", "D.go", "T.0"]
+    assert grammar_of(print_grammar(grammar)) == grammar
