@@ -37,9 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Sample derivations and print them."""
     check_picture(arguments.output)
     grammar, loaded = load_grammar(arguments)
-    asked = arguments.data or arguments.input or arguments.length
+    asked = (arguments.data, arguments.potentials, arguments.input, arguments.length)
     if grammar.is_indexed or grammar.queries:
-        samples = _from_program(grammar, arguments, alone=not asked)
+        samples = _from_program(grammar, arguments, alone=not any(asked))
     else:
         samples = [_from_model(grammar, arguments)]
     draw_derivations([derivation for item in samples for derivation in item], arguments)

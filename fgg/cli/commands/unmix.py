@@ -90,7 +90,9 @@ def run(arguments: argparse.Namespace) -> int:
     truth = _truth(grammar, query, arguments)
     sentences = None
     if arguments.data is not None:
-        (sentences,) = read_columns(selected(grammar, query), arguments.data).values()
+        asked = selected(grammar, query)
+        columns = read_columns(asked, arguments.data, refused=bool(asked.input_factors))
+        (sentences,) = columns.values()
     estimate = _estimate(grammar, query, sentences, truth, arguments)
     report: Figures = {"name": grammar.name, **estimate.as_json()}
     if truth is not None:

@@ -1,0 +1,57 @@
+"""Log-potentials from files, for decoding and drawing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import fgg
+from fgg.cli import main
+
+TEXT = """
+domain T = {a, b}
+input factor phi[i](T, T) for 0 <= i < n-1
+nonterminal S()
+nonterminal X[i](T) for 0 <= i < n
+start S
+rule begin: S       -> X[0](t)
+rule step:  X[i](t) -> phi[i](t, u) X[i+1](u)   for i < n-1
+rule last:  X[n-1](t) ->
+"""
+
+
+def test_items_have_their_log_potentials(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("chain.fgg").write_text(TEXT)
+    scores = np.random.default_rng(1).normal(size=(2, 3, 2, 2))
+    np.savez("all.npz", phi=scores)
+    save_file({"phi.0": scores[0], "phi.1": scores[1, :2].copy()}, "each.safetensors")
+    program = fgg.compile(fgg.loads(TEXT))
+    for file, given in (("all.npz", scores), ("each.safetensors", [scores[0], scores[1, :2]])):
+        best = program.posterior({}, {"phi": given}).best()
+        assert main(["decode", "chain.fgg", "--potentials", file, "--json"]) == 0
+        items = json.loads(capsys.readouterr().out)["items"]
+        assert [d["log_weight"] for (d,) in items] == pytest.approx([d.log_weight for d in best])
+        assert main(["sample", "chain.fgg", "--potentials", file, "--number", "3"]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("psi", "no input factor or length `psi`"), ("phi.1", "numbered from 0")],
+)
+def test_files_that_do_not_fit_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str
+) -> None:
+    (tmp_path / "chain.fgg").write_text(TEXT)
+    path = str(tmp_path / "bad.safetensors")
+    save_file({name: np.zeros((1, 2, 2))}, path)
+    assert main(["decode", str(tmp_path / "chain.fgg"), "--potentials", path]) == 2
+    assert text in capsys.readouterr().err
+    assert main(["decode", str(tmp_path / "chain.fgg"), "--potentials", "none.npz"]) == 2
