@@ -93,7 +93,7 @@ def test_a_run_that_is_killed_can_be_taken_up(tmp_path: Path, corpus: Path) -> N
     command += ["--save-every", "0"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         for _ in range(6000):
-            if (folder / "checkpoint.json").exists() or process.poll() is not None:
+            if (folder / "settings.json").exists() or process.poll() is not None:
                 break
             time.sleep(0.1)
         process.send_signal(signal.SIGKILL)
@@ -146,7 +146,7 @@ def test_a_small_run_has_tensor_operations_and_says_why(
 def test_a_run_keeps_the_backend_that_its_data_are_worth(
     tmp_path: Path, corpus: Path, built: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rule, "SAVED_A_PRODUCT", 0.002)
+    monkeypatch.setattr(rule, "SAVED_A_PRODUCT", 0.02)
     asked = settings(corpus, valid=(str(corpus),))
     whole = start(tmp_path / "whole", asked)
     whole.run()
