@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,13 @@ from fgg.runtime.program.prepared_batch import start
 from tests.generators.indexed import write_grammar
 from tests.helpers.kernels import spaces_of
 from tests.oracles.comparing import collated, lengths_of, random_item, random_weights
+
+
+def gradients(total: torch.Tensor, weights: Mapping[str, torch.Tensor]) -> Sequence[Any]:
+    """The derivative by each weight; None where there is none."""
+    if not total.requires_grad:
+        return [None] * len(weights)
+    return torch.autograd.grad(total, list(weights.values()), allow_unused=True)
 
 
 def agrees(grammar: Grammar, seed: int) -> str:
@@ -51,8 +60,7 @@ def agrees(grammar: Grammar, seed: int) -> str:
     live = torch.isfinite(log_z)
     if not live.any() or not wholes:
         return "zero"
-    wanted = torch.autograd.grad(log_z[live].sum(), list(wholes.values()), allow_unused=True)
-    slopes = torch.autograd.grad(charts.z[live].sum(), list(wholes.values()), allow_unused=True)
+    wanted, slopes = (gradients(z[live].sum(), wholes) for z in (log_z, charts.z))
     for whole, want, slope in zip(wholes.values(), wanted, slopes, strict=True):
         # Expected counts: the gradient of a logarithm has none where a weight is 0.
         counts = [torch.zeros_like(whole) if x is None else x * whole for x in (want, slope)]
