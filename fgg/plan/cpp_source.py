@@ -29,7 +29,7 @@ class Made:
 
     `positions` are the axes of inputs and log-potentials (without that of the items) that its
     indices run over; a parameter has none. A `constant` has no gradient. A `scaled` one has a scale
-    for each cell.
+    for each cell. One that only has the axes of its `source` unfolded lies where that lies.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Made:
     states: tuple[int, ...]
     constant: bool
     scaled: bool
+    source: str = ""
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,13 @@ class Preparation:
         names = {a.name for a in engine.native.sources if a.kind == "tokens"}
         tokens = {name: inputs[name].contiguous() for name in names}
         axes = {**whole, **tokens}
-        made, scales = {}, {}
+        made: dict[str, Tensor] = {}
+        scales: dict[str, Tensor] = {}
         for item in engine.native.made:
+            if item.source:
+                source = made[item.source] if item.source in made else whole[item.source]
+                made[item.name] = source.view(item.states)
+                continue
             if item.positions is None:
                 made[item.name] = torch.empty(item.states, dtype=batch.dtype)
                 continue
@@ -99,11 +104,14 @@ class Preparation:
             gradients[name] = given[name] = slope.detach()
         if given:
             for item in self.engine.native.made:
-                if not item.constant:
-                    own = slopes.get(item.name)
-                    given[item.name] = (
-                        torch.zeros_like(self.made[item.name]) if own is None else own
-                    )
+                if item.constant:
+                    continue
+                own, there = slopes.get(item.name), given.get(item.source)
+                if there is not None:  # where its source has its own
+                    if own is not None:
+                        there.view(item.states).add_(own)
+                    own = there
+                given[item.name] = torch.zeros_like(self.made[item.name]) if own is None else own
             self.call("through", given, 0)
         return gradients
 

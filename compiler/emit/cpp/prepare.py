@@ -152,7 +152,14 @@ class PrepareWriter:
             self.map_ids(step)
         self.arguments: list[Argument] = []
         self.made = tuple(
-            Made(step.name, shape.positions, shape.states, shape.constant, is_scaled(step))
+            Made(
+                step.name,
+                shape.positions,
+                shape.states,
+                shape.constant,
+                is_scaled(step),
+                unfolded(step),
+            )
             for step in self.plan.preparations
             for shape in [self.shapes[step.name]]
         )
@@ -234,7 +241,7 @@ class PrepareWriter:
         names = Names(self.names)
         functions = []
         for step in self.plan.preparations:
-            if back and self.shapes[step.name].constant:
+            if unfolded(step) or (back and self.shapes[step.name].constant):
                 continue
             title = names.get(object(), f"{'through' if back else 'make'}_{self.id[step.name]}")
             writer = StepWriter(self, step, names)
@@ -269,6 +276,13 @@ class PrepareWriter:
 def is_scaled(step: Preparation) -> bool:
     """Whether what a step makes has scales."""
     return isinstance(step, Potential)
+
+
+def unfolded(step: Preparation) -> str:
+    """The tensor of which a step only unfolds axes; empty if it does anything else."""
+    if isinstance(step, Cut) and all(isinstance(part, Unfold) for part in step.steps):
+        return step.source
+    return ""
 
 
 def about(step: Preparation) -> str:
