@@ -45,6 +45,12 @@ class Tensors:
     identifiers: Mapping[str, str]
     scope: Scope
 
+    @property
+    def parameters(self) -> set[str]:
+        """The identifiers of parameters."""
+        leaves = self.plan.leaves.items()
+        return {self.identifiers[name] for name, kind in leaves if kind == "parameter"}
+
 
 @dataclass(frozen=True)
 class Result:

@@ -310,7 +310,10 @@ class StepWriter:
         for flag, result in results:
             assert result.values is not None
             values = result.values.text
-            values = f"{flag} ? {values} : nullptr" if flag else values
+            if flag:
+                # A parameter as it is: it is no pointer, but it has one.
+                pointer = f"{values}.at" if values in self.tensors.parameters else values
+                values = f"{flag} ? {pointer} : nullptr"
             parts.append(f"{{{values}, {result.scale}, {result.depth}}}")
         given = parts[0] if len(parts) == 1 and not self.flags[0] else f"{{{', '.join(parts)}}}"
         put = f"put<{width}>({cell.text}, {scale.text}, {given}, {self.item});"

@@ -168,6 +168,21 @@ def test_many_random_grammars(block: int, threads: pytest.MonkeyPatch) -> None:
 
 
 @needs_compiler
+def test_a_term_that_is_there_for_some_lengths_may_be_a_parameter() -> None:
+    program = in_cpp(
+        loads(
+            "domain T = 2 domain W = 3 input w: W[n] factor init(T) factor emit(T, W) "
+            "nonterminal S() nonterminal Y(T) start S rule top: S -> Y(t) "
+            "rule short: Y(t) -> init(t) for n == 1 rule seen: Y(t) -> emit(t, w[0])"
+        )
+    )
+    assert re.search(r"\? init\.at : nullptr", cpp_of(program))
+    for lengths in ([1, 1], [2, 3], [2, 1]):
+        items = items_of(program.grammar, lengths, random.Random(1))
+        same(random_run(program, items, torch.float64, seed=0))
+
+
+@needs_compiler
 def test_heads_with_coefficients(threads: pytest.MonkeyPatch) -> None:
     texts = [STEPPED["two indices"], STEPPED["two indices and a level"]]
     programs = [in_cpp(loads(HEAD + text)) for text in texts]
