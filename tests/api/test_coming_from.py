@@ -99,6 +99,83 @@ def test_torch_struct() -> None:
     assert int(post.charts("counting").z[0]) == int(dist.count) == 3**5
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_supar() -> None:
+    structs = pytest.importorskip("supar.structs")
+    generator = torch.Generator().manual_seed(6)
+    n, k = 5, 3
+    text = """
+    domain T = 3
+    input factor begin(T)
+    input factor trans(T, T)
+    input factor phi[i](T) for 0 <= i < n
+    nonterminal S()
+    nonterminal X[i](T) for 0 <= i < n
+    start S
+    rule begin: S       -> begin(t) phi[0](t) X[0](t)
+    rule step:  X[i](t) -> trans(t, u) phi[i+1](u) X[i+1](u)   for i < n-1
+    rule last:  X[n-1](t) ->
+    """
+    program = fgg.compile(fgg.loads(text))
+    dists, posts = [], []
+    for _ in range(2):
+        scores = torch.randn(1, n, k, generator=generator, dtype=torch.float64)
+        trans = torch.randn(k + 1, k + 1, generator=generator, dtype=torch.float64)
+        trans[:-1, -1] = 0
+        inputs = {"begin": trans[None, -1, :-1], "trans": trans[None, :-1, :-1], "phi": scores}
+        posts.append(program.posterior({}, {name: x.clone() for name, x in inputs.items()}))
+        dists.append(structs.LinearChainCRF(scores, trans))
+    (dist, other), (post, second) = dists, posts
+    assert torch.allclose(post.log_z, dist.log_partition)
+    assert torch.allclose(post.counts["phi"], dist.marginals, atol=1e-9)
+    assert torch.allclose(post.entropy(), dist.entropy)
+    assert torch.allclose(post.cross_entropy(second), dist.cross_entropy(other))
+    assert torch.allclose(post.kl(second), dist.kl(other))
+    best = post.best()
+    assert best[0].log_weight == pytest.approx(float(dist.max), rel=1e-9)
+    assert [int(x) for x in best[0].cell_values()] == dist.argmax[0].tolist()
+    assert torch.allclose(post.log_prob(best), dist.log_prob(dist.argmax))
+    ranked = post.k_best(3)[0]
+    assert [d.log_weight for d in ranked] == pytest.approx(dist.kmax(3).flatten().tolist())
+    paths = [[int(x) for x in d.cell_values()] for d in ranked]
+    assert paths == dist.topk(3)[0].T.tolist()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_fggs() -> None:
+    fggs = pytest.importorskip("fggs")
+    pytest.importorskip("fggs.typing", reason="fggs 0.1 of PyPI cannot read JSON")
+    text = """
+    domain T = {a, b}
+    factor root(T) = [0.5, 0.3]
+    factor link(T, T, T) = [[[0.1, 0.05], [0.03, 0.2]], [[0.04, 0.06], [0.07, 0.02]]]
+    factor leaf(T, T) = [[0.4, 0.1], [0.2, 0.5]]
+    nonterminal S()
+    nonterminal X(T)
+    start S
+    rule top:    S    -> root(t) X(t)
+    rule branch: X(t) -> link(t, u, v) X(u) X(v)
+    rule end:    X(t) -> leaf(t, w)
+    """
+    grammar = fgg.loads(text)
+    data = fgg.json.to_json(grammar)
+    theirs, (ours, _) = fggs.json_to_fgg(data), fgg.json.from_json(data)
+    assert ours is not None
+    value = float(fggs.sum_product(theirs, method="newton", tol=1e-12))
+    assert float(fgg.reference.solve(ours, "real").value) == pytest.approx(value, rel=1e-5)
+    best = fgg.reference.viterbi(ours)
+    for factor in theirs.factors.values():  # `viterbi` takes weights for logarithms
+        factor.weights = factor.weights.log()
+    graph, values = fggs.viterbi(theirs, ()).derive()
+    weights = {name: factor.weights.to_dense() for name, factor in theirs.factors.items()}
+    edges = [(weights[e.label.name], tuple(values[n] for n in e.nodes)) for e in graph.edges()]
+    total = sum(float(weight[place]) for weight, place in edges)
+    assert best.log_weight == pytest.approx(total, rel=1e-5)
+    cut = fgg.json.to_json(fgg.rewrite.factorise(ours).grammar)
+    for whole in (fggs.factorize_fgg(fggs.json_to_fgg(data)), fggs.json_to_fgg(cut)):
+        assert float(fggs.sum_product(whole, method="newton", tol=1e-12)) == pytest.approx(value)
+
+
 def test_entropy_of_a_view_that_requires_gradients_later() -> None:
     text = """
     domain T = 3
