@@ -313,9 +313,7 @@ class Module:
         more = ", marks" if self.best else ""
         if names:
             lines.append(f"{target} = {make}(batch, layouts(batch){more})")
-        self.program.turned.clear()
-        body = list(self.kernel(self.inside_kernel))
-        lines += [*self.turned(), *body]
+        lines += self.kernel(self.inside_kernel)
         lines.append(f"return filled({names})")
         yield f"def inside(leaves, scales, batch{more}):"
         yield '    """Fill the charts."""'
@@ -354,9 +352,7 @@ class Module:
         if plan.start.name in plan.chart:
             place = "".join(f", {self.scope.affine(expr)}" for expr in plan.start.index)
             lines.append(f"seed(batch, {self.program.chart(plan.start.name)}, gradient{place})")
-        self.program.turned.clear()
-        body = list(self.kernel(self.outside_kernel))
-        lines += [*self.turned(), *body]
+        lines += self.kernel(self.outside_kernel)
         lines += _dictionary("slopes", slopes)
         lines.append(f"return batch.settled(slopes), adjoints({names})")
         yield "def outside(leaves, scales, values, charts, batch, gradient):"
@@ -369,13 +365,17 @@ class Module:
             yield f"{name} = {matrix}.mT"
 
     def kernel(self, kernel: Kernel) -> Iterator[str]:
-        """The statements of a pass."""
+        """The statements of a pass, behind those that turn matrices."""
+        self.program.turned.clear()
+        lines: list[str] = []
         for stage in kernel.stages:
             body = list(self.stage(stage))
             before = self.program.before
-            yield from (f"{name} = {code}" for code, name in before.items())
+            lines += [f"{name} = {code}" for code, name in before.items()]
             before.clear()
-            yield from body
+            lines += body
+        yield from self.turned()
+        yield from lines
 
     def stage(self, stage: Stage) -> Iterator[str]:
         """The statements of a stage."""

@@ -44,6 +44,8 @@ NUMBERS = 256
 """How many numbers a program of small cells has of one value, as near as that can be."""
 MATRIX = 16
 """The least number of rows and columns of a matrix that is multiplied as one."""
+INDICES = 4
+"""The most indices of a cell: `fgg.runtime.prelude.gpu` has `cell0` to `cell4`."""
 
 
 class Unfit(Exception):
@@ -283,6 +285,8 @@ class _Blocks:
                 raise Unfit("it changes cells that it reads")
             if isinstance(op, Put | Keep) and len(set(op.cells.axes)) < len(op.cells.axes):
                 raise Unfit("the head touches a node twice")
+            if any(len(cells.index) > INDICES for cells in stored(op)):
+                raise Unfit(f"cells have more than {INDICES} indices")
             for expr in self.expressions(op):
                 if any(True for _ in expr.lookups()):
                     raise Unfit("tables say where cells are")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,6 +86,60 @@ def test_numbers_of_the_library(part: int) -> None:
 def test_numbers_of_random_grammars(seeds: tuple[int, int]) -> None:
     done = checked("random", *map(str, seeds), interpret=True)
     assert done["same"] > (seeds[1] - seeds[0]) / 3
+
+
+TABLES = """
+domain T = 4
+domain W = 6
+input w: W[n]
+input table place[m]
+factor init(-> T)
+factor trans(T -> T)
+factor emit(T -> W)
+nonterminal S()
+nonterminal X[i, j](T) for 0 <= i <= n, 0 <= j <= m
+start S
+rule begin: S         -> init(t) X[0, 0](t)
+rule stay:  X[i,j](t) -> emit(t, w[i]) trans(t, u) X[i+1, j](u)              for i < n
+rule move:  X[i,j](t) -> trans(t, u) emit(u, w[place[j]]) X[i+1, j+1](u)     for i < n, j < m
+rule end:   X[n,m](t) ->
+"""
+"""Tensor operations turn `trans`; the other rules have kernels."""
+
+FIVE = """
+domain T = 2
+domain W = 3
+input w: W[n]
+factor emit(T, W)
+factor trans(T -> T)
+nonterminal S()
+nonterminal Y[a, b, c, d, i](T) for 0 <= a < 2, 0 <= b < 2, 0 <= c < 2, 0 <= d < 2, 0 <= i <= n
+start S
+rule begin: S              -> Y[0, 0, 0, 0, 0](t)
+rule one:   Y[a,b,c,d,i](t) -> emit(t, w[i]) trans(t, u) Y[1-a,d,b,c,i+1](u)   for i < n
+rule end:   Y[a,b,c,d,n](t) ->
+"""
+"""Cells of five indices."""
+
+
+def written(text: str) -> Any:
+    """The plan of a grammar's text."""
+    return plan_of(selected(loads(text), None), Expected(), "state")
+
+
+@needs_triton
+def test_numbers_where_some_rules_have_no_kernels(tmp_path: Path) -> None:
+    names = []
+    for name, text in (("tables", TABLES), ("five", FIVE)):
+        path = tmp_path / f"{name}.fgg"
+        path.write_text(text, encoding="utf-8")
+        names.append(f"{path}::state")
+        assert refused(written(text))
+    assert checked("numbers", *names, interpret=True) == {"same": 2, "refused": 0}
+
+
+def test_cells_of_many_indices_stay_with_tensor_operations() -> None:
+    assert set(refused(written(FIVE)).values()) == {"cells have more than 4 indices"}
 
 
 def assert_no_spill(found: list[Mapping[str, Any]]) -> None:
