@@ -87,33 +87,40 @@ class Range:
 
 
 @triton.jit
+def step(i, stride):
+    """How far an index leads; in 64 bits, as a chart may have more than 2**31 numbers."""
+    return tl.cast(i, tl.int64) * stride
+
+
+@triton.jit
 def cell0(X, b):
     """Where the cell of an item is."""
-    return X[0] + (X[1] + b * X[2])
+    return X[0] + (X[1] + step(b, X[2]))
 
 
 @triton.jit
 def cell1(X, i, b):
     """Where the cells at one index are."""
-    return X[0] + (X[1] + i * X[2] + b * X[3])
+    return X[0] + (X[1] + step(i, X[2]) + step(b, X[3]))
 
 
 @triton.jit
 def cell2(X, i, j, b):
     """Where the cells at two indices are."""
-    return X[0] + (X[1] + i * X[2] + j * X[3] + b * X[4])
+    return X[0] + (X[1] + step(i, X[2]) + step(j, X[3]) + step(b, X[4]))
 
 
 @triton.jit
 def cell3(X, i, j, k, b):
     """Where the cells at three indices are."""
-    return X[0] + (X[1] + i * X[2] + j * X[3] + k * X[4] + b * X[5])
+    return X[0] + (X[1] + step(i, X[2]) + step(j, X[3]) + step(k, X[4]) + step(b, X[5]))
 
 
 @triton.jit
 def cell4(X, i, j, k, m, b):
     """Where the cells at four indices are."""
-    return X[0] + (X[1] + i * X[2] + j * X[3] + k * X[4] + m * X[5] + b * X[6])
+    here = X[1] + step(i, X[2]) + step(j, X[3]) + step(k, X[4])
+    return X[0] + (here + step(m, X[5]) + step(b, X[6]))
 
 
 @triton.jit

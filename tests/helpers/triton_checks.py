@@ -169,6 +169,10 @@ def main(task: str, *arguments: str) -> None:
     elif task == "random":
         first, last = map(int, arguments)
         print(json.dumps(random_numbers(range(first, last))))
+    elif task == "far":
+        from tests.helpers.far_cells import found
+
+        print(json.dumps(found()))
     else:
         targets = map(int, arguments[0].split(","))
         pairs = [(name, target) for target in targets for name in arguments[1:]]

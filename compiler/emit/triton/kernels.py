@@ -31,7 +31,7 @@ INDENT = "    "
 TAKEN = """
     at there points B b T R WATCHED MIXED tl triton gap top total hold new acc start rows columns
     cell0 cell1 cell2 cell3 cell4 has1 has2 has3 has4 worth relative log_add number apart
-    note scale_of unit_of add here NOTHING LEAST range float print old scale unit batch
+    note scale_of unit_of add here step NOTHING LEAST range float print old scale unit batch
 """.split()
 
 
@@ -384,7 +384,7 @@ class KernelPrinter(ABC):
         if not nodes:
             return Value(f"tl.load({buffer} + {point}, there, 0.0)", False)
         size = self.facts.size(nodes)
-        place = f"{buffer} + ({point} * {size}){frame.spread}{self.states(nodes, frame)}"
+        place = f"{buffer} + step({point}, {size}){frame.spread}{self.states(nodes, frame)}"
         return Value(f"tl.load({place}, {self.mask('there', nodes, frame)}, 0.0)", True)
 
     def scale(self, op: Scale) -> str:

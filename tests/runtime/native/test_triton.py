@@ -142,6 +142,11 @@ def test_cells_of_many_indices_stay_with_tensor_operations() -> None:
     assert set(refused(written(FIVE)).values()) == {"cells have more than 4 indices"}
 
 
+@needs_triton
+def test_charts_may_have_more_than_two_billion_numbers() -> None:
+    assert checked("far", interpret=True) == [4 * 2**32, 4 * (2**32 + 1)]
+
+
 def assert_no_spill(found: list[Mapping[str, Any]]) -> None:
     assert found
     for usage in found:
