@@ -36,13 +36,14 @@ def resolve_sizes(
 ) -> None:
     """Fill the scope's sizes; `overrides` replace what the file says."""
     scope.sizes.update({s.name.text: Size(name=s.name.text, value=Expr()) for s in statements})
+    names = ", ".join(f"`{n}`" for n in scope.sizes)
     for name in overrides:
         if name not in scope.sizes:
             scope.report.add(
                 "F410",
                 f"the grammar has no size `{name}`",
                 help=did_you_mean(name, scope.sizes)
-                or "its sizes are " + ", ".join(f"`{n}`" for n in scope.sizes),
+                or ("its sizes are " + names if names else "it declares none"),
             )
         elif isinstance(overrides[name], bool) or not isinstance(overrides[name], int):
             scope.report.add(

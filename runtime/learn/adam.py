@@ -8,7 +8,8 @@ from math import isfinite
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import refuse
+from fgg.diagnostics import GrammarError, refuse
+from fgg.runtime.learn.distributions import nothing_to_learn
 from fgg.runtime.learn.item_batches import token_count
 from fgg.runtime.learn.method import ItemBatch, Method, Reduce, SweepReport, alone
 from fgg.runtime.model.model import Model
@@ -47,7 +48,7 @@ class Adam(Method):
         super().__init__(model, skip=skip, reduce=reduce)
         self.named = {n: p for n, p in model.named_parameters() if p.requires_grad}
         if not self.named:
-            refuse("F473", f"there is nothing to learn in `{model.program.grammar.name}`")
+            raise GrammarError([nothing_to_learn(model)])
         for name, good, wanted in (
             ("rate", 0 < rate < 1e6, "a number above 0"),
             ("betas", all(0 <= b < 1 for b in betas), "two numbers from 0 up, less than 1"),

@@ -111,11 +111,17 @@ def learned_distributions(
             dists = _with_prior(dists, 1.0 if alpha is None else alpha)
         learned[name] = dists
     if not problems and not learned:
-        message = f"there is nothing to learn in `{model.program.grammar.name}`"
-        problems.append(Diagnostic(code="F473", message=message))
+        problems.append(nothing_to_learn(model))
     if problems:
         raise GrammarError(problems)
     return learned
+
+
+def nothing_to_learn(model: Model) -> Diagnostic:
+    """What to say of a model without parameters that a method could learn."""
+    message = f"there is nothing to learn in `{model.program.grammar.name}`"
+    help = "a factor is learned if the grammar gives it no value and does not freeze it"
+    return Diagnostic(code="F473", message=message, help=help)
 
 
 def _given(model: Model, prior: Prior) -> dict[str, Alpha]:

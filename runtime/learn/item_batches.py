@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
+from os import PathLike
+from types import MappingProxyType
 
 import torch
 
@@ -16,6 +18,8 @@ Data = Mapping[str, Sequence[object]] | Iterable[object]
 
 BUDGET = 2048
 """The most tokens of a batch, padding included."""
+
+NO_FIELDS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def in_memory(program: Program, data: Data, query: str | None = None) -> list[It
     for each item. If the grammar has a single input, they may be a list of its values. Raises
     GrammarError (F476).
     """
-    by_input = _by_input(program.for_query(query), data)
+    by_input = data_by_input(program.for_query(query), data)
     counts = {len(values) for values in by_input.values()}
     if len(counts) != 1 or not min(counts):
         refuse("F476", "there are no data, or inputs have different numbers of items")
@@ -81,21 +85,37 @@ def in_memory(program: Program, data: Data, query: str | None = None) -> list[It
     ]
 
 
-def _by_input(program: Program, data: Data) -> Mapping[str, Sequence[object]]:
-    """Data in memory as lists by input."""
+def data_by_input(
+    program: Program, data: Data, fields: Mapping[str, str] = NO_FIELDS
+) -> Mapping[str, Sequence[object]]:
+    """Data in memory as lists by input.
+
+    A list of values is of the only input, or of the only one that reads words, by `fields`. A text
+    is refused: it would be taken for a list of letters.
+    """
     if isinstance(data, Mapping):
+        for values in data.values():
+            _check_list(values)
         return data
+    _check_list(data)
     entries = list(data)
     records = [entry for entry in entries if isinstance(entry, Mapping)]
     if records and len(records) == len(entries):
         return {name: [record[name] for record in records] for name in records[0]}
     names = [item.name for item in program.grammar.observed]
     names += [factor.name for factor in program.grammar.input_factors]
-    if len(names) != 1:
+    words = [name for name in names if fields.get(name) == "words"] if len(names) > 1 else names
+    if len(words) != 1:
         listed = ", ".join(f"`{name}`" for name in names)
         message = f"`{program.grammar.name}` has several inputs: {listed}"
         refuse("F476", message, "give data by their names: a list of items for each")
-    return {names[0]: entries}
+    return {words[0]: entries}
+
+
+def _check_list(values: object) -> None:
+    if isinstance(values, (str, bytes, PathLike)):
+        message = "data are a list of items, not one text"
+        refuse("F476", message, "`[text]` is a list of one; `fgg.train` and `fgg.data` read files")
 
 
 def numbered(batches: Sequence[Items], first: int) -> list[Items]:

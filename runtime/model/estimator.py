@@ -15,7 +15,7 @@ from fgg.grammar import Grammar, Sized
 from fgg.grammar.domains import value_index, with_sizes, with_values
 from fgg.inputs.tokens import MARKS, UNKNOWN
 from fgg.runtime.learn.fitting import learn, log_likelihood
-from fgg.runtime.learn.item_batches import BUDGET, Data, Items, bucketed, in_memory
+from fgg.runtime.learn.item_batches import BUDGET, Data, Items, bucketed, data_by_input, in_memory
 from fgg.runtime.train.feed import Feed, sizes_for
 
 if TYPE_CHECKING:
@@ -53,21 +53,7 @@ def predict(model: Model, data: Data, *, method: str) -> list[Derivation]:
 
 def inputs_of(model: Model, data: Data) -> Mapping[str, Sequence[object]]:
     """Data by the names of inputs; a list of sentences is the model's only input, or its words."""
-    if isinstance(data, Mapping):
-        return data
-    entries = list(data)
-    if entries and all(isinstance(entry, Mapping) for entry in entries):
-        records = [entry for entry in entries if isinstance(entry, Mapping)]
-        return {name: [record[name] for record in records] for name in records[0]}
-    grammar = model.program.grammar
-    names = [item.name for item in grammar.observed] + [f.name for f in grammar.input_factors]
-    fields = model.preprocessing.fields
-    words = [name for name in names if fields.get(name) == "words"] if len(names) > 1 else names
-    if len(words) != 1:
-        listed = ", ".join(f"`{name}`" for name in names)
-        message = f"`{grammar.name}` has several inputs: {listed}"
-        refuse("F476", message, "give data by their names: a list of items for each")
-    return {words[0]: entries}
+    return data_by_input(model.program, data, model.preprocessing.fields)
 
 
 def _numbered(items: Sequence[Items]) -> list[Items]:

@@ -139,7 +139,9 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str
     except OSError as error:
         raise unreadable(name, error) from None
     except SafetensorError:
-        refuse("F471", f"`{name}` is not a safetensors file, or is cut short")
+        text = "a trained model is expected here, not the text of a grammar"
+        help = text if name.endswith(".fgg") else ""
+        refuse("F471", f"`{name}` is not a safetensors file, or is cut short", help)
 
 
 def describes_model(path: str | os.PathLike[str]) -> bool:

@@ -205,7 +205,8 @@ def sizes_for(grammar: Grammar, feed: Feed, given: Mapping[str, int]) -> dict[st
             refuse(
                 "F478",
                 f"the data have {len(vocabulary):,} values of `{domain}`, not {given[size]:,}",
-                "`--max-words N` keeps the most frequent ones",
+                f"`--set {size}={len(vocabulary)}` makes room for them; `--max-words N` keeps the "
+                "most frequent words",
             )
     return sizes
 

@@ -46,6 +46,27 @@ def test_the_order_of_sentences_is_that_of_predictions() -> None:
     assert [len(states) for states in model.predict(items)] == [5, 1, 300, 2, 900, 4]
 
 
+def test_a_text_in_the_place_of_sentences_is_refused_and_changes_nothing() -> None:
+    model = hmm()
+    for data in ("the dog runs", Path("corpus.txt"), {"w": "the dog runs"}):
+        for use in (model.fit, model.score, model.predict):
+            with pytest.raises(GrammarError, match="a list of items, not one text"):
+                use(data)  # type: ignore[arg-type]
+        with pytest.raises(GrammarError, match="a list of items, not one text"):
+            fgg.learn(model, data)  # type: ignore[arg-type]
+    assert model.vocabulary == {}
+
+
+def test_a_model_whose_factors_all_have_values_says_why_nothing_is_learned() -> None:
+    text = "factor coin(-> D) = uniform nonterminal S() start S rule S -> coin(w[0])"
+    grammar = fgg.loads(f"domain D = 2 input w: D[n] {text}")
+    model = fgg.compile(grammar).model()
+    for method in ("em", "adam"):
+        with pytest.raises(GrammarError, match="nothing to learn") as caught:
+            model.fit([[0, 0]], method=method)
+        assert caught.value.diagnostics[0].help.startswith("a factor is learned if")
+
+
 def test_tags_that_are_observed_name_the_states() -> None:
     tagger = fgg.load("tagger")
     model = fgg.compile(tagger, "tagged").model(seed=0, dtype=torch.float64)

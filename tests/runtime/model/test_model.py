@@ -246,6 +246,9 @@ def test_files_that_are_no_models(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no model")
     with pytest.raises(fgg.GrammarError, match="F471"):
         fgg.load_model(tmp_path / "text")
+    (tmp_path / "coin.fgg").write_text("nonterminal S() start S rule S ->")
+    with pytest.raises(fgg.GrammarError, match="not the text of a grammar"):
+        fgg.load_model(tmp_path / "coin.fgg")
     save_file({"init": torch.ones(2)}, tmp_path / "weights")
     with pytest.raises(fgg.GrammarError, match="F471"):
         fgg.load_model(tmp_path / "weights")

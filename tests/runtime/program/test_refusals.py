@@ -90,6 +90,12 @@ def test_what_is_asked_of_charts_is_refused_too_where_it_would_not_fit(pcfg: Pro
             question()
 
 
+def test_sizes_of_a_grammar_that_declares_none_are_refused() -> None:
+    with pytest.raises(fgg.GrammarError, match="F410") as caught:
+        fgg.load("branching", sizes={"k": 2})
+    assert caught.value.diagnostics[0].help == "it declares none"
+
+
 def test_mistakes_in_compiling_are_named() -> None:
     with pytest.raises(TypeError, match="a grammar is expected"):
         fgg.compile("hmm")  # type: ignore[arg-type]
