@@ -11,6 +11,7 @@ from fgg.api.compile import compile, selected
 from fgg.api.saved import model_file
 from fgg.compiler.resolve.load import loads
 from fgg.data import Batches, read
+from fgg.data.potentials import read_potentials
 from fgg.data.preprocessing import Preprocessing, preprocessed
 from fgg.diagnostics import GrammarError, refuse, warn
 from fgg.grammar import Enumerated, Grammar
@@ -141,13 +142,16 @@ class _Start:
         settings, processes = self.settings, self.processes
         grammar = loads(settings.grammar, name=settings.name)
         asked = selected(grammar, settings.query)
-        watched = _watched(settings.data), _watched(settings.valid)
+        watched = (
+            _watched(settings.data, settings.potentials),
+            _watched(settings.valid, settings.valid_potentials),
+        )
         feed = None if self.kept is None else load_feed(self.folder)
         saved, changed = None, []
         if feed is not None:
             saved = load_checkpoint(self.folder, processes, migrate=self.migrate)
             changed = self.changes(saved, run_digests(settings, feed, *watched), watched[0])
-        corpus = _corpus(settings, settings.data)
+        corpus = _corpus(settings, asked, settings.data, settings.potentials)
         fields = input_fields(asked, settings.fields)
         feed = feed or make_feed(asked, fields, corpus, settings.changes)
         _check_items(corpus, settings.data, "items in {} to learn from")
@@ -155,6 +159,8 @@ class _Start:
         model = self.model(grammar, feed, backend)
         if saved is not None:
             _take(model, saved.model)
+        if settings.potentials:
+            feed.check(model.program, corpus)
         method = _method(model, settings, processes)
         batches = _batches(settings, corpus, processes)
         if self.kept is None:
@@ -169,7 +175,7 @@ class _Start:
             feed,
             batches,
             epochs=settings.epochs,
-            valid=self.held_out(settings),
+            valid=self.held_out(settings, asked, feed, model),
             patience=settings.patience,
             **more,
         )
@@ -225,12 +231,18 @@ class _Start:
                 model.load(model_file(settings.initial))
         return model.to(torch.device(self.device))
 
-    def held_out(self, settings: RunSettings) -> Batches | None:
+    def held_out(
+        self, settings: RunSettings, asked: Grammar, feed: Feed, model: Model
+    ) -> Batches | None:
         """The batches of held-out data."""
         if not settings.valid:
+            if settings.valid_potentials:
+                refuse("F478", f"`{settings.valid_potentials}` belongs to no held-out data")
             return None
-        corpus = _corpus(settings, settings.valid)
+        corpus = _corpus(settings, asked, settings.valid, settings.valid_potentials)
         _check_items(corpus, settings.valid, "held-out items in {}")
+        if settings.valid_potentials:
+            feed.check(model.program, corpus)
         return Batches(
             corpus=corpus,
             tokens=settings.budget or 4096,
@@ -286,8 +298,9 @@ def vocabulary_notes(before: Grammar, after: Grammar, feed: Feed) -> list[str]:
     return notes
 
 
-def _watched(paths: Iterable[str]) -> WatchedFiles:
-    return WatchedFiles(tuple(map(Path, paths)))
+def _watched(paths: Iterable[str], potentials: str) -> WatchedFiles:
+    more = (potentials,) if potentials else ()
+    return WatchedFiles(tuple(map(Path, (*paths, *more))))
 
 
 def _check_items(corpus: Corpus, paths: Iterable[str], what: str) -> None:
@@ -346,8 +359,18 @@ def _chosen(
     return choice
 
 
-def _corpus(settings: RunSettings, paths: tuple[str, ...]) -> Corpus:
-    return preprocessed(read(*paths, format=settings.format, skip=settings.skip), settings.changes)
+def _corpus(
+    settings: RunSettings, asked: Grammar, paths: tuple[str, ...], potentials: str
+) -> Corpus:
+    """The data of a run. Raises GrammarError (F411, F478) unless there are the log-potentials."""
+    corpus = read(*paths, format=settings.format, skip=settings.skip)
+    if potentials:
+        corpus = corpus.beside(read_potentials(asked, potentials))
+    elif asked.input_factors:
+        name, shown = asked.input_factors[0].name, ", ".join(f"`{path}`" for path in paths)
+        message = f"log-potentials `{name}` are not given for the items in {shown}"
+        refuse("F478", message, "`--potentials FILE`; those of held-out data: `--valid-potentials`")
+    return preprocessed(corpus, settings.changes)
 
 
 def _method(model: Model, settings: RunSettings, processes: Processes) -> Method:

@@ -33,6 +33,8 @@ def train(
     method: str = "em",
     epochs: int = EPOCHS,
     valid: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+    potentials: str | os.PathLike[str] = "",
+    valid_potentials: str | os.PathLike[str] = "",
     seed: int = 0,
     dtype: str | None = None,
     space: str = "auto",
@@ -49,6 +51,7 @@ def train(
     """Train a grammar on data files, in a folder that can be resumed; return the model.
 
     It is what `fggc train` does: `data` and `valid` are files, `tokens` is the size of a batch,
+    `potentials` is a file with the log-potentials of input factors for each item of the data, and
     `preprocessing` has the options that change the data (`{"lower": True, "min_count": 2}`), and
     `options` are the method's own. A run chooses its `backend` once, by the amount of data, and
     keeps it. A run is resumed only with the data and options that it began with, or with `migrate`:
@@ -71,6 +74,8 @@ def train(
         options=options,
         data=_paths(data),
         valid=_paths(valid),
+        potentials=os.fspath(potentials),
+        valid_potentials=os.fspath(valid_potentials),
         format=format,
         fields=fields or {},
         changes={**(preprocessing or {}), "sizes": {}},

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fgg.cli.arguments import Parser, Usage, assignments
 from fgg.cli.options_compiler import add_backend, add_space
@@ -18,8 +17,7 @@ from fgg.cli.options_model import (
     saved_model,
 )
 from fgg.compiler.resolve.files import read_text
-from fgg.diagnostics import did_you_mean, refuse
-from fgg.files import check_regular, unreadable
+from fgg.diagnostics import refuse
 from fgg.grammar import Grammar, Input
 from fgg.inputs.given import Nest
 from fgg.inputs.tokens import token_id, why_unread
@@ -39,16 +37,21 @@ def add_items(parser: Parser) -> None:
         "trained model, a file like its training data",
     )
     parser.add_argument("--format", help="the format of the data, for a trained model")
+    add_potentials(parser)
+    add_inputs(parser, "lengths of inputs that are not given; their tokens are summed out")
+    add_weights(parser)
+    add_space(parser)
+    add_backend(parser)
+
+
+def add_potentials(parser: Parser) -> None:
+    """Add the option that gives log-potentials."""
     parser.value(
         "--potentials",
         "FILE",
         "log-potentials of input factors (.safetensors, .npz): arrays by name with an axis for "
         "the items first, or `phi.0`, `phi.1`, … for each item; whole numbers by name are lengths",
     )
-    add_inputs(parser, "lengths of inputs that are not given; their tokens are summed out")
-    add_weights(parser)
-    add_space(parser)
-    add_backend(parser)
 
 
 def add_normalisation(parser: Parser) -> None:
@@ -138,54 +141,11 @@ def read_items(grammar: Grammar, arguments: argparse.Namespace) -> ItemBatch:
     items = _read_tokens(grammar, arguments)
     if arguments.potentials is None:
         return items
-    inputs, lengths = read_potentials(grammar, arguments.potentials)
-    known = {**(items.lengths or {}), **lengths}
-    return ItemBatch({**items.inputs, **inputs}, known or None)
+    from fgg.data.potentials import read_potentials
 
-
-def read_potentials(
-    grammar: Grammar, path: str
-) -> tuple[dict[str, Sequence[Nest]], dict[str, list[int]]]:
-    """Return the log-potentials and lengths in a file. Raises GrammarError (F401, F411)."""
-    from fgg.grammar.domains import lengths as length_names
-
-    lengths: dict[str, list[int]] = {}
-    inputs: dict[str, Sequence[Nest]] = {}
-    several: dict[str, dict[int, Nest]] = {}
-    for name, array in read_arrays(path).items():
-        base, _, number = name.rpartition(".")
-        if name in grammar.input_factor:
-            inputs[name] = array
-        elif base in grammar.input_factor and number.isdecimal():
-            several.setdefault(base, {})[int(number)] = array
-        elif name in length_names(grammar) and array.dtype.kind in "iu" and array.ndim == 1:
-            lengths[name] = array.tolist()
-        else:
-            help = did_you_mean(name, [*grammar.input_factor, *length_names(grammar)])
-            refuse("F411", f"`{path}`: there is no input factor or length `{name}`", help)
-    for name, arrays in several.items():
-        if set(arrays) != set(range(len(arrays))):
-            refuse("F411", f"`{path}`: items of `{name}` are not numbered from 0 on")
-        inputs[name] = [arrays[number] for number in range(len(arrays))]
-    return inputs, lengths
-
-
-def read_arrays(path: str) -> dict[str, Any]:
-    """Return the arrays by name in a .npz or safetensors file. Raises GrammarError (F401)."""
-    try:
-        check_regular(path)
-        if path.endswith(".npz"):
-            import numpy as np
-
-            with np.load(path, allow_pickle=False) as file:
-                return {name: file[name] for name in file.files}
-        from safetensors.numpy import load_file
-
-        return dict(load_file(path))
-    except OSError as error:
-        raise unreadable(path, error) from None
-    except Exception:
-        refuse("F401", f"`{path}` is not a file of arrays (.npz, .safetensors)")
+    given = read_potentials(grammar, arguments.potentials)
+    known = {**(items.lengths or {}), **given.lengths}
+    return ItemBatch({**items.inputs, **given.inputs}, known or None)
 
 
 def _read_tokens(grammar: Grammar, arguments: argparse.Namespace) -> ItemBatch:

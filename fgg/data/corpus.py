@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fgg.data.example import Change, Example
 from fgg.data.formats import FORMATS, KNOWN, SUFFIXES, Reader, read_columns
+from fgg.data.potentials import Potentials
 from fgg.data.text_files import plain_suffix, read_lines
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 
@@ -42,7 +43,8 @@ class Corpus:
     """The examples of some files. They are read lazily, and anew in every iteration.
 
     Bad lines raise one GrammarError that names file, line and cause of each. With `skip`, bad lines
-    are left out and counted in `skipped`.
+    are left out and counted in `skipped`. `potentials` has an entry for each item of the files,
+    also for those that a change leaves out.
     """
 
     paths: tuple[Path, ...]
@@ -50,6 +52,7 @@ class Corpus:
     skip: bool = False
     blank: bool = False
     changes: tuple[Change, ...] = ()
+    potentials: Potentials | None = None
     _passes: list[Skipped] = field(default_factory=lambda: [Skipped()], compare=False, repr=False)
 
     def __repr__(self) -> str:
@@ -62,14 +65,24 @@ class Corpus:
         """The items that the most recent pass has skipped so far."""
         return self._passes[0]
 
+    def beside(self, potentials: Potentials) -> Corpus:
+        """The corpus with these log-potentials. Raises GrammarError (F478) for skipped lines."""
+        if self.skip:
+            message = "items that cannot be read are not left out beside log-potentials"
+            refuse("F478", message, "mend the data, and leave out `--skip-bad`")
+        return replace(self, potentials=potentials, _passes=[Skipped()])
+
     def map(self, *changes: Change) -> Corpus:
         """The corpus with these changes applied to each example; None leaves the example out."""
         return replace(self, changes=(*self.changes, *changes), _passes=[Skipped()])
 
     def __iter__(self) -> Iterator[Example]:
         skipped = self._passes[0] = Skipped()
-        for path in self.paths:
-            yield from self._read(path, skipped)
+        examples = (example for path in self.paths for example in self._read(path, skipped))
+        for example in examples if self.potentials is None else _joined(examples, self.potentials):
+            changed = self._changed(example)
+            if changed is not None:
+                yield changed
 
     def _read(self, path: Path, skipped: Skipped) -> Iterator[Example]:
         def report(code: str, number: int, message: str, help: str) -> None:
@@ -88,21 +101,32 @@ class Corpus:
                     if after > MAX_AFTER:
                         break
                 elif example.words or self.blank:
-                    changed = self._changed(example, path)
-                    if changed is not None:
-                        yield changed
+                    yield replace(example, place=f"{path}:{example.place}")
         except _Enough:
             pass
         if skipped.count and not self.skip:
             raise GrammarError(skipped.first)
 
-    def _changed(self, example: Example, path: Path) -> Example | None:
-        changed: Example | None = replace(example, place=f"{path}:{example.place}")
+    def _changed(self, example: Example) -> Example | None:
+        changed: Example | None = example
         for change in self.changes:
             if changed is None:
                 return None
             changed = change(changed)
         return changed
+
+
+def _joined(examples: Iterable[Example], potentials: Potentials) -> Iterator[Example]:
+    """Examples with their log-potentials. Raises GrammarError (F411) unless each has some."""
+    number, size = 0, potentials.size
+    for example in examples:
+        if number < size:
+            yield replace(example, potentials=potentials.item(number))
+        number += 1
+    if number != size:
+        message = f"`{potentials.path}` has log-potentials of {size:,} items; the data {number:,}"
+        help = "it has those of all items of the data files, in order; empty lines do not count"
+        refuse("F411", message, help)
 
 
 def read(

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fgg.data.potentials import ItemPotentials
 
 Span = tuple[int, int, str]
 
@@ -27,6 +31,7 @@ class Example:
     name: str | None = None
     count: int = 1  # how often it occurs, if the format says so
     place: str = ""  # file:line
+    potentials: ItemPotentials | None = None
 
     def __len__(self) -> int:
         return len(self.words)

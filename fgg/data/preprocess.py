@@ -141,6 +141,7 @@ def as_characters(example: Example) -> Example:
         name=example.name,
         count=example.count,
         place=example.place,
+        potentials=example.potentials,
     )
 
 

@@ -392,8 +392,8 @@ def _padded(rows: Sequence[Tensor]) -> Tensor:
     if all(list(row.shape) == shape for row in rows):
         return torch.stack(tuple(rows))
     padded = rows[0].new_zeros((len(rows), *shape))
-    for place, row in zip(padded, rows, strict=True):
-        place[tuple(slice(0, size) for size in row.shape)] = row
+    for number, row in enumerate(rows):  # not through views, which derivatives do not pass
+        padded[(number, *(slice(0, size) for size in row.shape))] = row
     return padded
 
 

@@ -8,11 +8,11 @@ marginals and expected counts, one set of charts for everything that is read off
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -225,12 +225,12 @@ class CompiledPosterior(Posterior):
         return {name: _tracked(w) for name, w in weights.items()} if self.counting else weights
 
     @cached_property
-    def _given(self) -> dict[str, object]:
+    def _given(self) -> dict[str, Any]:
         """The inputs; with `counting`, log-potentials are in the graph of derivatives."""
         given = dict(self.inputs or {})
         if self.counting:
             for name in self.program.grammar.input_factor.keys() & given.keys():
-                given[name] = _tracked(as_computed(torch.as_tensor(given[name])))
+                given[name] = _each(lambda x: _tracked(as_computed(x)), given[name])
         return given
 
     @cached_property
@@ -248,7 +248,7 @@ class CompiledPosterior(Posterior):
         weights = {n: as_weight(n, w).double() for n, w in self.weights.items()}
         inputs = dict(self.inputs or {})
         for name in self.program.grammar.input_factor.keys() & inputs.keys():
-            inputs[name] = torch.as_tensor(inputs[name]).double()
+            inputs[name] = _each(Tensor.double, inputs[name])
         return CompiledPosterior(self.program, weights, inputs, self.lengths, self.counting)
 
     @cached_property
@@ -264,7 +264,8 @@ class CompiledPosterior(Posterior):
         if self._wide is not None:
             return self._wide.log_z.float()
         given = [*self.weights.values(), *(self.inputs or {}).values()]
-        asked = any(isinstance(value, Tensor) and value.requires_grad for value in given)
+        rows = (value if isinstance(value, list | tuple) else [value] for value in given)
+        asked = any(isinstance(x, Tensor) and x.requires_grad for row in rows for x in row)
         if not (asked and torch.is_grad_enabled()):
             return self._passes.log_z.clone()
         log_z: Tensor = LogZ.apply(self._passes, *self._run.sources)  # type: ignore[no-untyped-call]
@@ -305,7 +306,9 @@ class CompiledPosterior(Posterior):
                 raise refused("products of pieces are too small for expected counts")
             counts |= _through_products(used, whole, pieces)
         for name in (*leaves, *inputs):
-            like = leaves[name] if name in leaves else torch.as_tensor(self._given[name])
+            like = leaves[name] if name in leaves else self._given[name]
+            if isinstance(like, list):  # items of several shapes: their counts are padded
+                like = self.collated.inputs[name].to(like[0].dtype)
             counts[name] = counts.get(name, torch.zeros_like(like)).detach().to(like.dtype)
         return counts
 
@@ -525,6 +528,16 @@ def check_number(number: int) -> None:
     """Refuse (F411) a number of derivations that is not a whole number from 1 up."""
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         refuse("F411", f"`number` is a whole number from 1 up, not {number!r}")
+
+
+def _each(change: Callable[[Tensor], Tensor], value: object) -> Tensor | list[Tensor]:
+    """Log-potentials, changed: one tensor, or one for each item if they are of several shapes."""
+    if isinstance(value, list | tuple):
+        rows = [torch.as_tensor(row) for row in value]
+        if len({row.shape for row in rows}) > 1:
+            return [change(row) for row in rows]
+        value = torch.stack(rows) if rows else value
+    return change(torch.as_tensor(value))
 
 
 def _tracked(value: Tensor) -> Tensor:

@@ -81,9 +81,10 @@ def evaluate(
             for example in batch.examples:
                 _check(example, asked)
             if "likelihood" in asked.scores:
-                log_z += program.log_z(weights, items.inputs).double().tolist()
+                log_z += program.log_z(weights, items.inputs, items.lengths).double().tolist()
             if decoding:
-                derivations += program.posterior(weights, items.inputs).decode(asked.method)
+                posterior = program.posterior(weights, items.inputs, items.lengths)
+                derivations += posterior.decode(asked.method)
             examples += batch.examples
             if tick is not None:
                 tick(sum(batch.lengths))

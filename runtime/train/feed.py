@@ -15,7 +15,7 @@ from fgg.data import (
     build_vocabulary,
 )
 from fgg.data.preprocessing import FIELDS, UNTAGGED, Changes, part_ids
-from fgg.diagnostics import did_you_mean, refuse
+from fgg.diagnostics import GrammarError, did_you_mean, refuse
 from fgg.grammar import Domain, Grammar, Sized
 from fgg.grammar.domains import domain_size, domain_values
 from fgg.inputs.tokens import MISSING, UNKNOWN
@@ -44,8 +44,29 @@ class Feed:
         """The inputs of a batch; None if it has no examples."""
         if not batch.examples:
             return None
-        inputs = {name: [self.ids(name, e) for e in batch.examples] for name in self.fields}
-        return Items(inputs, None, batch.numbers)
+        ids = {name: [self.ids(name, e) for e in batch.examples] for name in self.fields}
+        given = [e.potentials for e in batch.examples if e.potentials is not None]
+        if not given:
+            return Items(ids, None, batch.numbers)
+        inputs = {name: [each.inputs[name] for each in given] for name in given[0].inputs}
+        lengths = {name: [each.lengths[name] for each in given] for name in given[0].lengths}
+        return Items({**ids, **inputs}, lengths or None, batch.numbers)
+
+    def check(self, program: Program, corpus: Iterable[Example]) -> None:
+        """Check each item by itself. Raises GrammarError, with the place of an item, if one is bad.
+
+        In a batch, log-potentials are padded, so that those of a short item may be too short.
+        """
+        for example in corpus:
+            position = BatchPosition()
+            alone = ExampleBatch(examples=(example,), numbers=(0,), whole=1, after=position)
+            items = self.items(alone)
+            assert items is not None
+            try:
+                check_items(program, items)
+            except GrammarError as error:
+                first = error.diagnostics[0]
+                refuse(first.code, f"{example.place}: {first.message}", first.help)
 
     def checked(self, program: Program, batches: BatchSource) -> Iterator[tuple[Program, Collated]]:
         """The batches of an epoch as a program takes them. Raises GrammarError for unfit inputs."""
@@ -102,9 +123,8 @@ def input_fields(grammar: Grammar, given: Mapping[str, str]) -> dict[str, str]:
             refuse("F478", f"there is no input `{name}`", did_you_mean(name, names))
         if value not in FIELDS:
             refuse("F478", f"an example has no field `{value}`", f"it has {', '.join(FIELDS)}")
-    more = [factor.name for factor in grammar.input_factors] + [t.name for t in grammar.tables]
-    if more:
-        refuse("F478", f"`{more[0]}` is not a sequence of words", "train such a model from Python")
+    for table in grammar.tables:
+        refuse("F478", f"`{table.name}` is not a sequence of words", "use such a model from Python")
     # An input with two axes holds the parts of the sequence.
     shapes = {item.name: len(item.shape) for item in grammar.observed}
     given = {**{name: "parts" for name in names if shapes[name] == 2}, **given}

@@ -14,7 +14,8 @@ from fgg.plan.backend import AUTO
 
 SETTINGS = "settings.json"
 MAX_SETTINGS = 1 << 24  # bytes
-FREE = frozenset({"name", "epochs", "patience", "backend_reason", "data", "valid"})
+PATHS = ("data", "valid", "potentials", "valid_potentials")
+FREE = frozenset({"name", "epochs", "patience", "backend_reason", *PATHS})
 """The settings that may differ when a run is resumed: names, and when to stop.
 
 The paths of data files are free because digests say whether the files are the same.
@@ -46,6 +47,8 @@ class RunSettings:
     options: Mapping[str, object] = field(default_factory=dict)
     data: tuple[str, ...] = ()
     valid: tuple[str, ...] = ()
+    potentials: str = ""  # the file of log-potentials of the data
+    valid_potentials: str = ""
     format: str | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
     changes: Changes = field(default_factory=dict)
@@ -79,7 +82,7 @@ def load_settings(folder: Path) -> RunSettings:
     try:
         data = json.loads(read_limited(folder / SETTINGS, MAX_SETTINGS))
         known = {item.name for item in fields(RunSettings)}
-        if not isinstance(data, dict) or {"name", *data} != known:
+        if not isinstance(data, dict) or {"name", "potentials", "valid_potentials", *data} != known:
             raise ValueError("it has other entries")
         lists = {name: tuple(data[name]) for name in ("data", "valid")}
         return RunSettings(**{**data, **lists})

@@ -294,7 +294,7 @@ def log_likelihood(model: Model, feed: Feed, batches: Batches) -> tuple[float, i
         for batch in batches.epoch(0):
             items = feed.items(batch)
             if items is not None:
-                log_z = model.program.log_z(weights, items.inputs).double()
+                log_z = model.program.log_z(weights, items.inputs, items.lengths).double()
                 total += float(log_z.sum())
                 tokens += sum(batch.lengths)
                 impossible += int((log_z == -torch.inf).sum())

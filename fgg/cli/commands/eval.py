@@ -7,6 +7,7 @@ import sys
 
 from fgg.cli.arguments import Parser, Usage
 from fgg.cli.options_compiler import add_backend, add_space, backend_of
+from fgg.cli.options_data import add_potentials
 from fgg.cli.options_model import add_json
 from fgg.cli.output import print_report
 from fgg.diagnostics import refuse
@@ -35,6 +36,7 @@ def add_arguments(parser: Parser) -> None:
         "RULE=HEAD:WORD",
         "the positions that a rule connects, in its indices: `left_some=j-1:k root=:r`",
     )
+    add_potentials(parser)
     parser.value("--max-length", "N", "leave out longer items", type=int)
     parser.value("--tokens", "N", "tokens in a batch", type=int, default=4096)
     add_space(parser)
@@ -49,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise Usage("`--tokens` and `--max-length` must be at least 1")
     from fgg.api.train import load_fed
     from fgg.data import Batches, of_length, read
+    from fgg.data.potentials import read_potentials
     from fgg.data.preprocessing import preprocessed
     from fgg.grammar.annotations import read_links
     from fgg.runtime.train.evaluation import Evaluation, evaluate
@@ -57,11 +60,14 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.model, arguments.query, space=arguments.space, backend=backend_of(arguments)
     )
     format = arguments.format or model.preprocessing.format
-    corpus = preprocessed(
-        read(*arguments.data, format=format, skip=arguments.skip_bad), model.preprocessing.changes
-    )
+    corpus = read(*arguments.data, format=format, skip=arguments.skip_bad)
+    if arguments.potentials:
+        corpus = corpus.beside(read_potentials(model.program.grammar, arguments.potentials))
+    corpus = preprocessed(corpus, model.preprocessing.changes)
     if arguments.max_length:
         corpus = corpus.map(of_length(1, arguments.max_length))
+    if arguments.potentials:
+        feed.check(model.program, corpus)
     known = model.program.grammar.nonterminal
     for name in arguments.family:
         if name not in known:

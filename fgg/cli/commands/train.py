@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fgg.cli.arguments import Parser, Usage, assignments
 from fgg.cli.options_compiler import add_backend, add_space
-from fgg.cli.options_data import add_training_data, changes_of, fields_given
+from fgg.cli.options_data import add_potentials, add_training_data, changes_of, fields_given
 from fgg.cli.options_model import add_declarations, add_file, load_grammar, query_of, saved_model
 from fgg.cli.output import print_report
 from fgg.plan.backend import AUTO
@@ -39,6 +39,8 @@ def add_arguments(parser: Parser) -> None:
     parser.value("--query", "NAME", "the query that the data are inputs of")
     add_training_data(parser)
     parser.values("--valid", "PATH", "held-out data")
+    add_potentials(parser)
+    parser.value("--valid-potentials", "FILE", "log-potentials of the held-out data")
     parser.choice("--method", METHODS, "how to fit the model", default="em")
     parser.value("--epochs", "N", "passes over the data (default: 10)", type=int)
     parser.add_argument("--out", metavar="DIR", required=True, help="the folder of the run")
@@ -151,6 +153,8 @@ def settings_of(arguments: argparse.Namespace, world: int) -> RunSettings:
         options=options,
         data=tuple(arguments.data),
         valid=tuple(arguments.valid),
+        potentials=arguments.potentials or "",
+        valid_potentials=arguments.valid_potentials or "",
         format=arguments.format or (saved.preprocessing.format if saved else None),
         fields=fields_given(arguments) or (saved.preprocessing.fields if saved else {}),
         changes={**known, **changes_of(arguments), **fixed},
@@ -167,6 +171,9 @@ def given_again(arguments: argparse.Namespace) -> dict[str, Any]:
     for name in ("data", "valid"):
         if getattr(arguments, name):
             given[name] = tuple(getattr(arguments, name))
+    for name in ("potentials", "valid_potentials"):
+        if getattr(arguments, name):
+            given[name] = getattr(arguments, name)
     return given
 
 

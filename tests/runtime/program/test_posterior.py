@@ -123,3 +123,24 @@ def test_divergence_is_refused_between_different_batches(pcfg: Program) -> None:
 def test_a_way_to_decode_that_does_not_exist_is_refused(pcfg: Program) -> None:
     with pytest.raises(fgg.GrammarError, match="F415"):
         pcfg.model(seed=0).posterior(w=WORDS).decode("beam")
+
+
+def test_log_potentials_of_items_of_several_lengths_may_be_a_list() -> None:
+    program = fgg.compile(fgg.load("crf", sizes={"k": 2}))
+    weights = program.weights(seed=1, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(2)
+    rows = [torch.randn(n, 2, generator=generator, dtype=torch.float64) for n in (3, 1)]
+    tags = [[-1, 0, -1], [-1]]
+    post = program.posterior(weights, {"score": [row.numpy() for row in rows], "y": tags})
+    for number, row in enumerate(rows):
+        alone = program.posterior(weights, {"score": row[None], "y": tags[number : number + 1]})
+        assert torch.allclose(post.log_z[number], alone.log_z[0])
+        counts = post.counts["score"][number]
+        assert torch.allclose(counts[: len(row)], alone.counts["score"][0])
+        assert not counts[len(row) :].any()
+    leaves = [row.requires_grad_() for row in rows]
+    asked = program.posterior(weights, {"score": leaves, "y": tags})
+    asked.log_z.sum().backward()
+    for number, leaf in enumerate(leaves):
+        assert leaf.grad is not None
+        assert torch.allclose(leaf.grad, post.counts["score"][number, : len(leaf)])
