@@ -393,7 +393,8 @@ def _padded(rows: Sequence[Tensor]) -> Tensor:
         return torch.stack(tuple(rows))
     padded = rows[0].new_zeros((len(rows), *shape))
     for number, row in enumerate(rows):  # not through views, which derivatives do not pass
-        padded[(number, *(slice(0, size) for size in row.shape))] = row
+        place = (slice(number, number + 1), *(slice(0, size) for size in row.shape))
+        padded[place] = row
     return padded
 
 
