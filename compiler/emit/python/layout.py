@@ -31,9 +31,9 @@ def fit(line: str) -> Iterator[str]:
         return
     target, sign, value = line.partition(" = ")
     if not sign or "(" not in target:
-        for operator in ("and", "+"):
+        for operator in ("and", "&", "+"):
             terms = _parts(value if sign else line.strip().removesuffix(","), f" {operator} ")
-            if len(terms) > 1:
+            if len(terms) > 1 and not (sign and operator == "+" and _ends_with_call(line, terms)):
                 yield from _broken(line, operator, terms)
                 return
     names = _parts(target.strip(), ",") if sign else []
@@ -58,6 +58,19 @@ def fit(line: str) -> Iterator[str]:
         for part in _parts(body, ","):
             yield from fit(f"{inner}{part},")
     yield pad + tail
+
+
+def _ends_with_call(line: str, terms: list[str]) -> bool:
+    """Whether a sum of two terms is broken in the brackets of a call that is the last of them."""
+    pair = _last_brackets(line)
+    return (
+        len(terms) == 2
+        and line.endswith(")")
+        and pair is not None
+        and pair[1] == len(line) - 1
+        and line[: pair[0]][-1:].isidentifier()
+        and pair[0] < WIDTH
+    )
 
 
 def _condition(tests: str, pad: str) -> Iterator[str]:

@@ -125,7 +125,8 @@ class CellsPrinter(KernelPrinter):
                 "if WATCHED:",
                 f"{INDENT}gap = apart(apart(gap, scale, top), old, top)",
                 f"new = new * worth(scale, top, T){spread}",
-                f"new += tl.load({place}, {mask}, 0.0) * worth(old, top, T){spread}",
+                f"stored = tl.load({place}, {mask}, 0.0)",
+                f"new += stored * worth(old, top, T){spread}",
                 "scale = top",
             ],
         )
@@ -198,7 +199,7 @@ class CellsPrinter(KernelPrinter):
 
     def erase(self, op: Erase, frame: Frame) -> None:
         """Write zeros where a mask does not hold."""
-        gone = f"(there & ~({self.conditions(op.masks)}))"
+        gone = f"(there & ~{self.conditions(op.masks)})"
         place = self.place(op.cells, "d")
         if op.cells.axes:
             place = f"{place}{frame.spread}{self.states(op.cells.axes, frame)}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import log
 
@@ -29,10 +31,23 @@ from fgg.plan.kernel import (
 
 INDENT = "    "
 TAKEN = """
-    at there points B b T R WATCHED MIXED tl triton gap top total hold new acc start rows columns
+    at there points B b T R WATCHED MIXED tl triton gap top mass hold new acc start rows columns
     cell0 cell1 cell2 cell3 cell4 has1 has2 has3 has4 worth relative log_add number apart
-    note scale_of unit_of add here step NOTHING LEAST range float print old scale unit batch
+    note scale_of unit_of add here step NOTHING LEAST range float print old stored scale unit
+    batch
 """.split()
+
+
+def read_lines(lines: Sequence[str]) -> list[str]:
+    """The lines of a function without assignments to names that nothing else mentions."""
+    counts = Counter(name for line in lines for name in set(re.findall(r"\w+", line)))
+    targets = [re.match(r"\s*(\w+) = ", line) for line in lines]
+    kept = [
+        line
+        for line, target in zip(lines, targets, strict=True)
+        if target is None or counts[target[1]] > 1
+    ]
+    return kept if len(kept) == len(lines) else read_lines(kept)
 
 
 class KernelPrinter(ABC):
@@ -95,7 +110,7 @@ class KernelPrinter(ABC):
         return [
             f"@triton.jit(do_not_specialize=[{quoted}])",
             f"def {self.title}({', '.join(head)}):",
-            *self.lines,
+            *read_lines(self.lines),
         ]
 
     def call(self) -> list[str]:
@@ -256,7 +271,8 @@ class KernelPrinter(ABC):
 
     def conditions(self, masks: Sequence[Mask]) -> str:
         """Where masks hold."""
-        return " & ".join(f"({self.scope.condition(mask.expr)})" for mask in masks)
+        tests = [f"({self.scope.condition(mask.expr)})" for mask in masks]
+        return tests[0] if len(tests) == 1 else f"({' & '.join(tests)})"
 
     def full(self, value: Value, frame: Frame) -> str:
         """A value on the whole tile."""
@@ -294,7 +310,7 @@ class KernelPrinter(ABC):
             self.say(f"{name} = tl.full([{rows}], NOTHING, tl.float64)")
         elif isinstance(op, LogSum):
             self.say(f"top = tl.full([{rows}], NOTHING, tl.float64)")
-            self.say(f"total = tl.zeros([{rows}], tl.float64)")
+            self.say(f"mass = tl.zeros([{rows}], tl.float64)")
         else:
             own = set(self.facts.nodes(name))
             shape = [str(frame.widths[n] if n in own else 1) for n in frame.widths] if full else []
@@ -315,7 +331,7 @@ class KernelPrinter(ABC):
             code = self.values[op.scale].code
             self.say(f"new = tl.maximum(top, {code})")
             self.say("hold = tl.maximum(new, LEAST)")
-            self.say(f"total = total * tl.exp(top - hold) + tl.exp({code} - hold)")
+            self.say(f"mass = mass * tl.exp(top - hold) + tl.exp({code} - hold)")
             self.say("top = new")
         else:
             self.say(f"{name} += {self.term(op, frame).code}")
@@ -323,7 +339,7 @@ class KernelPrinter(ABC):
         for other in needed:
             del self.values[other]
         if isinstance(op, LogSum):
-            self.say(f"{name} = tl.log(total) + tl.maximum(top, LEAST)")
+            self.say(f"{name} = tl.log(mass) + tl.maximum(top, LEAST)")
         self.values[name] = Value(name, full, frozenset(self.facts.nodes(name)))
 
     def closure(self, op: Named, inside: Sequence[str]) -> list[str]:
@@ -359,7 +375,7 @@ class KernelPrinter(ABC):
                 return Value(f"relative({scale}, {self.scale_at(op.head)}, T)", False)
             case Hide():
                 source = self.values[op.source]
-                cond = f"({self.conditions(op.masks)})"
+                cond = self.conditions(op.masks)
                 if source.full:
                     return Value(f"tl.where({cond}{frame.spread}, {source.code}, 0.0)", True)
                 return Value(f"tl.where({cond}, {source.code}, 0.0)", False)

@@ -89,7 +89,7 @@ class ProductPrinter(MatrixPrinter):
         last = op.name
         for other in self.block.value.values():
             if isinstance(other, Hide) and other.source == last and launch.effects:
-                cond = f"({self.conditions(other.masks)})"
+                cond = self.conditions(other.masks)
                 self.say(f"acc = tl.where({cond}[:, None], acc, 0.0)")
                 last = other.name
                 self.values[last] = Value("acc", True)

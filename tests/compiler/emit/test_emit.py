@@ -18,6 +18,7 @@ import fgg
 from fgg.api.compile import selected
 from fgg.compiler import load, loads
 from fgg.compiler.driver import Expected, plan_of
+from fgg.compiler.emit import triton
 from fgg.compiler.emit.python import emit
 from fgg.compiler.emit.readable import quoted
 from fgg.compiler.passes.split import SplitImpossible
@@ -78,6 +79,8 @@ def test_programs_of_the_library_are_formatted(tmp_path: Path) -> None:
         for best in (False, True):
             path = tmp_path / f"{name}_{query}_{space}_{best}.py"
             path.write_text(emit(plan, best=best), encoding="utf-8")
+        path = tmp_path / f"{name}_{query}_{space}_triton.py"
+        path.write_text(triton.emit(plan), encoding="utf-8")
     for command in (["format", "--check"], ["check"]):
         done = subprocess.run(
             [sys.executable, "-m", "ruff", *command, "--config", "ruff.toml", "."],
