@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
+from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
@@ -21,7 +22,13 @@ CAPABILITY = (7, 0)
 
 def no_triton() -> str:
     """Why there is no Triton; empty if there is."""
-    return "" if find_spec("triton") is not None else "Triton is not installed"
+    if find_spec("triton") is None:
+        return "Triton is not installed"
+    try:
+        import_module("triton")
+    except Exception as error:  # it loads the driver's libraries, and any of them may be missing
+        return f"Triton cannot be loaded: {error}"
+    return ""
 
 
 def interprets() -> bool:

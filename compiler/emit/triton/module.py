@@ -22,6 +22,11 @@ from fgg.compiler.emit.triton.matrices import ProductPrinter, WeightsPrinter
 from fgg.plan import LEVEL, Plan
 from fgg.plan.kernel import Block, Kernel, Put, Stage
 
+LEGEND = (
+    "In kernels, a chart or table X comes as v_X (its values), e_X (its scales) and d_X (its "
+    "adjoints), a parameter X as w_X. B is the number of items and b an item of each point, R what "
+    "the range certificate keeps, T the type of numbers."
+)
 PRINTERS: dict[str, Callable[..., KernelPrinter]] = {
     "cells": CellsPrinter,
     "product": ProductPrinter,
@@ -32,7 +37,9 @@ NAMES = ("triton", "tl", "points", "marks", "T")
 
 def emit(plan: Plan, *, about: About | None = None) -> str:
     """The program of a plan, as a Python module with Triton kernels."""
-    return _Module(plan, best=False).text(standalone=False, about=about or About())
+    about = about or About()
+    about = replace(about, notes=(*about.notes, LEGEND))
+    return _Module(plan, best=False).text(standalone=False, about=about)
 
 
 def refused(plan: Plan) -> dict[str, str]:

@@ -223,6 +223,15 @@ def test_without_triton_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
     assert found.code == "F436" and "pip install" in str(found.help)
 
 
+def test_a_triton_that_cannot_be_loaded_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> None:
+        raise OSError("libcuda.so.1: no such file")
+
+    monkeypatch.setattr(triton_engine, "find_spec", lambda name: name)
+    monkeypatch.setattr(triton_engine, "import_module", broken)
+    assert triton_engine.no_triton() == "Triton cannot be loaded: libcuda.so.1: no such file"
+
+
 def test_where_kernels_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_engine, "find_spec", lambda name: name)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
