@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 WIDTH = 100
@@ -54,6 +55,9 @@ def fit(line: str) -> Iterator[str]:
     many = "," in body and not line[:first].rstrip()[-1:].isidentifier() and line[first] != "("
     if len(inner + body) <= WIDTH and not body.rstrip().endswith(",") and not many:
         yield inner + body
+    elif line[first] == "(" and not re.search(r"[\w\])]$", line[:first]) and "," not in body:
+        # Brackets around a term: with a comma it would be a tuple.
+        yield from fit(inner + body)
     else:
         for part in _parts(body, ","):
             yield from fit(f"{inner}{part},")

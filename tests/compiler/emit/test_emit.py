@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from fgg.compiler import load, loads
 from fgg.compiler.driver import Expected, plan_of
 from fgg.compiler.emit import triton
 from fgg.compiler.emit.python import emit
+from fgg.compiler.emit.python.layout import fit
 from fgg.compiler.emit.readable import quoted
 from fgg.compiler.passes.split import SplitImpossible
 from fgg.compiler.plan.lower import CannotCompile
@@ -324,3 +326,11 @@ def test_standalone_modules_import_torch_alone(
     torch.testing.assert_close(
         module.log_z(whole, inputs, lengths), program.log_z(weights, inputs, lengths)
     )
+
+
+def test_a_long_term_in_brackets_is_no_tuple() -> None:
+    tests = " & ".join(f"(4 * j{k} + level >= 2 * i{k} + n)" for k in range(5))
+    text = "\n".join(fit(f"    e1 = tl.where(({tests}), tl.full([64], 0.0, tl.float64), NOTHING)"))
+    assert max(map(len, text.splitlines())) <= 100
+    tree = ast.parse(dedent(text))
+    assert not any(isinstance(node, ast.Tuple) for node in ast.walk(tree))
