@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from fgg.compiler.resolve.constants import bare_names, declared_nodes
 from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.tree import Name
 from fgg.grammar.spans import Span
@@ -306,23 +307,18 @@ class _Indexer:
 
     def certain_nodes(self, statement: tree.RuleDecl) -> Iterator[str]:
         """Yield the names that cannot be values, as `RuleConstants` has it."""
-        for item in (statement.head, *statement.body):
-            if isinstance(item, tree.TypedSyntax):
-                yield item.node.text
-            elif isinstance(item, tree.ClampSyntax):
-                yield item.path.names[0].text
-            else:
-                domains = self.signatures.get(item.label.text, ())
-                for place, argument in enumerate(item.arguments or ()):
-                    known = self.values.get(domains[place], ()) if place < len(domains) else ()
-                    if isinstance(argument, tree.TypedSyntax):
-                        yield argument.node.text
-                    elif isinstance(argument, tree.PathSyntax) and (
-                        item is statement.head
-                        or len(argument.names) > 1
-                        or argument.names[0].text not in known
-                    ):
-                        yield argument.names[0].text
+        yield from declared_nodes(statement)
+        yield from (name.text for name in bare_names(statement.head))
+        for item in statement.body:
+            if not isinstance(item, tree.EdgeSyntax):
+                continue
+            domains = self.signatures.get(item.label.text, ())
+            for place, argument in enumerate(item.arguments or ()):
+                known = self.values.get(domains[place], ()) if place < len(domains) else ()
+                if isinstance(argument, tree.PathSyntax) and (
+                    len(argument.names) > 1 or argument.names[0].text not in known
+                ):
+                    yield argument.names[0].text
 
     def edge(
         self, edge: tree.EdgeSyntax, local: str, owner: str, nodes: Iterable[str] | None

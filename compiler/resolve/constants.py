@@ -32,8 +32,8 @@ class RuleConstants:
     @classmethod
     def of(cls, statement: tree.RuleDecl, scope: Scope) -> RuleConstants:
         """Return the constants of a rule, none yet; warn of nodes that are called like values."""
-        declared = set(_declared(statement))
-        constants = cls(scope, declared | {name.text for name in _bare_names(statement.head)})
+        declared = set(declared_nodes(statement))
+        constants = cls(scope, declared | {name.text for name in bare_names(statement.head)})
         label = scope.nonterminals.get(statement.head.label.text)
         for place, argument in enumerate(statement.head.arguments or ()):
             if label is None or place >= len(label.domains):
@@ -110,7 +110,7 @@ class RuleConstants:
         return name
 
 
-def _declared(statement: tree.RuleDecl) -> Iterator[str]:
+def declared_nodes(statement: tree.RuleDecl) -> Iterator[str]:
     """Yield the nodes that are declared, or fixed to an input, in a rule."""
     for item in (statement.head, *statement.body):
         if isinstance(item, tree.TypedSyntax):
@@ -123,7 +123,8 @@ def _declared(statement: tree.RuleDecl) -> Iterator[str]:
                     yield argument.node.text
 
 
-def _bare_names(edge: tree.EdgeSyntax) -> Iterator[Name]:
+def bare_names(edge: tree.EdgeSyntax) -> Iterator[Name]:
+    """Yield the names in the places of an edge's nodes, without their parts."""
     for argument in edge.arguments or ():
         if isinstance(argument, tree.PathSyntax):
             yield argument.names[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from fgg.compiler.resolve.constants import RuleConstants
+from fgg.compiler.resolve.constants import RuleConstants, bare_names, declared_nodes
 from fgg.compiler.resolve.node_types import NodeTypes, Use, clamp_use, input_hint, make_fragment
 from fgg.compiler.resolve.scope import Scope, count, usual_indices
 from fgg.compiler.syntax import tree
@@ -361,17 +361,10 @@ def _signature(label: Factor | Nonterminal | InputFactor) -> str:
 
 def _node_names(statement: tree.RuleDecl) -> Iterator[str]:
     """Yield the names of all nodes in the text of a rule."""
+    yield from declared_nodes(statement)
     for item in (statement.head, *statement.body):
-        if isinstance(item, tree.TypedSyntax):
-            yield item.node.text
-        elif isinstance(item, tree.ClampSyntax):
-            yield item.path.names[0].text
-        else:
-            for argument in item.arguments or ():
-                if isinstance(argument, tree.PathSyntax):
-                    yield argument.names[0].text
-                elif isinstance(argument, tree.TypedSyntax):
-                    yield argument.node.text
+        if isinstance(item, tree.EdgeSyntax):
+            yield from (name.text for name in bare_names(item))
 
 
 def resolve_rule(statement: tree.RuleDecl, name: str, scope: Scope) -> Rule | None:
