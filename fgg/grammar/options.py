@@ -15,6 +15,13 @@ from fgg.grammar.definitions import DEFINITION_KEYS, Piece, read_definition
 from fgg.grammar.values import AttributeValue, Call, Word
 
 MAX_DIM = 2**20
+NET_INITS = ("normal", "xavier", "kaiming")
+"""How the parameters of a network begin.
+
+With `normal`, embeddings are normal numbers of variance 1 and all other matrices are Xavier normal
+(Glorot and Bengio 2010). With `xavier`, all are Xavier normal; with `kaiming`, all are Kaiming
+uniform (He et al. 2015).
+"""
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,8 @@ class Net:
 
     `tied`: the rank node's vectors are shared by the pieces of a factor. `linear` has no layers,
     and embeddings of its own. `states` transforms both sides if both are states, by one layer;
-    `factored`: the embedding of a state is made of those of its block and of itself.
+    `factored`: the embedding of a state is made of those of its block and of itself. `init` is how
+    parameters begin, one of `NET_INITS`.
     """
 
     kind: str = "residual"
@@ -32,6 +40,7 @@ class Net:
     dropout: float = 0.0
     tied: bool = True
     factored: bool = False
+    init: str = "normal"
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ def read_net(value: AttributeValue) -> tuple[Net, ...] | None:
 
 
 def _linear() -> Net:
-    return Net("linear", layers=0)
+    return Net("linear", layers=0, init="xavier")
 
 
 def _net(value: Call) -> Net | None:
@@ -79,26 +88,32 @@ def _net(value: Call) -> Net | None:
     layers = _whole(given.pop("layers", float(start.layers)), 0, 1000)
     dropout = given.pop("dropout", 0.0)
     tied = given.pop("tied", Word("yes"))
+    init = given.pop("init", Word(start.init))
     if given or dim is None or layers is None or (value.name == "linear" and layers):
         return None
     if not isinstance(dropout, float | Fraction) or not 0 <= dropout < 1:
         return None
     if not isinstance(tied, Word) or tied.name not in ("yes", "no"):
         return None
-    return Net(value.name, dim, layers, float(dropout), tied.name == "yes")
+    if not isinstance(init, Word) or init.name not in NET_INITS:
+        return None
+    return Net(value.name, dim, layers, float(dropout), tied.name == "yes", init=init.name)
 
 
 def _states(given: dict[str, AttributeValue]) -> Net | None:
     dim = _whole(given.pop("dim", 256.0), 2, MAX_DIM)
     dropout = given.pop("dropout", 0.0)
     factored = given.pop("factored", Word("no"))
+    init = given.pop("init", Word("normal"))
     if given or dim is None or not isinstance(factored, Word) or factored.name not in ("yes", "no"):
         return None
     if not isinstance(dropout, float | Fraction) or not 0 <= dropout < 1:
         return None
     if factored.name == "yes" and dim % 2:
         return None
-    return Net("states", dim, 1, float(dropout), factored=factored.name == "yes")
+    if not isinstance(init, Word) or init.name not in NET_INITS:
+        return None
+    return Net("states", dim, 1, float(dropout), factored=factored.name == "yes", init=init.name)
 
 
 def _whole(value: AttributeValue, low: int, high: int) -> int | None:

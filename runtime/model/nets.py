@@ -28,12 +28,24 @@ class Maker:
     generator: torch.Generator
     dtype: torch.dtype
 
-    def normal(self, *shape: int, xavier: bool = False) -> nn.Parameter:
-        """Normal numbers of variance 1, or with `xavier` as of Glorot and Bengio 2010."""
-        require(8 * prod(shape), torch.device("cpu"), "a network's parameters")
-        start = torch.randn(shape, generator=self.generator, dtype=torch.float64)
-        if xavier:
-            start *= (2 / (shape[0] + shape[-1])) ** 0.5
+    def embeddings(self, rows: int, dim: int, init: str) -> nn.Parameter:
+        """Vectors of values, `[rows, dim]`, that begin as `init` of `NET_INITS` says."""
+        return self._drawn(rows, dim, init)
+
+    def matrix(self, rows: int, columns: int, init: str) -> nn.Parameter:
+        """A matrix of a network, which begins as `init` says; with `normal` it is Xavier normal."""
+        return self._drawn(rows, columns, "xavier" if init == "normal" else init)
+
+    def _drawn(self, rows: int, columns: int, init: str) -> nn.Parameter:
+        require(8 * rows * columns, torch.device("cpu"), "a network's parameters")
+        shape = (rows, columns)
+        if init == "kaiming":
+            start = torch.rand(shape, generator=self.generator, dtype=torch.float64)
+            start = (2 * start - 1) * (6 / columns) ** 0.5
+        else:
+            start = torch.randn(shape, generator=self.generator, dtype=torch.float64)
+        if init == "xavier":
+            start *= (2 / (rows + columns)) ** 0.5
         return nn.Parameter(start.to(self.dtype))
 
 
@@ -44,15 +56,16 @@ class Shared(nn.Module):
         super().__init__()
         self.tables = nn.ParameterDict()
 
-    def add(self, maker: Maker, domain: str, dim: int, kind: str = "x") -> None:
+    def add(self, maker: Maker, domain: str, dim: int, init: str, kind: str = "x") -> None:
         """Make the vectors of a domain unless they exist; for a union, those of its parts."""
         shape = maker.grammar.domain[domain].shape
         if isinstance(shape, Union | Product) and kind == "x":
             for part in shape.parts:
-                self.add(maker, part, dim)
+                self.add(maker, part, dim, init)
         elif _key(kind, domain, dim) not in self.tables:
             size = domain_size(maker.grammar, domain)
-            self.tables[_key(kind, domain, dim)] = maker.normal(size, dim, xavier=kind == "u")
+            make = maker.matrix if kind == "u" else maker.embeddings
+            self.tables[_key(kind, domain, dim)] = make(size, dim, init)
 
     def vectors(self, grammar: Grammar, domain: str, dim: int, kind: str = "x") -> Tensor:
         """The vectors of a domain's values, `[values, dim]`; a product adds those of its parts."""
@@ -72,11 +85,12 @@ class Shared(nn.Module):
 class Residual(nn.Module):
     """h(x) = g_1(… g_k(W x)), with g(y) = ReLU(V ReLU(U y)) + y."""
 
-    def __init__(self, maker: Maker, width: int, dim: int, layers: int) -> None:
+    def __init__(self, maker: Maker, width: int, net: Net) -> None:
         super().__init__()
-        self.first = maker.normal(dim, width, xavier=True)
-        self.inner = nn.ParameterList(maker.normal(dim, dim, xavier=True) for _ in range(layers))
-        self.outer = nn.ParameterList(maker.normal(dim, dim, xavier=True) for _ in range(layers))
+        dim, init, layers = net.dim, net.init, range(net.layers)
+        self.first = maker.matrix(dim, width, init)
+        self.inner = nn.ParameterList(maker.matrix(dim, dim, init) for _ in layers)
+        self.outer = nn.ParameterList(maker.matrix(dim, dim, init) for _ in layers)
 
     def forward(self, x: Tensor) -> Tensor:
         """The transformed vectors `[…, dim]` of vectors `[…, width]`."""
@@ -104,18 +118,18 @@ class FactorNet(nn.Module):
         self.embeddings = nn.ParameterList()
         self.layers: Residual | None = None
         if net.kind == "linear":
-            self.embeddings.extend(maker.normal(size, net.dim) for size in sizes)
+            self.embeddings.extend(maker.embeddings(size, net.dim, net.init) for size in sizes)
         else:
             for domain in self.inputs:
-                shared.add(maker, domain, net.dim)
-            self.layers = Residual(maker, net.dim * len(sizes), net.dim, net.layers)
+                shared.add(maker, domain, net.dim, net.init)
+            self.layers = Residual(maker, net.dim * len(sizes), net)
         self.ranks: str | None = None
         if self.rank and net.tied:
             self.ranks = (left if self.rank == "left" else right)[0]
-            shared.add(maker, self.ranks, net.dim, "u")
+            shared.add(maker, self.ranks, net.dim, net.init, "u")
         else:
             count = prod(self.shape) // prod(sizes)
-            self.projection = maker.normal(count, net.dim, xavier=True)
+            self.projection = maker.matrix(count, net.dim, net.init)
 
     def forward(self, shared: Shared, grammar: Grammar) -> Tensor:
         """The logits of the factor, in its shape."""

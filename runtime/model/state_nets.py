@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 class Normed(nn.Module):
     """f(E) = g(ReLU(E W₁)), g(D) = LayerNorm(ReLU(D W₂) + D) [VL eq. 13]."""
 
-    def __init__(self, maker: Maker, dim: int) -> None:
+    def __init__(self, maker: Maker, dim: int, init: str) -> None:
         super().__init__()
-        self.first = maker.normal(dim, dim, xavier=True)
-        self.second = maker.normal(dim, dim, xavier=True)
+        self.first = maker.matrix(dim, dim, init)
+        self.second = maker.matrix(dim, dim, init)
         self.norm = nn.LayerNorm(dim, dtype=maker.dtype)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -62,13 +62,13 @@ class SideVectors(nn.Module):
         self.factored = net.factored and transformed and isinstance(shape, Product)
         width = net.dim // 2 if self.factored else net.dim
         if domain is None:
-            self.vector = maker.normal(1, net.dim)
+            self.vector = maker.embeddings(1, net.dim, net.init)
         else:
-            shared.add(maker, domain, width, "z")
+            shared.add(maker, domain, width, net.init, "z")
         if self.factored and isinstance(shape, Product):
-            shared.add(maker, shape.parts[0], width, "z")
-            self.joined = Normed(maker, net.dim)
-        self.layers = Normed(maker, net.dim) if transformed else None
+            shared.add(maker, shape.parts[0], width, net.init, "z")
+            self.joined = Normed(maker, net.dim, net.init)
+        self.layers = Normed(maker, net.dim, net.init) if transformed else None
 
     def forward(self, shared: Shared, grammar: Grammar, kept: Kept | None) -> Tensor:
         """The vector of each kept value, `[values, dim]`."""

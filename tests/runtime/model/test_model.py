@@ -97,6 +97,49 @@ def test_each_piece_can_have_a_network_of_its_own() -> None:
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
 
 
+@pytest.mark.parametrize(
+    ("net", "kind", "init"),
+    [
+        ("residual(dim={})", "x", "normal"),
+        ("residual(dim={}, init=xavier)", "x", "xavier"),
+        ("residual(dim={}, init=kaiming)", "x", "kaiming"),
+        ("linear(dim={})", "", "xavier"),
+        ("linear(dim={}, init=normal)", "", "normal"),
+        ("linear(dim={}, init=kaiming)", "", "kaiming"),
+        ("states(dim={})", "z", "normal"),
+        ("states(dim={}, init=xavier)", "z", "xavier"),
+        ("states(dim={}, init=kaiming)", "z", "kaiming"),
+    ],
+)
+def test_parameters_begin_as_an_initialiser_says(net: str, kind: str, init: str) -> None:
+    size, dim = 300, 100
+    text = f"""
+    domain A = {size}
+    factor first(-> A)
+    factor f(A -> A) with net = {net.format(dim)}
+    nonterminal S() start S
+    rule S -> first(a) f(a, b)"""
+    model = fgg.compile(fgg.loads(text)).model(seed=1, dtype=torch.float64)
+    parameters = dict(model.named_parameters())
+    embeddings = parameters[f"shared.tables.{kind}_{dim}_A" if kind else "nets.f.embeddings.0"]
+    assert embeddings.shape == (size, dim)
+    assert_begins(embeddings, init)
+    matrices = [p for n, p in model.nets.named_parameters() if p.dim() == 2 and "embed" not in n]
+    assert matrices
+    for matrix in matrices:
+        assert_begins(matrix, "xavier" if init == "normal" else init)
+
+
+def assert_begins(matrix: torch.Tensor, init: str) -> None:
+    """Check the variance and the greatest entry of a matrix that has just been made."""
+    rows, columns = matrix.shape
+    variance = {"normal": 1.0, "xavier": 2 / (rows + columns), "kaiming": 2 / columns}[init]
+    assert float(matrix.detach().var()) == pytest.approx(variance, rel=0.05)
+    bound = (6 / columns) ** 0.5
+    greatest = float(matrix.detach().abs().max())
+    assert (greatest <= bound) if init == "kaiming" else (greatest > 3 * variance**0.5)
+
+
 def test_networks_of_several_nodes_and_of_products() -> None:
     text = """
     domain A = 2 domain B = 3 domain AB = A * B
@@ -295,6 +338,8 @@ def test_a_model_with_a_network_of_the_users_own_needs_it_again(tmp_path: Path) 
     [
         ("net = residual(dim=0)", "F134"),
         ("net = residual(depth=2)", "F134"),
+        ("net = residual(init=orthogonal)", "F134"),
+        ("net = states(init=0.1)", "F134"),
         ("net = residual(dim=8, dropout=1)", "F134"),
         ("net = linear(dim=8, layers=2)", "F134"),
         ("net = each(linear(dim=8), linear(dim=8))", "F134"),
