@@ -197,7 +197,7 @@ def counted_table(records: Sequence[Record]) -> Table:
                 ]
             )
     table.notes += [
-        "nothing here was measured: `docs/gpu.md` says how it is counted",
+        "nothing here was measured: `docs/howto/gpu.md` says how it is counted",
         "launches a level: in the inside pass and in the outside pass",
         f"bytes are those on {BYTES_ON}; times are lower limits, with 5 µs for a launch",
         "times of published programs assume that all of their launches overlap",

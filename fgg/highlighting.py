@@ -14,7 +14,7 @@ BUILTINS = ("dirichlet", "exp", "eye", "file", "load", "map", "residual", "unifo
 
 
 class FggLexer(RegexLexer):
-    """Factor graph grammars, as `docs/language.md` describes them."""
+    """Factor graph grammars, as `docs/reference/language.md` describes them."""
 
     name = "FGG"
     aliases: ClassVar[list[str]] = ["fgg"]

@@ -29,7 +29,9 @@ def check_gpu(number: int) -> None:
     if not torch.cuda.is_available():
         built = torch.version.cuda is not None
         reason = "no driver or no GPU was found" if built else "torch is installed without CUDA"
-        refuse("F437", f"there is no GPU here: {reason}", "use `cpu`; `docs/gpu.md` says more")
+        refuse(
+            "F437", f"there is no GPU here: {reason}", "use `cpu`; `docs/howto/gpu.md` says more"
+        )
     count = torch.cuda.device_count()
     if number >= count:
         there = "is one GPU, `cuda:0`" if count == 1 else f"are GPUs up to `cuda:{count - 1}`"

@@ -1,4 +1,4 @@
-"""The calls of docs/models.md beside those of the libraries they are compared with."""
+"""The calls of docs/howto/models.md beside those of the libraries they are compared with."""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ from tests.helpers.places import ROOT
 
 BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.M | re.S)
 FILE = re.compile(r"^```file (\S+)\n(.*?)^```$", re.M | re.S)  # as in the pages of codes
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = {path.stem: path for path in sorted((ROOT / "docs").rglob("*.md"))}
+PAGES = [ROOT / "README.md", *DOCS.values()]
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 EXAMPLES = ROOT / "examples" / "README.md"
 
@@ -71,7 +72,7 @@ def test_readme_commands_run(readme_folder: Path, capsys: pytest.CaptureFixture[
 
 
 def test_commands_of_training_run(readme_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in commands(ROOT / "docs" / "training.md"):
+    for arguments in commands(DOCS["training"]):
         assert main(arguments) == 0, arguments
     assert (readme_folder / "run" / "curves.svg").exists()
     assert "perplexity" in capsys.readouterr().out
@@ -91,26 +92,25 @@ def test_readme_shows_what_check_prints(
     assert bad in capsys.readouterr().err
 
 
-PYTHON = [(page.name, text) for page in PAGES for text in blocks(page, "python")]
+PYTHON = [(page, text) for page in PAGES for text in blocks(page, "python")]
 
 
-@pytest.mark.parametrize(("page", "text"), PYTHON, ids=[page for page, _ in PYTHON])
+@pytest.mark.parametrize(("page", "text"), PYTHON, ids=[page.name for page, _ in PYTHON])
 def test_python_blocks_run(
-    page: str, text: str, readme_folder: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, text: str, readme_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = ROOT / page if (ROOT / page).exists() else ROOT / "docs" / page
     monkeypatch.syspath_prepend(readme_folder)
-    written = [line for line in commands(path) if "compile" in line and "-o" in line]
+    written = [line for line in commands(page) if "compile" in line and "-o" in line]
     for arguments in written:  # the modules that a block may import
         assert main(arguments) == 0
         monkeypatch.delitem(sys.modules, Path(arguments[-1]).stem, raising=False)
-    exec(compile(text, page, "exec"), {})
+    exec(compile(text, page.name, "exec"), {})
 
 
 def test_the_cost_in_the_documentation_is_what_is_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    program, shown = blocks(ROOT / "docs" / "compiling.md", "text")
+    program, shown = blocks(DOCS["compiling"], "text")
     assert main(["compile", "eisner"]) == 0
     assert indent(program, "    ") in capsys.readouterr().out
     assert main(["compile", "pcfg_dense", "--emit", "cost"]) == 0
@@ -120,7 +120,7 @@ def test_the_cost_in_the_documentation_is_what_is_printed(
 def test_the_report_in_the_documentation_is_what_is_printed(
     readme_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = ROOT / "docs" / "decomposing.md"
+    page = DOCS["decomposing"]
     merged, shown = blocks(page, "text")
     assert main(["show", "hmm", "--merge", "--emit", "fgg"]) == 0
     assert merged in capsys.readouterr().out
@@ -189,7 +189,7 @@ def test_the_picture_of_the_layers_names_every_folder() -> None:
 
 def test_language_page_blocks_parse() -> None:
     """The blocks are excerpts: each parses without a syntax error."""
-    found = blocks(ROOT / "docs" / "language.md", "")
+    found = blocks(DOCS["language"], "")
     assert len(found) >= 6
     for text in found:
         _, diagnostics, _ = load_text(PREAMBLE + text)
@@ -207,7 +207,7 @@ def test_examples_work(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_counterexample_in_the_documentation_is_what_is_printed(
     readme_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = ROOT / "docs" / "verifying.md"
+    page = DOCS["verifying"]
     verdict, shown = blocks(page, "text")
     exec(compile(blocks(page, "python")[1], "verifying", "exec"), {})
     assert capsys.readouterr().out == shown
@@ -218,7 +218,7 @@ def test_the_counterexample_in_the_documentation_is_what_is_printed(
 def test_what_identifying_prints_is_as_documented(
     readme_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = ROOT / "docs" / "identifiability.md"
+    page = DOCS["identifiability"]
     good, bad, table, _ = blocks(page, "text")
     assert main(commands(page)[0]) == 0
     assert capsys.readouterr().out.startswith(good)
