@@ -159,8 +159,7 @@ class _Start:
         model = self.model(grammar, feed, backend)
         if saved is not None:
             _take(model, saved.model)
-        if settings.potentials:
-            feed.check(model.program, corpus)
+        _check_inputs(feed, model, corpus, settings.potentials)
         method = _method(model, settings, processes)
         batches = _batches(settings, corpus, processes)
         if self.kept is None:
@@ -179,7 +178,12 @@ class _Start:
             patience=settings.patience,
             **more,
         )
-        self.write(trainer, settings, saved, changed)
+        try:
+            self.write(trainer, settings, saved, changed)
+        except GrammarError:
+            if self.kept is None and processes.first:
+                folder.remove_run(feed)
+            raise
         return trainer
 
     def changes(self, saved: SavedState, now: RunDigests, data: WatchedFiles) -> list[str]:
@@ -241,8 +245,7 @@ class _Start:
             return None
         corpus = _corpus(settings, asked, settings.valid, settings.valid_potentials)
         _check_items(corpus, settings.valid, "held-out items in {}")
-        if settings.valid_potentials:
-            feed.check(model.program, corpus)
+        _check_inputs(feed, model, corpus, settings.valid_potentials)
         return Batches(
             corpus=corpus,
             tokens=settings.budget or 4096,
@@ -308,6 +311,14 @@ def _check_items(corpus: Corpus, paths: Iterable[str], what: str) -> None:
     if next(iter(corpus), None) is None:
         shown = ", ".join(f"`{path}`" for path in paths)
         refuse("F478", f"there are no {what.format(shown)}", LEFT_OUT)
+
+
+def _check_inputs(feed: Feed, model: Model, corpus: Corpus, potentials: str) -> None:
+    """Raise GrammarError, with the place of an item, if one is no input of the model."""
+    if potentials:
+        feed.check(model.program, corpus)
+    else:
+        feed.check_readable(corpus)
 
 
 def _take(model: Model, state: Mapping[str, Tensor]) -> None:

@@ -68,6 +68,12 @@ class Feed:
                 first = error.diagnostics[0]
                 refuse(first.code, f"{example.place}: {first.message}", first.help)
 
+    def check_readable(self, corpus: Iterable[Example]) -> None:
+        """Raise GrammarError (F478, F488), with its place, for an example that is no input."""
+        for example in corpus:
+            for name in self.fields:
+                self.ids(name, example)
+
     def checked(self, program: Program, batches: BatchSource) -> Iterator[tuple[Program, Collated]]:
         """The batches of an epoch as a program takes them. Raises GrammarError for unfit inputs."""
         for batch in batches.start(BatchPosition()):
@@ -87,7 +93,7 @@ class Feed:
     def ids(self, name: str, example: Example) -> list[int] | list[list[int]]:
         """The token ids of an example for an input, `[n]`, or `[n, n + 1]` for parts.
 
-        Raises GrammarError (F478).
+        Raises GrammarError (F478, F488), with the place of the example.
         """
         vocabulary = self.vocabularies[self.domains[name]]
         if self.fields[name] == "parts":
@@ -98,9 +104,14 @@ class Feed:
         if values is None:
             message = f"{example.place}: there are no {self.fields[name]} for input `{name}`"
             refuse("F478", message)
-        if self.fields[name] != "words" and UNTAGGED not in vocabulary.index:
-            return [MISSING if v == UNTAGGED else vocabulary.encode([v])[0] for v in values]
-        return vocabulary.encode(values)
+        may_miss = self.fields[name] != "words" and UNTAGGED not in vocabulary.index
+        try:
+            if may_miss:
+                return [MISSING if v == UNTAGGED else vocabulary.encode([v])[0] for v in values]
+            return vocabulary.encode(values)
+        except GrammarError as error:
+            first = error.diagnostics[0]
+            refuse(first.code, f"{example.place}: {first.message}", first.help)
 
 
 def parts(corpus: Iterable[Example], longest: int | None) -> Iterator[Example]:

@@ -57,6 +57,11 @@ def save_feed(folder: Path, feed: Feed) -> None:
     write_whole(folder / FEED, json.dumps(data, indent=1).encode() + b"\n")
 
 
+def _files(feed: Feed) -> list[str]:
+    """The names of the files in the folder of a run."""
+    return [SETTINGS, FEED, METRICS, MODEL, POINTER, CURVES, *_vocabulary_files(feed).values()]
+
+
 def _vocabulary_files(feed: Feed) -> dict[str, str]:
     """The name of the file of each domain's vocabulary."""
     return {domain: f"vocabulary-{domain}.json" for domain in feed.vocabularies}
@@ -166,9 +171,14 @@ class RunFolder:
 
     def remove_leftovers(self, feed: Feed, number: int | None) -> None:
         """Remove what killed processes have left; checkpoint `number` is the one that counts."""
-        names = [SETTINGS, FEED, METRICS, MODEL, POINTER, CURVES, *_vocabulary_files(feed).values()]
-        remove_temporaries(self.path, names)
+        remove_temporaries(self.path, _files(feed))
         self.remove_checkpoints(None if number is None else self.path / f"checkpoint-{number}")
+
+    def remove_run(self, feed: Feed) -> None:
+        """Remove all that the run has written. The lock removes the folder, if it made it."""
+        for name in _files(feed):  # the settings first: without them the folder holds no run
+            (self.path / name).unlink(missing_ok=True)
+        self.remove_leftovers(feed, None)
 
     def remove_checkpoints(self, kept: Path | None) -> None:
         """Remove all checkpoints but one. Folders with other files are none."""

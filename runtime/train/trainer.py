@@ -10,6 +10,7 @@ from time import monotonic
 import torch
 
 from fgg.data import Batches, BatchPosition, Corpus, Example, ExampleBatch
+from fgg.diagnostics import GrammarError
 from fgg.runtime.learn import Adam, CheckedItems, Items, Method
 from fgg.runtime.model.model import Model
 from fgg.runtime.train.feed import BatchSource, Feed
@@ -20,6 +21,8 @@ from fgg.runtime.train.run_folder import (
     SavedState,
 )
 
+PASSING = ("F413", "F479")
+"""Errors that may be gone when a run is resumed: a full disk, and data that have changed."""
 KEPT_TOKENS = 1 << 20
 """The most tokens of checked batches that are kept from sweep to sweep, if these are equal."""
 
@@ -117,9 +120,11 @@ class Trainer:
         self.at = Checkpoint(world=self.processes.world)
         self.kept: dict[tuple[int, int], Items | CheckedItems | None] = {}
         self.kept_tokens = 0
+        self.is_new = False
 
     def begin(self) -> None:
         """Write checkpoint 0, which a new run starts from."""
+        self.is_new = True
         self.folder.save(self.at, self.model.state_dict(), self.method.state_dict())
 
     def resume(self, saved: SavedState) -> None:
@@ -148,13 +153,21 @@ class Trainer:
         self.save()
 
     def run(self) -> Checkpoint:
-        """Train to the end, or until asked to stop; the state on disk is always complete."""
+        """Train to the end, or until asked to stop; the state on disk is always complete.
+
+        A new run that fails before its next checkpoint leaves nothing behind: it would fail again.
+        """
         try:
             while not self.at.finished and self.at.position.epoch < self.epochs:
                 if not self.sweep():
                     break
             if not self.epochs and self.processes.first:  # the initial model is the result
                 self.save_model()
+        except GrammarError as error:
+            passing = any(each.code in PASSING for each in error.diagnostics)
+            if self.is_new and not self.at.number and not passing and self.processes.first:
+                self.folder.remove_run(self.feed)
+            raise
         finally:
             self.folder.release()
         return self.at

@@ -21,12 +21,10 @@ from fgg import GrammarError, load
 from fgg.api.train import MODEL, history, load_fed, start
 from fgg.cli import main
 from fgg.runtime.learn import CVB
-from fgg.runtime.train import RunSettings
 from fgg.runtime.train.digests import digest
 from fgg.runtime.train.run_folder import METRICS, POINTER, same_state
 from fgg.runtime.train.run_settings import SETTINGS, load_settings
-
-WORDS = ["the dog runs", "a dog sees the cat", "the cat sleeps", "a cat runs", "dog runs the cat"]
+from tests.helpers.runs import WORDS, on_a_small_disk, settings
 
 
 @pytest.fixture
@@ -34,20 +32,6 @@ def corpus(tmp_path: Path) -> Path:
     path = tmp_path / "words.txt"
     path.write_text("\n".join(WORDS) + "\n")
     return path
-
-
-def settings(corpus: Path, method: str = "em", **more: Any) -> RunSettings:
-    given: dict[str, Any] = {
-        "grammar": str(load("hmm", sizes={"k": 2})),
-        "query": "string",
-        "method": method,
-        "epochs": 2,
-        "dtype": "float64",
-        "budget": 0 if method == "cvb" else 12,
-        "options": {"prior": 0.1} if method == "cvb" else {},
-        "data": (str(corpus),),
-    }
-    return RunSettings(**{**given, **more})
 
 
 def refused(call: Callable[[], object]) -> str:
@@ -331,20 +315,6 @@ def test_what_killed_processes_left_is_removed_and_other_files_are_not(
 
 
 # disks
-
-
-LIMITED = """
-import resource, sys
-from fgg.cli import main
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
-sys.exit(main(sys.argv[2:]))
-"""
-
-
-def on_a_small_disk(size: int, *command: str) -> subprocess.CompletedProcess[str]:
-    """A command that can write no file of more than `size` bytes."""
-    line = [sys.executable, "-c", LIMITED, str(size), *command]
-    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=300)
 
 
 def test_a_disk_that_is_full_is_told_of_and_the_run_can_be_resumed(

@@ -79,6 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Start a training run or resume one."""
     if (arguments.epochs or 0) < 0 or (arguments.tokens is not None and arguments.tokens < 1):
         raise Usage("`--epochs` must be at least 0, and `--tokens` at least 1")
+    if arguments.patience < 0 or not arguments.save_every >= 0:
+        raise Usage("`--patience` and `--save-every` must be at least 0")
     from fgg.runtime.devices import usable_device
     from fgg.runtime.train.processes import joined
 
