@@ -14,6 +14,7 @@ from fgg.data import read
 from fgg.data.preprocessing import Preprocessing, preprocessed
 from fgg.diagnostics import refuse
 from fgg.files import write_whole
+from fgg.inputs.written import WrittenWords
 from fgg.plan.backend import AUTO
 from fgg.runtime.train.feed import Feed
 from fgg.runtime.train.run_folder import CURVES, METRICS, history, load_feed
@@ -109,11 +110,11 @@ def load_fed(
 
 def file_inputs(
     preprocessing: Preprocessing, grammar: Grammar, path: str, format: str | None = None
-) -> dict[str, list[list[int] | list[list[int]]]]:
-    """The inputs of the items in a data file, read as a model's training data were.
+) -> tuple[dict[str, list[list[int] | list[list[int]]]], WrittenWords]:
+    """The inputs of the items in a data file, and their words as they are written there.
 
-    `grammar` is the model joined with a query. No item is left out for its length. Raises
-    GrammarError.
+    The file is read as the model's training data were. No item is left out for its length.
+    `grammar` is the model joined with a query. Raises GrammarError.
     """
     feed = Feed.of(grammar, preprocessing.fields)
     lengths = ("min_length", "max_length")
@@ -121,7 +122,8 @@ def file_inputs(
     examples = list(preprocessed(read(path, format=format or preprocessing.format), changes))
     if not examples:
         refuse("F478", f"`{path}` has no items")
-    return {name: [feed.ids(name, example) for example in examples] for name in feed.fields}
+    ids = {name: [feed.ids(name, example) for example in examples] for name in feed.fields}
+    return ids, feed.written(examples)
 
 
 def curves(folder: Path, epochs: list[dict[str, Any]]) -> None:

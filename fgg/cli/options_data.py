@@ -14,6 +14,7 @@ from fgg.cli.options_model import (
     add_query,
     add_weights,
     given_inputs,
+    given_words,
     saved_model,
 )
 from fgg.compiler.resolve.files import read_text
@@ -21,6 +22,7 @@ from fgg.diagnostics import refuse
 from fgg.grammar import Grammar, Input
 from fgg.inputs.given import Nest
 from fgg.inputs.tokens import token_id, why_unread
+from fgg.inputs.written import Words, WrittenWords
 
 MAX_LENGTH = 1_000_000
 CHANGES = ("characters", "lower", "digits", "no_punctuation", "min_length", "max_length")
@@ -114,10 +116,14 @@ def fields_given(arguments: argparse.Namespace) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class ItemBatch:
-    """A batch as programs take it: for each input and each length a list with one entry an item."""
+    """A batch as programs take it: for each input and each length a list with one entry an item.
+
+    `words` are those of the inputs as they were written.
+    """
 
     inputs: Mapping[str, Sequence[Nest]]
-    lengths: Mapping[str, Sequence[int]] | None
+    lengths: Mapping[str, Sequence[int]] | None = None
+    words: WrittenWords | None = None
 
 
 def given_item(grammar: Grammar, arguments: argparse.Namespace) -> ItemBatch:
@@ -130,9 +136,11 @@ def given_item(grammar: Grammar, arguments: argparse.Namespace) -> ItemBatch:
         if value > MAX_LENGTH:
             message = f"length `{name}` is {value:,}; at most {MAX_LENGTH:,} is possible here"
             refuse("F420", message)
+    inputs = given_inputs(grammar, arguments)
     return ItemBatch(
-        {name: [value] for name, value in given_inputs(grammar, arguments).items()},
+        {name: [value] for name, value in inputs.items()},
         {name: [value] for name, value in lengths.items()} or None,
+        given_words(arguments),
     )
 
 
@@ -145,7 +153,7 @@ def read_items(grammar: Grammar, arguments: argparse.Namespace) -> ItemBatch:
 
     given = read_potentials(grammar, arguments.potentials)
     known = {**(items.lengths or {}), **given.lengths}
-    return ItemBatch({**items.inputs, **given.inputs}, known or None)
+    return ItemBatch({**items.inputs, **given.inputs}, known or None, items.words)
 
 
 def _read_tokens(grammar: Grammar, arguments: argparse.Namespace) -> ItemBatch:
@@ -159,15 +167,17 @@ def _read_tokens(grammar: Grammar, arguments: argparse.Namespace) -> ItemBatch:
     if saved is not None:
         from fgg.api.train import file_inputs
 
-        return ItemBatch(
-            file_inputs(saved.preprocessing, grammar, arguments.data, arguments.format), None
-        )
+        ids, words = file_inputs(saved.preprocessing, grammar, arguments.data, arguments.format)
+        return ItemBatch(ids, words=words)
     factors = arguments.potentials is None and grammar.input_factors
-    return ItemBatch(read_columns(grammar, arguments.data, refused=bool(factors)), None)
+    tokens, words = read_columns(grammar, arguments.data, refused=bool(factors))
+    return ItemBatch(tokens, words=words)
 
 
-def read_columns(grammar: Grammar, path: str, *, refused: bool) -> dict[str, list[list[int]]]:
-    """Return the tokens in a file with an item on each line and a column for each input.
+def read_columns(
+    grammar: Grammar, path: str, *, refused: bool
+) -> tuple[dict[str, list[list[int]]], WrittenWords]:
+    """Return the tokens and the words in a file with an item a line and a column for each input.
 
     Raises GrammarError or Usage.
     """
@@ -178,6 +188,7 @@ def read_columns(grammar: Grammar, path: str, *, refused: bool) -> dict[str, lis
             "it gives sequences of words; `--input` gives others, `--potentials` log-potentials",
         )
     tokens: dict[str, list[list[int]]] = {item.name: [] for item in inputs}
+    words: dict[str, list[Words | None]] = {item.name: [] for item in inputs}
     for number, line in enumerate(read_text(Path(path)).rstrip().splitlines(), 1):
         if not line.strip():
             refuse("F411", f"{path}:{number}: this line is empty")
@@ -188,9 +199,10 @@ def read_columns(grammar: Grammar, path: str, *, refused: bool) -> dict[str, lis
             refuse("F411", message, f"one for each of {names}, separated by tabs")
         for item, column in zip(inputs, columns, strict=True):
             tokens[item.name].append(_tokens(grammar, item, column.split(), f"{path}:{number}"))
+            words[item.name].append(tuple(column.split()))
     if not all(tokens.values()):
         refuse("F411", f"`{path}` has no items")
-    return tokens
+    return tokens, words
 
 
 def _tokens(grammar: Grammar, item: Input, words: Sequence[str], place: str) -> list[int]:

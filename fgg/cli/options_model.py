@@ -21,6 +21,7 @@ from fgg.diagnostics import GrammarError, did_you_mean, refuse
 from fgg.files import check_regular, read_stream, unreadable
 from fgg.grammar import Grammar
 from fgg.inputs.given import Nest
+from fgg.inputs.written import WrittenWords, written_words
 from fgg.rewrite.conjoin import conjoin
 from fgg.rewrite.ground import ground
 
@@ -157,6 +158,13 @@ def given_inputs(grammar: Grammar, arguments: argparse.Namespace) -> dict[str, N
         for name in saved.preprocessing.fields.keys() & inputs.keys() & grammar.input.keys():
             inputs[name] = cast(Nest, saved.preprocessing.item(grammar, name, inputs[name]))
     return inputs
+
+
+def given_words(arguments: argparse.Namespace) -> WrittenWords:
+    """Return the words that `--input` gives, as they are written. Raises Usage."""
+    inputs, saved = read_inputs(arguments.input), saved_model(arguments.file)
+    batch = {name: [value] for name, value in inputs.items()}
+    return written_words(batch) if saved is None else saved.preprocessing.written(batch)
 
 
 def need_grammar(loaded: Loaded, *, quiet: bool = False) -> Grammar:

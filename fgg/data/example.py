@@ -20,6 +20,7 @@ class Example:
     """
 
     words: tuple[str, ...]
+    written: tuple[str, ...] | None = None  # the words before their letters or digits were changed
     tags: tuple[str, ...] | None = None
     fine_tags: tuple[str, ...] | None = None  # the language-specific tags of CoNLL-U
     heads: tuple[int, ...] | None = None  # 0 is the root, i + 1 the word at position i

@@ -37,7 +37,7 @@ def normal(*, lower: bool = False, digits: str | None = None) -> Change:
             words = [_DIGIT.sub("0", word) for word in words]
         elif digits == "number":
             words = [_NUMBER.sub("N", word) for word in words]
-        return replace(example, words=tuple(words))
+        return replace(example, words=tuple(words), written=example.written or example.words)
 
     return change
 
@@ -90,6 +90,7 @@ def keep(example: Example, kept: Sequence[bool]) -> Example:
     return replace(
         example,
         words=_some(example.words, kept),
+        written=some(example.written),
         tags=some(example.tags),
         fine_tags=some(example.fine_tags),
         relations=some(example.relations),
@@ -149,4 +150,4 @@ def as_tags(example: Example) -> Example:
     """The example with its tags in place of its words. Raises GrammarError if it has none."""
     if example.tags is None:
         refuse("F485", f"{example.place}: there are no tags")
-    return replace(example, words=example.tags)
+    return replace(example, words=example.tags, written=None)

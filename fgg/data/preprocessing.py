@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import Any
 
 from fgg.data.corpus import Corpus
 from fgg.data.example import Change, Example
@@ -12,6 +12,7 @@ from fgg.data.preprocess import as_characters, normal, of_length, without_punctu
 from fgg.grammar import Grammar
 from fgg.grammar.domains import value_index
 from fgg.inputs.tokens import IMPOSSIBLE, MISSING
+from fgg.inputs.written import Words, WrittenWords, as_lists, written_words
 
 FIELDS = ("words", "tags", "fine_tags", "parts")
 """The fields of an example that an input can be; for `parts`, `s[i,j]` is the part from i to j."""
@@ -37,7 +38,7 @@ class Preprocessing:
         """
         read: dict[str, object] = {}
         for name, items in inputs.items():
-            plain = items.tolist() if _has_text(items) else items
+            plain = as_lists(items)
             if name in self.fields and isinstance(plain, list | tuple):
                 plain = [self.item(grammar, name, item) for item in plain]
             read[name] = plain
@@ -57,6 +58,15 @@ class Preprocessing:
             return [MISSING if word == UNTAGGED else word for word in words]
         return list(words)
 
+    def written(self, inputs: Mapping[str, object]) -> WrittenWords:
+        """The words of a batch as they are written: letters, if the model's data are letters."""
+        words = written_words(inputs)
+        if not self.changes.get("characters"):
+            return words
+        read = {name for name, value in self.fields.items() if value in ("words", "parts")}
+        letters = {name: [_letters(item) for item in words[name]] for name in read & words.keys()}
+        return {**words, **letters}
+
     def changed(self, word: object) -> tuple[object, ...]:
         """What stands for a word: itself in lower case, its letters, …; an id stays as it is."""
         if not isinstance(word, str):
@@ -69,9 +79,11 @@ class Preprocessing:
         return example.words
 
 
-def _has_text(items: object) -> TypeGuard[Any]:
-    """Whether items are an array of texts."""
-    return getattr(getattr(items, "dtype", None), "kind", "") in ("U", "O", "T")
+def _letters(words: Words | None) -> Words | None:
+    """The letters of words; a token that was not given as text stays one."""
+    if words is None:
+        return None
+    return tuple(letter for word in words for letter in ((None,) if word is None else word))
 
 
 def changes_of_words(changes: Changes) -> list[Change]:

@@ -14,6 +14,7 @@ from fgg.diagnostics import did_you_mean, refuse
 from fgg.grammar import Grammar, Input, InputTable, Product, Union
 from fgg.grammar.domains import domain_values, parts, select, size_values
 from fgg.inputs.tokens import IMPOSSIBLE, MISSING
+from fgg.inputs.written import Words
 
 if TYPE_CHECKING:
     from fgg.runtime.derive.derivation import Derivation, Reading, Step
@@ -29,11 +30,25 @@ class Observed:
     """The item that a derivation explains: the model joined with its query, lengths and inputs.
 
     `given` has arrays of tokens by input, and of entries by table, as far as they are given.
+    `words` are those of inputs that were written as text, before anything changed them.
     """
 
     grammar: Grammar
     lengths: Mapping[str, int]
     given: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    words: Mapping[str, Words] = field(default_factory=dict)
+
+    def written(self, name: str, position: Position) -> str | None:
+        """What was written at a position of an input; None if no word was.
+
+        An input with two axes, `s[i,j]`, has the parts of what was written.
+        """
+        words, tokens = self.words.get(name), self.given.get(name)
+        if words is None or tokens is None or tokens[position] < 0:
+            return None
+        start, *end = position
+        part = words[start : end[0] if end else start + 1]
+        return "".join(map(str, part)) if part and None not in part else None
 
     def extents(self, item: Input | InputTable) -> tuple[int, ...]:
         """The extents of an input or table."""
@@ -75,7 +90,7 @@ def completed(derivation: Derivation, form: str) -> dict[str, Any]:
         numbers = tokens.get(item.name)
         if numbers is None:
             numbers = {place: observed.entry(item, place) for place in observed.positions(item)}
-        show = _shown(observed.grammar, item, form)
+        show = _shown(observed, item, form)
         nest = _nested(observed.extents(item), numbers, show)
         values[item.name] = _tensor(nest) if form == "tensors" else nest
     return values
@@ -167,10 +182,13 @@ def joined(grammar: Grammar, domain: str, known: Mapping[Path, int]) -> int | No
     return token if isinstance(shape, Product) else None
 
 
-def _shown(grammar: Grammar, item: Input | InputTable, form: str) -> Callable[[int], object]:
-    """How a token is shown: as a number, a word, or its parts by name."""
+def _shown(
+    observed: Observed, item: Input | InputTable, form: str
+) -> Callable[[Position, int], object]:
+    """How the token at a position is shown: as a number, a word, or its parts by name."""
+    grammar = observed.grammar
 
-    def shown(token: int) -> object:
+    def shown(position: Position, token: int) -> object:
         if not isinstance(item, Input) or form in ("ids", "tensors"):
             return token
         if token == MISSING:
@@ -179,6 +197,9 @@ def _shown(grammar: Grammar, item: Input | InputTable, form: str) -> Callable[[i
             return str(IMPOSSIBLE)
         if form == "parts":
             return by_part(grammar, item.domain, token)
+        written = observed.written(item.name, position)
+        if written is not None:
+            return written
         return domain_values(grammar, item.domain)[token]
 
     return shown
@@ -198,13 +219,15 @@ def by_part(grammar: Grammar, domain: str, value: int) -> object:
 
 
 def _nested(
-    extents: Sequence[int], numbers: Mapping[Position, int], show: Callable[[int], object]
+    extents: Sequence[int],
+    numbers: Mapping[Position, int],
+    show: Callable[[Position, int], object],
 ) -> object:
     """Entries by position as nested lists."""
 
     def nest(position: Position) -> object:
         if len(position) == len(extents):
-            return show(numbers[position])
+            return show(position, numbers[position])
         return [nest((*position, place)) for place in range(extents[len(position)])]
 
     return nest(())

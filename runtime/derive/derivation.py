@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, isnan
 from typing import TYPE_CHECKING, Any
 
 from fgg.grammar import Attachment, Grammar, Rule
 from fgg.grammar.domains import shown_value
+from fgg.inputs.written import Words
 from fgg.runtime.derive.completed import Observed, completed
 
 if TYPE_CHECKING:
@@ -120,6 +121,23 @@ class Derivation:
         known = (node.name for node in step.rule.rhs.nodes if node.name in step.values)
         return {name: self.value_name(step, name) for name in known}
 
+    def shown_values(self, step: Step) -> dict[str, str]:
+        """The same, with words as they were written in place of the values they were read as."""
+        values = self.named_values(step)
+        if self.observed is not None and self.observed.words:
+            for reading in step.readings:
+                word = self.observed.written(reading.input, reading.position)
+                at = reading.attachment
+                if word is not None and at is not None and not (at.path or reading.path):
+                    values[at.node] = word
+        return values
+
+    def with_words(self, words: Mapping[str, Words]) -> Derivation:
+        """The derivation of an item whose inputs were written as these words."""
+        if self.observed is None or not words:
+            return self
+        return replace(self, observed=replace(self.observed, words=words))
+
     def value_label(self, step: Step) -> str:
         """The values of the external nodes of a step, as text; empty if it has none."""
         known = (node for node in step.rule.rhs.externals if node in step.values)
@@ -135,7 +153,7 @@ class Derivation:
         for number, step in enumerate(self.steps):
             if step.parent is not None:
                 depth[number] = depth[step.parent] + 1
-            values = ", ".join(f"{name}={value}" for name, value in self.named_values(step).items())
+            values = ", ".join(f"{name}={value}" for name, value in self.shown_values(step).items())
             line = f"{self.cell_name(step)} {step.source_rule}"
             yield "  " * depth[number] + line + (f"  {values}" if values else "")
 
@@ -145,9 +163,10 @@ class Derivation:
     def inputs(self, form: str = "words") -> dict[str, Any]:
         """The inputs of the item, filled in: what was given, and what the derivation decides.
 
-        `words` are names of values, `ids` their numbers, `tensors` the same as tensors, and `parts`
-        show values of unions and products by part, `{"T": "D", "W": "the"}`. Each input is nested
-        as it is indexed; a token that nothing decides is None, or -1. Raises GrammarError (F498).
+        `words` are those that were written, or else names of values, `ids` the numbers of values,
+        `tensors` the same as tensors, and `parts` show values of unions and products by part,
+        `{"T": "D", "W": "the"}`. Each input is nested as it is indexed; a token that nothing
+        decides is None, or -1. Raises GrammarError (F498).
         """
         return completed(self, form)
 

@@ -51,6 +51,13 @@ class Annotated:
         part = path_domain(grammar, domain, attachment.path)
         return "" if value is None or part is None else domain_values(grammar, part)[value]
 
+    def written(self, reading: Reading) -> str | None:
+        """What the user wrote where a step reads a whole token; None if that is not known."""
+        observed = self.derivation.observed
+        if observed is None or reading.path:
+            return None
+        return observed.written(reading.input, reading.position)
+
     @cached_property
     def sequences(self) -> dict[str, dict[int, str]]:
         """The tokens of each input with one axis, by position; the input most read comes first."""
@@ -59,7 +66,8 @@ class Annotated:
             for reading in step.readings:
                 if len(reading.position) == 1 and reading.attachment is not None:
                     of_input = tokens.setdefault(reading.input, {})
-                    of_input[reading.position[0]] = self.value(step, reading.attachment)
+                    word = self.written(reading) or self.value(step, reading.attachment)
+                    of_input[reading.position[0]] = word
         return dict(sorted(tokens.items(), key=lambda item: -len(item[1])))
 
     @cached_property
@@ -302,7 +310,8 @@ class Annotated:
             for reading in step.readings:
                 node = reading.attachment
                 if len(reading.position) == 2 and node is not None:
-                    texts, role = [self.value(step, node)], self._role(step, node)
+                    texts = [self.written(reading) or self.value(step, node)]
+                    role = self._role(step, node)
                     if self.given is not None:
                         texts = list(self.given[slice(*reading.position)])
                     elif texts == [role]:  # the labels are the input

@@ -12,6 +12,7 @@ from fgg.diagnostics import refuse
 from fgg.draw.beliefs import Beliefs
 from fgg.grammar import Grammar, Nonterminal
 from fgg.grammar.domains import domain_size, domain_values, size_values
+from fgg.inputs.written import Words, of_item
 
 if TYPE_CHECKING:
     from fgg.runtime.program.inputs import Collated
@@ -28,7 +29,8 @@ def beliefs(
         refuse("F411", f"there is no item {item}", f"the batch has {count}, counted from 0")
     if words is None:
         collated = getattr(posterior, "collated", None)
-        words = [] if collated is None else known_words(grammar, collated, item)
+        written = of_item(posterior.written, item)
+        words = [] if collated is None else known_words(grammar, collated, item, written)
     tables = []
     for family in grammar.nonterminals:
         table = marginals[family.name][item]
@@ -95,8 +97,10 @@ class _Names:
         return "*".join(reversed(parts))
 
 
-def known_words(grammar: Grammar, collated: Collated, item: int) -> list[str]:
-    """The tokens of the first input with one axis, as far as they are known."""
+def known_words(
+    grammar: Grammar, collated: Collated, item: int, written: Mapping[str, Words]
+) -> list[str]:
+    """The tokens of the first input with one axis, as they were written, if they are known."""
     lengths = {name: values[item] for name, values in collated.lengths.items()}
     for given in grammar.inputs:
         if len(given.shape) != 1 or given.name not in collated.inputs:
@@ -104,5 +108,9 @@ def known_words(grammar: Grammar, collated: Collated, item: int) -> list[str]:
         end = given.shape[0].evaluate({**size_values(grammar), **lengths}) or 0
         names = domain_values(grammar, given.domain)
         tokens = collated.inputs[given.name][item][:end].tolist()
-        return [names[token] if token >= 0 else "·" for token in tokens]
+        words = written.get(given.name, (None,) * len(tokens))
+        return [
+            (word or names[token]) if token >= 0 else "·"
+            for word, token in zip(words, tokens, strict=True)
+        ]
     return []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 from fgg.draw.html import heading, picture_or_reason
+from fgg.inputs.written import WrittenWords, of_item
 from fgg.runtime.derive.derivation import Derivation
 
 T = TypeVar("T")
@@ -26,3 +28,14 @@ class Derivations(list[T]):
         if len(self) > MAX_DRAWN:
             parts.append(heading(f"and {len(self) - MAX_DRAWN:,} more"))
         return "".join(parts)
+
+
+def with_words(
+    items: Iterable[Iterable[Derivation]], written: WrittenWords
+) -> list[list[Derivation]]:
+    """The derivations of each item, which know how the words of the item were written."""
+    lists: Derivations[list[Derivation]] = Derivations()
+    for number, derivations in enumerate(items):
+        words = of_item(written, number)
+        lists.append(Derivations(each.with_words(words) for each in derivations))
+    return lists

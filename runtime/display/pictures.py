@@ -161,7 +161,7 @@ def _rules(shown: Annotated) -> Picture:
     derivation = shown.derivation
     nodes = []
     for step in derivation.steps:
-        values = [f"{name}={value}" for name, value in derivation.named_values(step).items()]
+        values = [f"{name}={value}" for name, value in derivation.shown_values(step).items()]
         nodes.append(TreeNode(derivation.cell_name(step), ", ".join(values), step.parent))
     return box_tree(shown.title, nodes)
 

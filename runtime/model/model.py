@@ -223,7 +223,8 @@ class Model(nn.Module):
         `model.posterior(w=tokens).best()` decodes, `.marginals`, `.counts` and `.sample(5)` share
         its passes.
         """
-        return self.program.posterior(self.weights(), self.read(inputs), lengths)
+        words = self.preprocessing.written(inputs)
+        return self.program.posterior(self.weights(), self.read(inputs), lengths, words=words)
 
     def fit(
         self,

@@ -8,7 +8,7 @@ marginals and expected counts, one set of charts for everything that is read off
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -20,8 +20,9 @@ from torch import Tensor
 from fgg.diagnostics import refuse
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
+from fgg.inputs.written import WrittenWords, written_words
 from fgg.runtime.derive.assemble import Source
-from fgg.runtime.display.listed import Derivations
+from fgg.runtime.display.listed import Derivations, with_words
 from fgg.runtime.layer.precision import as_computed
 from fgg.runtime.program.inputs import Collated, Inputs, Lengths
 from fgg.runtime.program.log_z import LogZ
@@ -57,6 +58,20 @@ class Posterior(ABC):
     weights: Weights
     inputs: Inputs
     lengths: Lengths
+    words: WrittenWords | None
+
+    @cached_property
+    def written(self) -> WrittenWords:
+        """The words that answers and pictures show: `words`, or else those of the inputs."""
+        return written_words(self.inputs or {}) if self.words is None else self.words
+
+    def _with_words(self, items: Iterable[Iterable[Derivation]]) -> list[list[Derivation]]:
+        """The derivations of each item, which know the words of the item."""
+        return with_words(items, self.written)
+
+    def _first_with_words(self, best: Iterable[Derivation]) -> list[Derivation]:
+        """One derivation of each item, which knows the words of the item."""
+        return Derivations(derivation for (derivation,) in self._with_words([d] for d in best))
 
     @property
     @abstractmethod
@@ -204,7 +219,8 @@ class Posterior(ABC):
 class CompiledPosterior(Posterior):
     """The posterior of a batch under a compiled program.
 
-    Without `counting`, derivatives are prepared only for weights that ask for them.
+    Without `counting`, derivatives are prepared only for weights that ask for them. `words` are
+    those of the inputs as the user wrote them, if something has changed them since.
     """
 
     program: CompiledProgram
@@ -212,6 +228,7 @@ class CompiledPosterior(Posterior):
     inputs: Inputs = None
     lengths: Lengths = None
     counting: bool = True
+    words: WrittenWords | None = None
 
     def __repr__(self) -> str:
         return f"Posterior({self.program.grammar.name!r}, items={self.collated.size})"
@@ -375,7 +392,8 @@ class CompiledPosterior(Posterior):
         from fgg.runtime.derive.decode import viterbi
 
         self._need_best()
-        return Derivations(viterbi(self._tree_charts, source=self.program.origin))
+        best = viterbi(self._tree_charts, source=self.program.origin)
+        return self._first_with_words(best)
 
     def k_best(self, number: int) -> list[list[Derivation]]:
         """The derivations of greatest weight of each item, at most `number`, best first."""
@@ -384,7 +402,7 @@ class CompiledPosterior(Posterior):
         check_number(number)
         self._need_best()
         ranked = k_best(self._tree_charts, number=number, source=self.program.origin)
-        return Derivations(map(Derivations, ranked))
+        return self._with_words(ranked)
 
     def sample(
         self, number: int = 1, *, seed: int | torch.Generator | None = None
@@ -394,7 +412,7 @@ class CompiledPosterior(Posterior):
 
         check_number(number)
         drawn = sample(self._tree_charts, number=number, seed=seed, source=self.program.origin)
-        return Derivations(map(Derivations, drawn))
+        return self._with_words(drawn)
 
     def mbr(
         self, *, families: Sequence[str] | None = None, states: bool | None = None
@@ -416,7 +434,7 @@ class CompiledPosterior(Posterior):
             return self._mbr_on_outline(large, families, states)
         origin = self.program.origin
         scored = mbr(self._tree_charts, families=families, states=states, source=origin)
-        return Derivations(one.derivation for one in scored)
+        return self._first_with_words([one.derivation for one in scored])
 
     def _mbr_on_outline(
         self, large: str, families: Sequence[str] | None, states: bool
@@ -445,7 +463,7 @@ class CompiledPosterior(Posterior):
                 made, program.weighted, self.weights, program.pieces
             ),
         )
-        return Derivations(decoded)
+        return self._first_with_words(decoded)
 
     def entropy(self) -> Tensor:
         """The entropy of the derivations of each item, in nats, `[batch]`; differentiable."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from fgg.draw.picture import Picture
+    from fgg.inputs.written import WrittenWords
     from fgg.runtime.derive.mbr_outline import Outline
     from fgg.runtime.layer.collate import Collate
     from fgg.runtime.model.model import Model
@@ -106,9 +107,18 @@ class Program(Parameterised, ABC):
 
     @abstractmethod
     def posterior(
-        self, weights: Weights, inputs: Inputs = None, lengths: Lengths = None
+        self,
+        weights: Weights,
+        inputs: Inputs = None,
+        lengths: Lengths = None,
+        *,
+        words: WrittenWords | None = None,
     ) -> Posterior:
-        """The distribution over derivations of every item: one value for all questions."""
+        """The distribution over derivations of every item: one value for all questions.
+
+        Answers and pictures show `words`, by input and item, in place of the values that they were
+        read as. Words among the `inputs` are shown anyway.
+        """
 
     @property
     @abstractmethod
@@ -366,9 +376,14 @@ class CompiledProgram(Program):
         return CompiledPosterior(self, weights, inputs, lengths, counting=False).log_z
 
     def posterior(
-        self, weights: Weights, inputs: Inputs = None, lengths: Lengths = None
+        self,
+        weights: Weights,
+        inputs: Inputs = None,
+        lengths: Lengths = None,
+        *,
+        words: WrittenWords | None = None,
     ) -> Posterior:
         """The distribution over derivations of every item: one value for all questions."""
         from fgg.runtime.program.posterior import CompiledPosterior
 
-        return CompiledPosterior(self, weights, inputs, lengths)
+        return CompiledPosterior(self, weights, inputs, lengths, words=words)

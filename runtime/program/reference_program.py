@@ -21,12 +21,12 @@ from fgg.grammar.definitions import ProductOf, Slice
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.index import Expr
 from fgg.grammar.ranges import index_extents, regions
+from fgg.inputs.written import WrittenWords
 from fgg.rewrite.ground import ground_with_origin
 from fgg.runtime.derive.align import with_readings
 from fgg.runtime.derive.completed import Observed
 from fgg.runtime.derive.decode_ground import k_best, sample
 from fgg.runtime.derive.derivation import Derivation
-from fgg.runtime.display.listed import Derivations
 from fgg.runtime.layer.traced_log_z import is_traced, traced_log_z
 from fgg.runtime.program.bind import Logs
 from fgg.runtime.program.inputs import Inputs, Lengths, collate
@@ -136,10 +136,15 @@ class ReferenceProgram(Program):
         return self.posterior(weights, inputs, lengths).log_z
 
     def posterior(
-        self, weights: Weights, inputs: Inputs = None, lengths: Lengths = None
+        self,
+        weights: Weights,
+        inputs: Inputs = None,
+        lengths: Lengths = None,
+        *,
+        words: WrittenWords | None = None,
     ) -> ReferencePosterior:
         """The distribution over derivations of every item: one value for all questions."""
-        return ReferencePosterior(self, weights, inputs, lengths)
+        return ReferencePosterior(self, weights, inputs, lengths, words)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -154,6 +159,7 @@ class ReferencePosterior(Posterior):
     weights: Weights
     inputs: Inputs = None
     lengths: Lengths = None
+    words: WrittenWords | None = None
 
     def __repr__(self) -> str:
         return f"Posterior({self.program.grammar.name!r}, items={len(self._items)})"
@@ -254,10 +260,8 @@ class ReferencePosterior(Posterior):
     def k_best(self, number: int) -> list[list[Derivation]]:
         """The derivations of greatest weight of each item, at most `number`, best first."""
         check_number(number)
-        return Derivations(
-            Derivations(
-                x.placed(d) for d in k_best(x.grammar, number, weights=x.weights(self._numbers))
-            )
+        return self._with_words(
+            [x.placed(d) for d in k_best(x.grammar, number, weights=x.weights(self._numbers))]
             for x in self._items
         )
 
@@ -269,10 +273,8 @@ class ReferencePosterior(Posterior):
         if isinstance(seed, torch.Generator):
             seed = seed.initial_seed()
         generator = np.random.default_rng(seed)
-        return Derivations(
-            Derivations(
-                x.placed(d) for d in sample(x.grammar, number, weights=w, generator=generator)
-            )
+        return self._with_words(
+            [x.placed(d) for d in sample(x.grammar, number, weights=w, generator=generator)]
             for x, w in ((x, x.weights(self._numbers)) for x in self._items)
         )
 

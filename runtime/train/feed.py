@@ -19,6 +19,7 @@ from fgg.diagnostics import GrammarError, did_you_mean, refuse
 from fgg.grammar import Domain, Grammar, Sized
 from fgg.grammar.domains import domain_size, domain_values
 from fgg.inputs.tokens import MISSING, UNKNOWN
+from fgg.inputs.written import Words
 from fgg.runtime.learn import Items
 from fgg.runtime.learn.item_batches import check_items
 from fgg.runtime.program.inputs import Collated
@@ -51,6 +52,14 @@ class Feed:
         inputs = {name: [each.inputs[name] for each in given] for name in given[0].inputs}
         lengths = {name: [each.lengths[name] for each in given] for name in given[0].lengths}
         return Items({**ids, **inputs}, lengths or None, batch.numbers)
+
+    def written(self, examples: Sequence[Example]) -> dict[str, list[Words | None]]:
+        """The words of examples as their file has them, for each input that reads words."""
+        words: list[Words | None] = [
+            example.written or example.words if example.ids is None else None
+            for example in examples
+        ]
+        return {name: words for name, field in self.fields.items() if field in ("words", "parts")}
 
     def check(self, program: Program, corpus: Iterable[Example]) -> None:
         """Check each item by itself. Raises GrammarError, with the place of an item, if one is bad.

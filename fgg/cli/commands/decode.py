@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     program = compiled_for(grammar, query_of(grammar, arguments), arguments, given)
     items = read_items(program.grammar, arguments)
     weights = program.weights(given, seed=arguments.seed, dtype=torch.float64)
-    post = program.posterior(weights, items.inputs, items.lengths)
+    post = program.posterior(weights, items.inputs, items.lengths, words=items.words)
     if arguments.kbest:
         derivations = post.k_best(arguments.kbest)
     else:

@@ -141,7 +141,7 @@ def _ask_program(
     item = given_item(program.grammar, arguments)
     seed = arguments.seed
     weights = program.weights(given, seed=seed, dtype=torch.float64)
-    post = program.posterior(weights, item.inputs, item.lengths)
+    post = program.posterior(weights, item.inputs, item.lengths, words=item.words)
     report: Figures = {"name": program.grammar.name, "semiring": arguments.semiring}
     if arguments.semiring == "log":
         log_z = post.log_z[0]

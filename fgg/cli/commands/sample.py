@@ -66,7 +66,7 @@ def _from_program(
     if alone:
         return [generate(program, weights, arguments.number, seed=arguments.seed)]
     items = read_items(program.grammar, arguments)
-    post = program.posterior(weights, items.inputs, items.lengths)
+    post = program.posterior(weights, items.inputs, items.lengths, words=items.words)
     return post.sample(arguments.number, seed=arguments.seed)
 
 

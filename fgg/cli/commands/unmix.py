@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     sentences = None
     if arguments.data is not None:
         asked = selected(grammar, query)
-        columns = read_columns(asked, arguments.data, refused=bool(asked.input_factors))
+        columns, _ = read_columns(asked, arguments.data, refused=bool(asked.input_factors))
         (sentences,) = columns.values()
     estimate = _estimate(grammar, query, sentences, truth, arguments)
     report: Figures = {"name": grammar.name, **estimate.as_json()}
