@@ -4,16 +4,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.docs-installed
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup lint test test-all demo layers editors format clean
+.PHONY: help setup lint test test-all demo docs layers editors format clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make test      format, lint, types and the fast tests"
 	@echo "make test-all  the same with the slow tests"
 	@echo "make demo      a grammar checked, compiled, proved, trained and used; demo/index.html"
+	@echo "make docs      the documentation site; build/site/html/index.html"
 	@echo "make layers    draw docs/layers.svg, the picture in CONTRIBUTING.md"
 	@echo "make editors   package the extension for VS Code (needs npm)"
 	@echo "make format    rewrite the sources in the house style"
@@ -36,11 +38,18 @@ lint: $(STAMP)
 test: lint
 	$(BIN)/pytest -n 2
 
-test-all: lint
+test-all: lint $(DOCS_STAMP)
 	$(BIN)/pytest -n 2 -m "slow or not slow"
 
 demo: $(STAMP)
 	$(BIN)/python -m examples.demo --out demo
+
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
+	@touch $@
+
+docs: $(DOCS_STAMP)
+	$(BIN)/python -m docs.site
 
 layers: $(STAMP)
 	$(BIN)/python docs/layers.py

@@ -10,13 +10,8 @@ from importlib import import_module
 import pytest
 
 import fgg
+from docs.site.public import CLASSES, MODULES, public_names
 from tests.conftest import Golden
-
-MODULES = (
-    *("fgg", "fgg.build", "fgg.rewrite", "fgg.check", "fgg.low_rank", "fgg.reference"),
-    *("fgg.json", "fgg.data", "fgg.draw", "fgg.library", "fgg.results"),
-)
-CLASSES = ("Derivation", "Model", "Posterior", "Program")
 
 
 def signature(value: object) -> str:
@@ -34,18 +29,6 @@ def signature(value: object) -> str:
     except ValueError:
         return "(…)"
     return f"({', '.join(names)})"
-
-
-def public_names(module: object) -> list[str]:
-    listed = getattr(module, "__all__", None)
-    if listed is not None:
-        return sorted(listed)
-    own = getattr(module, "__name__", "")
-    return sorted(
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_") and getattr(value, "__module__", None) == own
-    )
 
 
 def test_the_surface_changes_only_on_purpose(golden: Golden) -> None:
