@@ -22,6 +22,11 @@ def library_text(name: str) -> str:
     return _folder().joinpath(f"{name}.fgg").read_text("utf-8")
 
 
+def library_path(name: str) -> str:
+    """Where the file of a library grammar lies."""
+    return str(_folder().joinpath(f"{name}.fgg"))
+
+
 def library_title(name: str) -> str:
     """A library grammar in one line: the first line of its comment."""
     first = library_text(name).split("\n", 1)[0].lstrip("# ").strip()

@@ -7,8 +7,10 @@ successive lines are aligned. Values that are written over several lines keep th
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from fgg.compiler.editing.pieces import Piece, pieces
 from fgg.compiler.syntax import tree
 from fgg.compiler.syntax.lex import lex, with_line_ends
 from fgg.compiler.syntax.parse import parse
@@ -39,35 +41,93 @@ class Word:
     end: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class Line:
     """A line to be written: its indentation, the words on it, and the cells of a rule."""
 
     indent: int
     cells: list[str]
-    comment: str = ""
-    column: int = 0  # where its comment stood
     is_rule: bool = False
     continues: bool = False
 
 
+@dataclass(frozen=True)
+class Comment:
+    """A comment at the end of a line, and the column where it stood."""
+
+    text: str
+    column: int
+
+
+Laid = list[tuple[Line, Comment | None]]
+"""Lines with the comments at their ends."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The lines of a part of a text, and whether an empty one follows."""
+
+    lines: Laid
+    is_followed_by_space: bool
+
+
 def format_text(text: str, name: str = "<text>") -> str:
     """The text in the house style. Raises GrammarError if it cannot be parsed."""
+    placed = pieces(text, {})
+    if all(piece.is_parsed for _, piece in placed):
+        return format_pieces([piece for _, piece in placed])
     source, report = Source(name, text), Report()
-    statements = parse(source, report)
+    parse(source, report)
     if report.has_errors:
         raise GrammarError([d for d in report.diagnostics if d.is_error], source)
-    return format_parsed(text, statements)
+    return format_pieces([Piece(with_line_ends(text))])  # cut at the wrong places
 
 
-def format_parsed(text: str, statements: tuple[tree.Statement, ...]) -> str:
-    """The text of statements, which has no syntax errors, in the house style."""
-    text = with_line_ends(text)
-    words = _words(text)
-    result = _Layout(text, words, statements).result()
-    if _content(_words(result)) != _content(words):
+def format_pieces(parts: Sequence[Piece], known: dict[Piece, Layout] | None = None) -> str:
+    """The text of pieces without syntax errors; `known` keeps the layout of each."""
+    layouts = {} if known is None else known
+    lines: Laid = []
+    for piece in parts:
+        if piece not in layouts:
+            layouts[piece] = _layout(piece)
+        lines += layouts[piece].lines
+        if layouts[piece].is_followed_by_space:
+            lines.append((Line(0, []), None))
+    result = _written(lines)
+    before = "".join(piece.text for piece in parts)
+    if _without_space(result) != _without_space(before):
         raise InternalError("formatting has changed the text")
     return result
+
+
+def _layout(piece: Piece) -> Layout:
+    """Lay a piece out, and make sure that it still says the same."""
+    words = _words(piece.text)
+    lines = _Splitter(piece.text, words, piece.statements).split()
+    if _content(_words(_written(lines))) != _content(words):
+        raise InternalError("formatting has changed the text")
+    tail = piece.text[words[-1].end if words else 0 :]
+    return Layout(lines, tail.count("\n") > 1)
+
+
+def _written(lines: Laid) -> str:
+    """The text of lines, with the rules aligned; at most one empty line stands between others."""
+    texts = [
+        _with_comment((" " * line.indent + "".join(cells)).rstrip(), comment)
+        for (line, comment), cells in zip(lines, _aligned(lines), strict=True)
+    ]
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(texts).strip("\n"))
+    return re.sub(r"\{\n\n", "{\n", text) + "\n" if text else ""
+
+
+def _with_comment(text: str, comment: Comment | None) -> str:
+    if comment is None:
+        return text
+    return f"{text}{' ' * max(2, comment.column - len(text))}{comment.text}"
+
+
+def _without_space(text: str) -> str:
+    return "".join(text.split())
 
 
 def _content(words: list[Word]) -> list[tuple[str, str]]:
@@ -97,7 +157,9 @@ def _words(text: str) -> list[Word]:
     return words
 
 
-class _Layout:
+class _Splitter:
+    """Divides the words of a text into lines."""
+
     def __init__(
         self, text: str, words: list[Word], statements: tuple[tree.Statement, ...]
     ) -> None:
@@ -108,7 +170,7 @@ class _Layout:
         self.closing: set[int] = set()  # the braces that end queries
         for statement in statements:
             self.note(statement, 0)
-        self.lines: list[Line] = []
+        self.lines: Laid = []
 
     def note(self, statement: tree.Statement, indent: int) -> None:
         if (
@@ -124,15 +186,8 @@ class _Layout:
             for inner in statement.statements:
                 self.note(inner, STEP)
 
-    def result(self) -> str:
-        self.split()
-        self.align()
-        lines = [self.written(line) for line in self.lines]
-        text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines).strip("\n"))
-        return re.sub(r"\{\n\n", "{\n", text) + "\n" if text else ""
-
-    def split(self) -> None:
-        """Make the lines: a new one for each statement, and where the text begins one."""
+    def split(self) -> Laid:
+        """Return the lines: a new one for each statement, and where the text begins one."""
         base = 0
         depth: list[int] = []
         previous: Word | None = None
@@ -141,20 +196,21 @@ class _Layout:
             starts = word.start in self.starts
             ends = word.start in self.closing
             if word.kind == "COMMENT" and previous is not None and "\n" not in gap:
-                self.lines[-1].comment = word.text
-                self.lines[-1].column = word.start - self.text.rfind("\n", 0, word.start) - 1
+                column = word.start - self.text.rfind("\n", 0, word.start) - 1
+                self.lines[-1] = (self.lines[-1][0], Comment(word.text, column))
                 previous = word
                 continue
             if starts or ends or "\n" in gap or previous is None or previous.kind == "COMMENT":
-                self.lines += [Line(0, [])] * (gap.count("\n") > 1)
+                self.lines += [(Line(0, []), None)] * (gap.count("\n") > 1)
                 if starts or ends:
                     base = 0 if ends else self.starts[word.start]
                 indent = base if starts or ends else self.continued(word, place, base, depth)
+                if depth and depth[-1] and not starts:
+                    indent = word.start - self.text.rfind("\n", 0, word.start) - 1
                 continues = not starts and not ends and word.kind != "COMMENT"
                 is_rule = word.start in self.rules
-                self.lines.append(Line(indent, [""], is_rule=is_rule, continues=continues))
-                if depth and depth[-1] and not starts:
-                    self.lines[-1].indent = word.start - self.text.rfind("\n", 0, word.start) - 1
+                line = Line(indent, [""], is_rule=is_rule, continues=continues)
+                self.lines.append((line, None))
                 lead = ""
             else:
                 lead = gap if depth and depth[-1] else self.space(place)
@@ -164,6 +220,7 @@ class _Layout:
             elif word.kind in _CLOSE and depth:
                 depth.pop()
             previous = word
+        return self.lines
 
     def continued(self, word: Word, place: int, base: int, depth: list[int]) -> int:
         """The indentation of a line that begins no statement."""
@@ -190,7 +247,7 @@ class _Layout:
 
     def append(self, word: Word, lead: str, *, as_it_is: bool) -> None:
         """Put a word on the last line; a row of numbers is laid out unless it is to stay."""
-        line = self.lines[-1]
+        line = self.lines[-1][0]
         text = word.text
         if word.kind == "ROW" and "\n" not in text and not as_it_is:
             text = re.sub(r"\s*,\s*", ", ", re.sub(r"\[\s+|\s+\]", lambda m: m[0].strip(), text))
@@ -252,28 +309,24 @@ class _Layout:
                 level -= 1
         return ""
 
-    def align(self) -> None:
-        """Align the names, heads and conditions of rules on successive lines."""
-        group: list[Line] = []
-        for line in [*self.lines, Line(0, [])]:
-            if line.continues:
-                continue
-            if line.is_rule and (not group or group[-1].indent == line.indent):
-                group.append(line)
-                continue
-            if group:
-                _align(group)
-            group = [line] if line.is_rule else []
 
-    def written(self, line: Line) -> str:
-        text = (" " * line.indent + "".join(line.cells)).rstrip()
-        if not line.comment:
-            return text
-        return f"{text}{' ' * max(2, line.column - len(text))}{line.comment}"
+def _aligned(lines: Laid) -> Iterator[list[str]]:
+    """Yield the cells of lines; names, heads and conditions of successive rules are aligned."""
+    group: list[Line] = []  # rules, and the lines that continue them
+    for line, _ in lines:
+        if group and (line.continues or (line.is_rule and line.indent == group[0].indent)):
+            group.append(line)
+            continue
+        yield from _align(group)
+        group = [line] if line.is_rule else []
+        if not line.is_rule:
+            yield line.cells
+    yield from _align(group)
 
 
-def _align(rules: list[Line]) -> None:
-    """Pad the cells of rules: name, head, body, conditions."""
+def _align(lines: list[Line]) -> Iterator[list[str]]:
+    """Yield the cells of rules, padded: name, head, body, conditions."""
+    rules = [line for line in lines if line.is_rule]
     parts = [_rule_parts(line.cells) for line in rules]
     for part in (0, 1):
         lengths = [len(p[part]) for p in parts if len(p[part]) <= MAX_PAD + 6]
@@ -289,7 +342,9 @@ def _align(rules: list[Line]) -> None:
             fits = column + len(p[3]) <= WIDTH
             body = "".join(p[:3])
             p[2] = f"{body:{width}}"[len("".join(p[:2])) :] if fits else p[2] + " " * GAP
-        line.cells = p
+    padded = iter(parts)
+    for line in lines:
+        yield next(padded) if line.is_rule else line.cells
 
 
 def _rule_parts(cells: list[str]) -> list[str]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 from fgg.compiler.resolve.constants import bare_names, declared_nodes
@@ -14,7 +12,12 @@ from fgg.compiler.syntax.tree import Name
 from fgg.grammar.spans import Span
 
 LOCAL = ("node", "index")
+GIVEN = ("input", "table", "input factor", "length")
 FACTOR_OPTIONS = frozenset(("blocks", "tied", "slice", "piece", "product"))
+
+
+Placed = tuple[int, tree.Statement]
+"""A statement, and the offset that its spans count from."""
 
 
 class Symbol(NamedTuple):
@@ -28,49 +31,45 @@ class Symbol(NamedTuple):
 class Occurrence(NamedTuple):
     """A place where a symbol is named; `defines` if it is declared there."""
 
+    start: int
+    end: int
     symbol: Symbol
-    span: Span
     defines: bool
+
+    @property
+    def span(self) -> Span:
+        """The place."""
+        return Span(self.start, self.end)
 
 
 class SymbolIndex:
     """All occurrences of symbols in a text, in order."""
 
-    def __init__(self, occurrences: Iterable[Occurrence]) -> None:
-        self.occurrences = sorted(occurrences, key=lambda o: o.span.start)
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        return [occurrence.span.start for occurrence in self.occurrences]
-
-    @cached_property
-    def _by_symbol(self) -> Mapping[Symbol, list[Occurrence]]:
-        places: dict[Symbol, list[Occurrence]] = defaultdict(list)
-        for occurrence in self.occurrences:
-            places[occurrence.symbol].append(occurrence)
-        return places
-
-    def moved(self, first: int, last: int, shift: int) -> SymbolIndex:
-        """The index after an edit between two offsets: what lies behind it moves along."""
-        kept = [o for o in self.occurrences if o.span.end < first]
-        kept += [
-            Occurrence(o.symbol, Span(o.span.start + shift, o.span.end + shift), o.defines)
-            for o in self.occurrences
-            if o.span.start > last
-        ]
-        return SymbolIndex(kept)
+    def __init__(
+        self,
+        occurrences: Iterable[Occurrence],
+        signatures: Mapping[str, tuple[str, ...]],
+        values: Mapping[str, frozenset[str]],
+    ) -> None:
+        self.occurrences = sorted(occurrences)
+        self.signatures = signatures  # the domains of labels
+        self.values = values  # the values of domains that list them
 
     def at(self, offset: int) -> Occurrence | None:
         """The occurrence at, or just before, an offset."""
-        place = bisect_right(self._starts, offset) - 1
+        place = bisect_right(self.occurrences, offset, key=lambda o: o.start) - 1
         for occurrence in reversed(self.occurrences[max(place - 3, 0) : place + 1]):
-            if occurrence.span.start <= offset <= occurrence.span.end:
+            if occurrence.start <= offset <= occurrence.end:
                 return occurrence
         return None
 
     def of(self, symbol: Symbol) -> Sequence[Occurrence]:
         """The occurrences of a symbol."""
-        return self._by_symbol.get(symbol, ())
+        return [occurrence for occurrence in self.occurrences if occurrence.symbol == symbol]
+
+    def named(self, name: str) -> set[Symbol]:
+        """The symbols of a name."""
+        return {o.symbol for o in self.occurrences if o.symbol.name == name}
 
     def definition(self, symbol: Symbol) -> Occurrence | None:
         """Where a symbol is declared; a node or an index, where it stands first."""
@@ -80,41 +79,49 @@ class SymbolIndex:
 
     def symbols(self, *kinds: str, owner: str = "") -> list[Symbol]:
         """The symbols of some kinds that all of a text can name, or an owner's."""
-        return [s for s in self._by_symbol if s.kind in kinds and s.owner in ("", owner)]
+        named = dict.fromkeys(o.symbol for o in self.occurrences if o.symbol.kind in kinds)
+        return [symbol for symbol in named if symbol.owner in ("", owner)]
 
 
 def index_symbols(
-    statements: Sequence[tree.Statement], used: Sequence[tuple[str, SymbolIndex]] = ()
+    statements: Sequence[Placed], used: Sequence[tuple[str, SymbolIndex]] = ()
 ) -> SymbolIndex:
     """The index of a text. `used` are the indices of files that it uses, with their prefixes."""
-    brought = [
-        Occurrence(Symbol(o.symbol.kind, prefix + o.symbol.name), o.span, True)
-        for prefix, index in used
-        for o in index.occurrences
-        if o.defines
-        and not o.symbol.owner
-        and o.symbol.kind not in LOCAL
-        and o.symbol.kind != "query"
-    ]
-    indexer = _Indexer(statements, brought)
-    return SymbolIndex([*brought, *indexer.run()])
+    indexer = _Indexer(statements)
+    for prefix, index in used:
+        indexer.bring(prefix, index)
+    return indexer.run()
 
 
 class _Indexer:
     """Walks the statements of a text, global declarations first."""
 
-    def __init__(self, statements: Sequence[tree.Statement], brought: list[Occurrence]) -> None:
+    def __init__(self, statements: Sequence[Placed]) -> None:
         self.statements = statements
-        self.found: list[Occurrence] = []
-        self.symbols: dict[tuple[str, str, str], Symbol] = {}
+        self.offset = 0  # what the spans of the current statement count from
+        self.occurrences: list[Occurrence] = []
         self.numbers: dict[str, str] = {}
         self.labels: dict[str, str] = {}
         self.inputs: dict[str, tuple[str, str]] = {}
         self.lengths: dict[str, str] = {}
         self.signatures: dict[str, tuple[str, ...]] = {}
         self.values: dict[str, frozenset[str]] = {}
-        for o in brought:
-            self.know(o.symbol)
+
+    def bring(self, prefix: str, index: SymbolIndex) -> None:
+        """Take over what a file declares that the text uses; what is given later has no prefix."""
+        for start, end, symbol, defines in index.occurrences:
+            if defines and (symbol.kind == "value" or not symbol.owner) and symbol.kind != "query":
+                brought = symbol
+                if symbol.kind == "value":
+                    brought = symbol._replace(owner=prefix + symbol.owner)
+                elif symbol.kind not in GIVEN:
+                    brought = symbol._replace(name=prefix + symbol.name)
+                self.occurrences.append(Occurrence(start, end, brought, True))
+                self.know(brought)
+        self.values |= {prefix + name: values for name, values in index.values.items()}
+        for name, domains in index.signatures.items():
+            label = name if self.labels.get(name) == "input factor" else prefix + name
+            self.signatures[label] = tuple(prefix + domain for domain in domains)
 
     def know(self, symbol: Symbol) -> None:
         if symbol.kind in ("size", "domain"):
@@ -126,25 +133,29 @@ class _Indexer:
         elif symbol.kind == "length":
             self.lengths[symbol.name] = symbol.owner
 
-    def run(self) -> list[Occurrence]:
-        for statement in self.statements:
+    def run(self) -> SymbolIndex:
+        for statement in self.each():
             self.declare(statement, "")
-        for statement in self.statements:
+        for statement in self.each():
             if isinstance(statement, tree.DomainDecl):
                 self.domain(statement)
-        for number, statement in enumerate(self.statements):
+        for number, statement in enumerate(self.each()):
             self.visit(statement, f"{number}", "")
-        for statement in self.statements:
+        for statement in self.each():
             if isinstance(statement, tree.QueryDecl):
                 self.query(statement)
-        return self.found
+        return SymbolIndex(self.occurrences, self.signatures, self.values)
+
+    def each(self) -> Iterator[tree.Statement]:
+        """Yield the statements; the offset is that of the last one."""
+        for offset, statement in self.statements:
+            self.offset = offset
+            yield statement
 
     def add(self, kind: str, name: Name, owner: str = "", *, defines: bool = False) -> None:
-        key = (kind, name.text, owner)
-        symbol = self.symbols.get(key)
-        if symbol is None:
-            symbol = self.symbols[key] = Symbol(kind, name.text, owner)
-        self.found.append(Occurrence(symbol, name.span, defines))
+        symbol = Symbol(kind, name.text, owner)
+        span, offset = name.span, self.offset
+        self.occurrences.append(Occurrence(span.start + offset, span.end + offset, symbol, defines))
 
     def define(self, kind: str, name: Name, owner: str = "") -> None:
         self.add(kind, name, owner, defines=True)
@@ -221,10 +232,10 @@ class _Indexer:
             self.add("domain", name)
         for name in statement.variables:
             self.add("index", name, local, defines=True)
-        own = {name.text for name in statement.variables}
+        variables = {name.text for name in statement.variables}
         for condition in statement.conditions:
             if isinstance(statement, tree.InputFactorDecl):
-                self.lengths_in(condition.terms, owner, own, local)
+                self.lengths_in(condition.terms, owner, variables, local)
             else:
                 self.exprs(condition.terms, local, owner)
 
@@ -232,12 +243,12 @@ class _Indexer:
         self,
         exprs: Iterable[tree.Arithmetic],
         owner: str,
-        own: Iterable[str] = (),
+        variables: Iterable[str] = (),
         local: str = "",
     ) -> None:
-        """Note the names in a shape: what is no size, and no index of its own, is a length."""
+        """Note the names in a shape: a name that is no size and no variable is a length."""
         for name in _names(exprs):
-            if name.text in own:
+            if name.text in variables:
                 self.add("index", name, local)
             elif name.text in self.numbers:
                 self.add(self.numbers[name.text], name)
@@ -369,7 +380,7 @@ class _Indexer:
         owner = query.name.text
         locals_of = {
             s.name.text: f"{number}"
-            for number, s in enumerate(self.statements)
+            for number, (_, s) in enumerate(self.statements)
             if isinstance(s, tree.RuleDecl) and s.name is not None
         }
         for statement in query.statements:

@@ -75,6 +75,18 @@ def _reduction(rule: Rule) -> tuple[int, str, str]:
     return len(rule.expansion), str(rule.origin.name), action
 
 
+class _Actions(dict[str, Action]):
+    """The methods of a builder by the names that the table has for them, each looked up once."""
+
+    def __init__(self, builder: object) -> None:
+        self.builder = builder
+
+    def __missing__(self, name: str) -> Action:
+        action: Action = getattr(self.builder, f"_{name}")
+        self[name] = action
+        return action
+
+
 class Automaton:
     """The state of a parse. The value of a terminal is the number of its token."""
 
@@ -86,10 +98,7 @@ class Automaton:
         self.values: list[object] = []
         self.firsts: list[int] = []  # the first token of each value
         self.last = -1  # the last token that was shifted
-        names = {step[2] for row in table.steps for step in row.values() if isinstance(step, tuple)}
-        self.actions: dict[str, Action] = {
-            name: getattr(actions, f"_{name}") for name in names if name
-        }
+        self.actions = _Actions(actions)
 
     def feed(self, kind: str, position: int) -> bool:
         """Take the next token; return False if it is unexpected."""

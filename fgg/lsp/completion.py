@@ -29,8 +29,7 @@ def completions(analysis: Analysis, offset: int) -> list[tuple[str, str]]:
     before = _WORD.sub("", before)
     starts = [m.start() for m in _STATEMENT.finditer(before)]
     statement = before[starts[-1] :] if starts else ""
-    found = dict.fromkeys(_at(analysis, statement, offset))
-    return sorted(found)
+    return sorted(set(_at(analysis, statement, offset)))
 
 
 def _at(analysis: Analysis, statement: str, offset: int) -> Iterator[tuple[str, str]]:
@@ -101,7 +100,7 @@ def _values(analysis: Analysis, body: str) -> Iterator[tuple[str, str]]:
     call = re.search(r"([\w`]+)\s*(?:\[[^\]]*\]\s*)?\(([^()]*)$", body)
     if call is None:
         return
-    for statement in analysis.statements:
+    for _, statement in analysis.statements:
         if isinstance(statement, tree.FactorDecl | tree.NonterminalDecl | tree.InputFactorDecl):
             if statement.name.text != call[1].strip("`"):
                 continue
@@ -144,8 +143,8 @@ def _files(analysis: Analysis) -> Iterator[tuple[str, str]]:
 
 def _query_around(analysis: Analysis, offset: int) -> str:
     """The query whose text an offset lies in, or nothing."""
-    for statement in analysis.statements:
+    for start, statement in analysis.statements:
         if isinstance(statement, tree.QueryDecl):
-            if statement.span.start <= offset <= statement.span.end:
+            if statement.span.start <= offset - start <= statement.span.end:
                 return statement.name.text
     return ""

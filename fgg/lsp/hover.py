@@ -89,10 +89,13 @@ def _rule(_: Analysis, symbol: Symbol, grammar: Grammar) -> str:
 
 
 def _node(analysis: Analysis, symbol: Symbol, grammar: Grammar) -> str:
-    statement = analysis.statements[int(symbol.owner)]
+    start, statement = analysis.statements[int(symbol.owner)]
     assert isinstance(statement, tree.RuleDecl)
-    span = statement.name.span if statement.name else statement.head.span
-    rule = next(rule for rule in grammar.rules if rule.span == span)
+    if statement.name:
+        rule = next(rule for rule in grammar.rules if rule.name == statement.name.text)
+    else:
+        place = start + statement.head.span.start
+        rule = next(rule for rule in grammar.rules if rule.span and rule.span.start == place)
     return f"node `{symbol.name}: {rule.rhs.by_name[symbol.name].domain}`"
 
 

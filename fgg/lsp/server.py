@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import re
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -15,15 +16,15 @@ from pygls.lsp.server import LanguageServer
 from pygls.workspace import TextDocument
 
 import fgg
-from fgg.compiler.editing.formatter import format_parsed
+from fgg.compiler.editing.pieces import Heading, headings
 from fgg.compiler.editing.symbols import Occurrence
-from fgg.compiler.syntax import tree
 from fgg.diagnostics import Diagnostic, GrammarError
 from fgg.grammar import Grammar
 from fgg.grammar.spans import Span
 from fgg.lsp.analysis import Analysis
 from fgg.lsp.completion import completions
 from fgg.lsp.hover import hover_text
+from fgg.lsp.places import Places
 from fgg.lsp.renaming import renaming
 
 PAUSE = 0.15
@@ -67,30 +68,19 @@ class Server(LanguageServer):
         self.worker = ThreadPoolExecutor(1)  # one check at a time; others wait and may be cancelled
 
     def analysis(self, uri: str) -> Analysis:
-        """The analysis of a text as it is now, provisional while it is being checked."""
+        """The analysis of a text as it is now."""
         document = self.workspace.get_text_document(uri)
         known = self.analyses.get(uri)
-        if known is None or (known.text != document.source and "index" not in vars(known)):
-            known = Analysis(document.source, path_of(document), document.version)
-        elif known.text != document.source:
-            known = known.edited(document.source, document.version)
-        self.analyses[uri] = known
+        if known is None or known.text != document.source:
+            known = Analysis(document.source, path_of(document), document.version, known)
+            self.analyses[uri] = known
         return known
 
-    def exact(self, uri: str) -> Analysis:
-        """The analysis of a text as it is now, read again if it has changed."""
-        known = self.analysis(uri)
-        if known.provisional:
-            known = self.analyses[uri] = Analysis(known.text, known.path, known.version)
-        return known
-
-    def grammar(self, uri: str) -> Grammar | None:
+    async def grammar(self, uri: str) -> Grammar | None:
         """The grammar of a text, or the last one that could be read while it is being checked."""
-        analysis = self.analysis(uri)
-        if "loaded" in vars(analysis) or uri not in self.grammars:
-            grammar = analysis.grammar
-            if grammar is not None:
-                self.grammars[uri] = grammar
+        task = self.checks.get(uri)
+        if uri not in self.grammars and task is not None and not task.done():
+            await asyncio.wait({task})
         return self.grammars.get(uri)
 
     def changed(self, uri: str) -> None:
@@ -103,14 +93,11 @@ class Server(LanguageServer):
     async def check(self, uri: str) -> None:
         """Publish the diagnostics of a text."""
         await asyncio.sleep(PAUSE)
-        document = self.workspace.get_text_document(uri)
-        analysis = Analysis(document.source, path_of(document), document.version)
+        analysis = self.analysis(uri)
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self.worker, lambda: analysis.index)
         loaded = await loop.run_in_executor(self.worker, lambda: analysis.loaded)
         if self.workspace.get_text_document(uri).source != analysis.text:
             return
-        self.analyses[uri] = analysis
         if loaded.grammar is not None:
             self.grammars[uri] = loaded.grammar
         self.text_document_publish_diagnostics(
@@ -118,6 +105,7 @@ class Server(LanguageServer):
                 uri, [shown(analysis, d) for d in loaded.diagnostics], analysis.version
             )
         )
+        await loop.run_in_executor(self.worker, analysis.formatted)  # so that a request need not
 
     def occurrence(
         self, document: types.TextDocumentIdentifier, position: types.Position
@@ -163,8 +151,9 @@ def shown(analysis: Analysis, diagnostic: Diagnostic) -> types.Diagnostic:
 
 def _use_of(analysis: Analysis) -> Span:
     """The first `use` of a text."""
-    uses = (s.span for s in analysis.statements if isinstance(s, tree.UseDecl))
-    return next(uses, Span(0, 0))
+    for start, use in analysis.uses:
+        return Span(start + use.span.start, start + use.span.end)
+    return Span(0, 0)
 
 
 def make_server() -> Server:
@@ -205,24 +194,25 @@ def _synchronise(server: Server) -> None:
 
 def _navigate(server: Server) -> None:
     @server.feature(types.TEXT_DOCUMENT_HOVER)
-    def hover(ls: Server, params: types.HoverParams) -> types.Hover | None:
-        analysis, found = ls.occurrence(params.text_document, params.position)
-        if found is None:
+    async def hover(ls: Server, params: types.HoverParams) -> types.Hover | None:
+        grammar = await ls.grammar(params.text_document.uri)
+        analysis, occurrence = ls.occurrence(params.text_document, params.position)
+        if occurrence is None:
             return None
-        text = hover_text(analysis, found, ls.grammar(params.text_document.uri))
+        text = hover_text(analysis, occurrence, grammar)
         content = types.MarkupContent(types.MarkupKind.Markdown, text or "")
-        return types.Hover(content, analysis.places.range(found.span)) if text else None
+        return types.Hover(content, analysis.places.range(occurrence.span)) if text else None
 
     @server.feature(types.TEXT_DOCUMENT_DEFINITION)
     def definition(ls: Server, params: types.DefinitionParams) -> types.Location | None:
-        analysis, found = ls.occurrence(params.text_document, params.position)
-        target = analysis.index.definition(found.symbol) if found else None
+        analysis, occurrence = ls.occurrence(params.text_document, params.position)
+        target = analysis.index.definition(occurrence.symbol) if occurrence else None
         return location(analysis, target.span) if target else None
 
     @server.feature(types.TEXT_DOCUMENT_REFERENCES)
     def references(ls: Server, params: types.ReferenceParams) -> list[types.Location]:
-        analysis, found = ls.occurrence(params.text_document, params.position)
-        places = analysis.index.of(found.symbol) if found else ()
+        analysis, occurrence = ls.occurrence(params.text_document, params.position)
+        places = analysis.index.of(occurrence.symbol) if occurrence else ()
         wanted = params.context.include_declaration
         return [location(analysis, o.span) for o in places if wanted or not o.defines]
 
@@ -230,43 +220,30 @@ def _navigate(server: Server) -> None:
     def highlight(
         ls: Server, params: types.DocumentHighlightParams
     ) -> list[types.DocumentHighlight]:
-        analysis, found = ls.occurrence(params.text_document, params.position)
-        places = analysis.index.of(found.symbol) if found else ()
+        analysis, occurrence = ls.occurrence(params.text_document, params.position)
+        places = analysis.index.of(occurrence.symbol) if occurrence else ()
         here = (o for o in places if analysis.is_here(o.span))
         return [types.DocumentHighlight(analysis.places.range(o.span)) for o in here]
 
     @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
     def symbols(ls: Server, params: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
-        analysis = ls.exact(params.text_document.uri)
-        return outline(analysis, analysis.statements)
+        analysis = ls.analysis(params.text_document.uri)
+        return outline(analysis.places, headings(analysis.text))
 
 
-def outline(
-    analysis: Analysis, statements: tuple[tree.Statement, ...]
-) -> list[types.DocumentSymbol]:
+def outline(places: Places, shown: Iterable[Heading]) -> list[types.DocumentSymbol]:
     """The declarations and rules of a text; what a query holds is below it."""
-    entries = []
-    for statement in statements:
-        if isinstance(statement, tree.UseDecl | tree.StartDecl):
-            continue
-        name = statement.name
-        if isinstance(statement, tree.RuleDecl):
-            name = statement.name or statement.head.label
-        assert name is not None
-        inner = statement.statements if isinstance(statement, tree.QueryDecl) else ()
-        kind = type(statement).__name__.removesuffix("Decl")
-        word = {"InputFactor": "input factor", "InputTable": "table"}.get(kind, kind.lower())
-        entries.append(
-            types.DocumentSymbol(
-                name.text or "?",
-                KINDS[word],
-                analysis.places.range(statement.span),
-                analysis.places.range(name.span),
-                detail=word,
-                children=outline(analysis, inner),
-            )
+    return [
+        types.DocumentSymbol(
+            heading.name,
+            KINDS[heading.kind],
+            places.range(heading.span),
+            places.range(heading.name_span),
+            detail=heading.kind,
+            children=outline(places, heading.inner),
         )
-    return entries
+        for heading in shown
+    ]
 
 
 def _edit(server: Server) -> None:
@@ -276,19 +253,18 @@ def _edit(server: Server) -> None:
     )
     def complete(ls: Server, params: types.CompletionParams) -> list[types.CompletionItem]:
         analysis = ls.analysis(params.text_document.uri)
-        found = completions(analysis, analysis.places.offset(params.position))
+        texts = completions(analysis, analysis.places.offset(params.position))
         return [
-            types.CompletionItem(text, kind=ITEMS.get(kind), detail=kind) for text, kind in found
+            types.CompletionItem(text, kind=ITEMS.get(kind), detail=kind) for text, kind in texts
         ]
 
     @server.feature(types.TEXT_DOCUMENT_RENAME)
     def rename(ls: Server, params: types.RenameParams) -> types.WorkspaceEdit | None:
-        ls.exact(params.text_document.uri)
-        analysis, found = ls.occurrence(params.text_document, params.position)
-        if found is None:
+        analysis, occurrence = ls.occurrence(params.text_document, params.position)
+        if occurrence is None:
             return None
         try:
-            changes = renaming(analysis, found, params.new_name)
+            changes = renaming(analysis, occurrence, params.new_name)
         except GrammarError as error:
             raise JsonRpcInvalidParams(error.diagnostics[0].message) from None
         edits = [types.TextEdit(analysis.places.range(span), new) for span, new in changes]
@@ -296,15 +272,15 @@ def _edit(server: Server) -> None:
 
     @server.feature(types.TEXT_DOCUMENT_PREPARE_RENAME)
     def can_rename(ls: Server, params: types.PrepareRenameParams) -> types.Range | None:
-        analysis, found = ls.occurrence(params.text_document, params.position)
-        return analysis.places.range(found.span) if found else None
+        analysis, occurrence = ls.occurrence(params.text_document, params.position)
+        return analysis.places.range(occurrence.span) if occurrence else None
 
     @server.feature(types.TEXT_DOCUMENT_FORMATTING)
     def layout(ls: Server, params: types.DocumentFormattingParams) -> list[types.TextEdit]:
-        analysis = ls.exact(params.text_document.uri)
-        if not analysis.is_parsed:
+        analysis = ls.analysis(params.text_document.uri)
+        text = analysis.formatted()
+        if text is None:
             return []  # its diagnostics say why
-        text = format_parsed(analysis.text, analysis.statements)
         changed = text != analysis.text
         return [types.TextEdit(analysis.places.whole(), text)] if changed else []
 

@@ -89,21 +89,33 @@ def test_names_of_used_files_are_declared_there(tmp_path: Path) -> None:
     assert (Path(path).name, places.position(target.span.start).line) == ("a.fgg", 1)
 
 
-def test_symbols_move_along_with_the_text_around_an_edit(tmp_path: Path) -> None:
-    tmp_path.joinpath("a.fgg").write_text("domain T = 2\nfactor f(T)\n")
-    text = 'use "a.fgg" as m\nnonterminal S() start S rule S -> m_f(t) m_f(u)\n'
-    before = Analysis(text, str(tmp_path / "main.fgg"))
-    assert before.index.occurrences
-    for old, new in (("t) m", "tt) m_f(x) m"), (" m_f(u)", ""), ("S()", "S( )"), ("use", " use")):
-        changed = text.replace(old, new, 1)
-        after = before.edited(changed, 1)
-        assert after.provisional
-        place = changed.index("m_f")
-        found = after.index.at(place)
-        assert found is not None and changed[found.span.start : found.span.end] == "m_f"
-        target = after.index.definition(found.symbol)
-        assert target is not None
-        path, places = after.where(target.span)
-        assert (Path(path).name, places.position(target.span.start).character) == ("a.fgg", 7)
-        exact = Analysis(changed, before.path).index.occurrences
-        assert set(after.index.occurrences) <= set(exact)
+def test_what_a_used_file_declares_has_the_names_it_is_used_by(tmp_path: Path) -> None:
+    tmp_path.joinpath("a.fgg").write_text(
+        "domain D = {stop, go}\nfactor f(D)\ninput v: D[n]\ninput factor phi(D)\n"
+    )
+    text = 'use "a.fgg" as m nonterminal S() start S rule S -> m_f(stop) m_f(t) phi(go) m_f(v[0])'
+    index = Analysis(text, str(tmp_path / "main.fgg")).index
+    kinds = {}
+    for name in ("m_f(stop", "stop", "phi", "go", "v[0]"):
+        occurrence = index.at(text.index(name))
+        assert occurrence is not None and index.definition(occurrence.symbol) is not None
+        kinds[occurrence.symbol.name] = (occurrence.symbol.kind, occurrence.symbol.owner)
+    assert kinds == {
+        "m_f": ("factor", ""),
+        "stop": ("value", "m_D"),
+        "phi": ("input factor", ""),
+        "go": ("value", "m_D"),
+        "v": ("input", ""),
+    }
+
+
+def test_names_of_library_grammars_are_declared_in_their_files(tmp_path: Path) -> None:
+    text = 'use "hmm" as h\nrule S -> h_init(t)'
+    analysis = Analysis(text, str(tmp_path / "main.fgg"))
+    occurrence = analysis.index.at(text.index("h_init"))
+    assert occurrence is not None
+    target = analysis.index.definition(occurrence.symbol)
+    assert target is not None
+    path, places = analysis.where(target.span)
+    line = Path(path).read_text("utf-8").splitlines()[places.position(target.start).line]
+    assert line == "factor init(-> T)"
