@@ -121,8 +121,9 @@ def _matmul(left: Value, right: Value, dims: Sequence[str]) -> Product | None:
     if len(left.dims) > 2:
         # Many rows are one product with the matrix, not one for each cell.
         return Product("matmul", left.code, turned, f"times({left.code}, {turned})")
-    one = atomic(left.code)
-    return Product("matmul", one, turned, f"{one} @ {turned}")
+    # `@` and `*` bind alike: a factor that is itself a product needs its brackets.
+    one, two = atomic(left.code), atomic(turned)
+    return Product("matmul", one, two, f"{one} @ {two}")
 
 
 def _outer(left: Value, right: Value, dims: Sequence[str]) -> Product | None:
