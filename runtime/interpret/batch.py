@@ -62,7 +62,7 @@ def batch_of(plan: Plan, inputs: Mapping[str, object], lengths: Lengths = None) 
     require(needed, torch.device("cpu"), "this batch")
     item_lengths = {n: np.asarray(collated.lengths[n], dtype=np.int64) for n in plan.lengths}
     tokens = {
-        item.name: _held(grammar, item.name, collated.inputs[item.name].numpy(), item_lengths)
+        item.name: held(grammar, item.name, collated.inputs[item.name].numpy(), item_lengths)
         for item in grammar.inputs
     }
     tables = {table.name: collated.inputs[table.name].numpy() for table in grammar.tables}
@@ -70,7 +70,7 @@ def batch_of(plan: Plan, inputs: Mapping[str, object], lengths: Lengths = None) 
     return Batch(size, item_lengths, tokens, tables, potentials)
 
 
-def _held(grammar: Grammar, name: str, tokens: Ints, lengths: Mapping[str, Ints]) -> Ints:
+def held(grammar: Grammar, name: str, tokens: Ints, lengths: Mapping[str, Ints]) -> Ints:
     """Tokens that are impossible beyond an item's own lengths."""
     values: dict[str, Any] = {**size_values(grammar), **lengths}
     inside = np.ones(tokens.shape, dtype=bool)

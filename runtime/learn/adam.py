@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import GrammarError, refuse
+from fgg.runtime.entries.factor_reader import Weight
 from fgg.runtime.learn.distributions import nothing_to_learn
 from fgg.runtime.learn.item_batches import token_count
 from fgg.runtime.learn.method import ItemBatch, Method, Reduce, SweepReport, alone
@@ -125,10 +126,10 @@ class Adam(Method):
         weight = float(items if self.per == "item" else token_count(self.model.program, checked))
         return float(total.detach()), weight, items
 
-    def drawn(self, program: Program) -> tuple[Program, dict[str, Tensor]]:
+    def drawn(self, program: Program) -> tuple[Program, dict[str, Weight]]:
         """The program and the weights of a step: those of the kept states if some are dropped."""
         if self.dropout is None:
-            return program, self.model.weights()
+            return program, self.model.readers()
         return self.dropout.of(program), self.dropout.weights(self.dropout.draw())
 
     def end(self) -> SweepReport:

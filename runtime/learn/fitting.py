@@ -159,7 +159,7 @@ def log_likelihood(model: Model, data: Data, *, budget: int = BUDGET) -> tuple[f
     checked = (check_items(model.program, batch) for batch in batches)
     job = replace(_job(model, checked, times=1), derivatives=False, look=True)
     with torch.no_grad(), job.on_one_backend(model.program):
-        weights = model.weights()
+        weights = model.readers()
         for batch in batches:
             log_z = model.program.log_z(weights, batch.inputs, batch.lengths)
             total += float(log_z.double().sum())

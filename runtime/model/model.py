@@ -8,6 +8,7 @@ has the logits of its pieces, each normalised so that the product is a distribut
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +20,9 @@ from fgg.factors.maps import groups
 from fgg.grammar import Enumerated, Factor, FromFile
 from fgg.grammar.definitions import Tied
 from fgg.grammar.options import init_of, is_frozen, net_of
+from fgg.runtime.entries import factor_reader
+from fgg.runtime.entries.factor_reader import FactorReader, Weight
+from fgg.runtime.entries.scalar_products import ScalarProducts
 from fgg.runtime.layer.precision import as_computed
 from fgg.runtime.model.initial_logits import start_logits
 from fgg.runtime.model.materialise import multiplied
@@ -73,14 +77,16 @@ class Model(nn.Module):
         generator = torch.Generator().manual_seed(seed)
         maker = Maker(program.weighted, generator, dtype)
         given = dict(weights or {})
-        constants = program.weights(given, seed=0, dtype=dtype)
-        self.names = tuple(constants)
-        for name, tensor in constants.items():
+        fixed = program.fixed_weights(given, dtype=dtype)
+        whole = [name for name in fixed if program.is_whole(name, given)]
+        parts = {piece for name in whole for piece in program.pieces(name)}
+        self.names = (*(n for n in program.parameter_names if n not in parts), *whole)
+        for name in self.names:
             factor = program.weighted.factor[name]
             if factor.value is not None:
-                self.register_buffer(_buffer(name), tensor)
+                self.register_buffer(_buffer(name), fixed[name])
             elif name in given:
-                self._keep(name, tensor.detach().log())
+                self._keep(name, fixed[name].detach().log())
             elif tied_to(factor) is None:
                 self._add(name, maker, nets or {})
         for factor in program.parameters:
@@ -213,9 +219,49 @@ class Model(nn.Module):
         product: Tensor = multiplied(grammar, name, pieces)
         return product
 
+    def reader(self, name: str, kept: Kept | None = None) -> FactorReader | None:
+        """A reader of a factor's weights, which makes them where they are read.
+
+        None if the logits are not scalar products of a network, or if the network cannot make those
+        of the kept states alone.
+        """
+        key = _key(name)
+        net = self.nets[key] if key in self.nets else None
+        grammar = self.program.weighted
+        if isinstance(net, StateNet):
+            left, right = net.sides(self.shared, grammar, kept)
+            shape = net.shape(left, right)
+        elif isinstance(net, FactorNet) and kept is None:
+            left, right = net.sides(self.shared, grammar)
+            shape = net.shape
+        else:
+            return None
+        factor = grammar.factor[name]
+        inside = groups(grammar, factor)
+        blocks = None if inside is None else group_tensor(inside, right.device)
+        if blocks is not None and left.dim() == 2:
+            left = left.expand(int(blocks.max()) + 1, *left.shape)
+        left, right = as_computed(left), as_computed(right)
+        if not torch.is_grad_enabled():  # parameters themselves may be among them
+            left, right = left.detach(), right.detach()
+        products = ScalarProducts(left, right, factor.given is not None, blocks)
+        return FactorReader(name, shape, net.given, products, lambda: self.weight(name, kept))
+
+    def readers(self, kept: Kept | None = None) -> dict[str, Weight]:
+        """The weights of every factor as `log_z` takes them: readers for large networks' factors.
+
+        The readers are of the present parameters. What they compute without gradients they keep.
+        """
+        weights: dict[str, Weight] = {}
+        for name in self.names:
+            large = prod(self.program.shape(name)) >= factor_reader.LARGE
+            reader = self.reader(name, kept) if large else None
+            weights[name] = self.weight(name, kept) if reader is None else reader
+        return weights
+
     def forward(self, *, lengths: Lengths = None, **inputs: object) -> Tensor:
         """log Z of every item, `[batch]`."""
-        return self.program.log_z(self.weights(), self.read(inputs), lengths)
+        return self.program.log_z(self.readers(), self.read(inputs), lengths)
 
     def posterior(self, *, lengths: Lengths = None, **inputs: object) -> Posterior:
         """The distribution over derivations of every item: one value for all questions.

@@ -133,6 +133,11 @@ class FactorNet(nn.Module):
 
     def forward(self, shared: Shared, grammar: Grammar) -> Tensor:
         """The logits of the factor, in its shape."""
+        left, right = self.sides(shared, grammar)
+        return (left @ right.T).reshape(self.shape)
+
+    def sides(self, shared: Shared, grammar: Grammar) -> tuple[Tensor, Tensor]:
+        """The vectors of the values on the left, and of those on the right, `[values, dim]`."""
         x = self.embedded(shared, grammar)
         x = torch.nn.functional.dropout(x, self.net.dropout, self.training)
         h = x if self.layers is None else self.layers(x)
@@ -141,8 +146,7 @@ class FactorNet(nn.Module):
         else:
             u = shared.vectors(grammar, self.ranks, self.net.dim, "u")
         h = h.flatten(0, -2)
-        logits = u @ h.T if self.swapped else h @ u.T
-        return logits.reshape(self.shape)
+        return (u, h) if self.swapped else (h, u)
 
     def embedded(self, shared: Shared, grammar: Grammar) -> Tensor:
         """The embeddings of the transformed side, `[*sizes of its nodes, width]`.

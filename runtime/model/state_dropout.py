@@ -23,6 +23,7 @@ from fgg.grammar.domains import domain_size
 from fgg.runtime.model.segment_softmax import group_tensor
 
 if TYPE_CHECKING:
+    from fgg.runtime.entries.factor_reader import Weight
     from fgg.runtime.model.model import Model
     from fgg.runtime.program.inputs import Lengths
     from fgg.runtime.program.program import Program
@@ -111,9 +112,9 @@ class StateDropout:
             grammar, self.domain, self.blocks, index.to(first.device if first is not None else None)
         )
 
-    def weights(self, kept: Kept) -> dict[str, Tensor]:
+    def weights(self, kept: Kept) -> dict[str, Weight]:
         """The weights of the smaller program by factor, differentiable in the parameters."""
-        return {name: self.model.weight(name, kept) for name in self.model.names}
+        return self.model.readers(kept)
 
     def of(self, program: Program) -> Program:
         """The smaller program for the query of a program of the model's grammar."""

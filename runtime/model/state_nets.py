@@ -103,6 +103,7 @@ class StateNet(nn.Module):
         if factor.given is None or len(left) > 1 or len(right) != 1:
             message = f"`net = states` needs one node on each side, and `{factor.name}` has others"
             refuse("F470", message)
+        self.given = given
         self.blocks = factor.blocks
         source = left[0] if left else None
         if self.blocks is not None and source is not None:
@@ -114,18 +115,30 @@ class StateNet(nn.Module):
 
     def forward(self, shared: Shared, grammar: Grammar, kept: Kept | None = None) -> Tensor:
         """The logits of the factor at the kept states, in its shape."""
+        left, right = self.sides(shared, grammar, kept)
+        if self.blocks is not None and self.left.domain is not None:
+            return within_blocks(left, right, group_tensor(map_values(grammar, self.blocks)))
+        return (left @ right.T)[0] if self.left.domain is None else left @ right.T
+
+    def shape(self, left: Tensor, right: Tensor) -> tuple[int, ...]:
+        """The shape of the logits of some vectors that `sides` gave."""
+        return (len(right),) if self.left.domain is None else (left.shape[-2], len(right))
+
+    def sides(
+        self, shared: Shared, grammar: Grammar, kept: Kept | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The vectors of the values on the left, and of those on the right, `[values, dim]`.
+
+        With blocks, those on the left are `[blocks, states of a block, dim]`.
+        """
         left: Tensor = self.left(shared, grammar, kept) * self.scale
         right: Tensor = self.right(shared, grammar, kept)
-        if self.left.domain is None:
-            return (left @ right.T)[0]
-        if self.blocks is None:
-            return left @ right.T
+        if self.blocks is None or self.left.domain is None:
+            return left, right
         count = domain_size(grammar, grammar.factor[self.blocks].domains[1])
         if self.first:
-            states = left.reshape(count, -1, left.shape[-1])
-        else:
-            states = left.reshape(-1, count, left.shape[-1]).transpose(0, 1)
-        return within_blocks(states, right, group_tensor(map_values(grammar, self.blocks)))
+            return left.reshape(count, -1, left.shape[-1]), right
+        return left.reshape(-1, count, left.shape[-1]).transpose(0, 1), right
 
 
 def within_blocks(states: Tensor, words: Tensor, blocks: Tensor) -> Tensor:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from fgg.runtime.entries.factor_reader import FactorReader, Weight, as_tensor
+from fgg.runtime.entries.token_entries import entries_at_start
 from fgg.runtime.model.model import Model
 from fgg.runtime.program.program import Program
 
@@ -48,7 +50,7 @@ class CarriedState:
     def log_z(
         self,
         program: Program,
-        weights: Mapping[str, Tensor],
+        weights: Mapping[str, Weight],
         window: Window,
         kept: Kept | None = None,
     ) -> Tensor:
@@ -61,18 +63,30 @@ class CarriedState:
         device = weights[trans].device
         alive = torch.from_numpy(window.lengths > 0)
         ids = torch.from_numpy(window.ids)[alive].to(device)
-        start = self.first(weights[init], weights[trans], window, alive, kept)
-        last = torch.zeros_like(start).requires_grad_()
+        lengths = torch.from_numpy(window.lengths)[alive].tolist()
+        begin = as_tensor(weights[init])
+        none = begin.new_zeros((len(ids), begin.numel()))
+        last = torch.zeros_like(none).requires_grad_()
+        inputs = {self.words: ids, first: none, final: last}
+        wanted = entries_at_start(program, init, inputs, lengths)
+        inputs[first] = self.first(begin, weights[trans], window, alive, kept, wanted)
         self._last = (last, alive, kept, len(window.lengths))
-        inputs = {self.words: ids, first: start, final: last}
-        return program.log_z(weights, inputs, torch.from_numpy(window.lengths)[alive].tolist())
+        return program.log_z(weights, inputs, lengths)
 
     def first(
-        self, init: Tensor, trans: Tensor, window: Window, alive: Tensor, kept: Kept | None
+        self,
+        init: Tensor,
+        trans: Weight,
+        window: Window,
+        alive: Tensor,
+        kept: Kept | None,
+        wanted: Tensor | None = None,
     ) -> Tensor:
         """The potentials `first` of the live rows, `[live rows, states]`.
 
-        They are log (p A) - log π if a row continues, and 0 if it begins.
+        They are log (p A) - log π if a row continues, and 0 if it begins. With `wanted`, the states
+        in which each row can be, `[live rows, some states]`, all others have -inf if a row
+        continues.
         """
         going = torch.from_numpy(window.continues)[alive].to(init.device)
         none = init.new_zeros((len(going), init.numel()))
@@ -85,9 +99,18 @@ class CarriedState:
         mass = known.sum(-1, keepdim=True)
         going = going & (mass[:, 0] > 0)  # dropout may have removed all states with mass
         known = known / torch.where(mass > 0, mass, 1.0)
-        flat = trans.reshape(init.numel(), -1)
-        logs = (known @ flat).clamp(min=torch.finfo(init.dtype).tiny).log()
-        return torch.where(going.reshape(-1, 1), logs - init.reshape(-1).log(), none)
+        if isinstance(trans, FactorReader):
+            after = trans.rows_times(known, wanted)
+        else:
+            after = known @ trans.reshape(init.numel(), -1)
+            after = after if wanted is None else after.gather(-1, wanted)
+        logs = after.clamp(min=torch.finfo(init.dtype).tiny).log()
+        begin = init.reshape(-1).log()
+        if wanted is None:
+            logs = logs - begin
+        else:
+            logs = torch.full_like(none, -torch.inf).scatter(-1, wanted, logs - begin[wanted])
+        return torch.where(going.reshape(-1, 1), logs, none)
 
     def advance(self) -> None:
         """Keep the distribution of the states in which the last window ended."""
@@ -116,7 +139,8 @@ def stream_log_likelihood(
     """
     was = model.training
     model.eval()
-    weights = model.detached()
+    with torch.no_grad():
+        weights = model.readers()
     model.train(was)
     carried = carried or CarriedState()
     total, count = 0.0, 0

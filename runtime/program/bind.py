@@ -7,7 +7,7 @@ their logarithms.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
@@ -60,14 +60,15 @@ def bind(
     *,
     seed: int | None = None,
     exactly: bool = False,
+    only: Collection[str] | None = None,
 ) -> dict[str, Array]:
-    """The weights of every factor that a rule uses.
+    """The weights of every factor that a rule uses, or of those in `only`.
 
     `supplied` weights come first, then values in the grammar; with a `seed` the factors that are
     left get random parameters, normalised where an arrow says so. Raises GrammarError for what
     is missing or does not fit, and for logarithms whose exponentials floats cannot hold.
     """
-    binder = _Binder(grammar, dict(supplied or {}), seed, exactly)
+    binder = _Binder(grammar, dict(supplied or {}), seed, exactly, only)
     weights = binder.run()
     real = {n: binder.real(n, w) if isinstance(w, Logs) else w for n, w in weights.items()}
     binder.raise_problems()
@@ -101,9 +102,15 @@ def value_of(grammar: Grammar, name: str, *, exactly: bool = False) -> Array:
 
 class _Binder:
     def __init__(
-        self, grammar: Grammar, supplied: dict[str, object], seed: int | None, exactly: bool
+        self,
+        grammar: Grammar,
+        supplied: dict[str, object],
+        seed: int | None,
+        exactly: bool,
+        only: Collection[str] | None = None,
     ) -> None:
         self.grammar = grammar
+        self.only = only
         self.supplied = supplied
         self.generator = None if seed is None else np.random.default_rng(seed)
         self.exactly = exactly
@@ -177,6 +184,8 @@ class _Binder:
     def needed(self) -> set[str]:
         """The factors that rules use, and those that these follow from."""
         needed = {edge.label for rule in self.grammar.rules for edge in rule.rhs.edges}
+        if self.only is not None:
+            needed &= {*self.only}
         agenda = [factor for factor in self.grammar.factors if factor.name in needed]
         while agenda:
             factor = agenda.pop()

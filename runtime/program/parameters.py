@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import inf
 from typing import overload
 
@@ -88,6 +88,26 @@ class Parameterised(ABC):
 
         Tensors that are given stay in the graph of derivatives.
         """
+        return self._bound(given, dtype, device, seed=seed)
+
+    def fixed_weights(
+        self, given: Mapping[str, object] | None = None, *, dtype: torch.dtype = torch.float32
+    ) -> dict[str, Tensor]:
+        """Weights for the factors that are given some, or have a value: nothing is drawn."""
+        weighted = self.weighted
+        given = dict(given or {})
+        only = {n for n in self.parameter_names if weighted.factor[n].value is not None}
+        return self._bound(given, dtype, None, only={*only, *given})
+
+    def _bound(
+        self,
+        given: Mapping[str, object] | None,
+        dtype: torch.dtype,
+        device: torch.device | str | None,
+        *,
+        seed: int | None = None,
+        only: Collection[str] | None = None,
+    ) -> dict[str, Tensor]:
         from fgg.runtime.program.bind import bind
 
         given = dict(given or {})
@@ -96,10 +116,10 @@ class Parameterised(ABC):
         whole = {n: as_weight(n, given.pop(n)) for n in self.whole_names if self.is_whole(n, given)}
         parts = {piece for name in whole for piece in self.pieces(name)}
         unused = {piece: torch.zeros(self.shape(piece)) for piece in parts}
-        bound = bind(self.weighted, given | unused, seed=seed)
+        bound = bind(self.weighted, given | unused, seed=seed, only=only)
         result: dict[str, Tensor] = {}
         for name in self.parameter_names:
-            if name not in parts:
+            if name not in parts and (only is None or name in only):
                 weights = tensors[name] if name in tensors else torch.as_tensor(bound[name])
                 result[name] = weights.to(dtype=dtype, device=device)
         return result | {n: w.to(dtype=dtype, device=device) for n, w in whole.items()}

@@ -26,6 +26,7 @@ from fgg.plan.cpp_source import Native
 from fgg.plan.description import PlanDescription
 from fgg.plan.sizes import chart_bytes, environment, table_bytes
 from fgg.runtime.derive.assemble import Source
+from fgg.runtime.entries.factor_reader import FactorReader, whole_weights
 from fgg.runtime.layer.traced_log_z import handle_of, is_traced, traced_log_z
 from fgg.runtime.program.chart_reader import DerivationModules, covers
 from fgg.runtime.program.chart_views import Refinement, refinements
@@ -359,6 +360,11 @@ class CompiledProgram(Program):
         return self._bytes[key]
 
     @cached_property
+    def reading_programs(self) -> dict[tuple[tuple[str, int], ...], CompiledProgram]:
+        """The programs that are given entries of factors, by the number of entries."""
+        return {}
+
+    @cached_property
     def _bytes(self) -> dict[tuple[int, ...], int]:
         """Bytes by batch."""
         return {}
@@ -369,10 +375,13 @@ class CompiledProgram(Program):
         Weights are values, not logarithms. An item without any derivation has log Z = -inf and
         gradient zero.
         """
+        from fgg.runtime.entries.token_entries import read_log_z
         from fgg.runtime.program.posterior import CompiledPosterior
 
         if is_traced():
-            return traced_log_z(self, weights, inputs, lengths)
+            return traced_log_z(self, whole_weights(weights), inputs, lengths)
+        if any(isinstance(weight, FactorReader) for weight in weights.values()):
+            return read_log_z(self, weights, inputs, lengths)
         return CompiledPosterior(self, weights, inputs, lengths, counting=False).log_z
 
     def posterior(
@@ -386,4 +395,4 @@ class CompiledProgram(Program):
         """The distribution over derivations of every item: one value for all questions."""
         from fgg.runtime.program.posterior import CompiledPosterior
 
-        return CompiledPosterior(self, weights, inputs, lengths, words=words)
+        return CompiledPosterior(self, whole_weights(weights), inputs, lengths, words=words)

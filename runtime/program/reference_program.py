@@ -27,6 +27,7 @@ from fgg.runtime.derive.align import with_readings
 from fgg.runtime.derive.completed import Observed
 from fgg.runtime.derive.decode_ground import k_best, sample
 from fgg.runtime.derive.derivation import Derivation
+from fgg.runtime.entries.factor_reader import whole_weights
 from fgg.runtime.layer.traced_log_z import is_traced, traced_log_z
 from fgg.runtime.program.bind import Logs
 from fgg.runtime.program.inputs import Inputs, Lengths, collate
@@ -132,7 +133,7 @@ class ReferenceProgram(Program):
         It is computed in float64, and given as the weights are, or else the log-potentials.
         """
         if is_traced():
-            return traced_log_z(self, weights, inputs, lengths)
+            return traced_log_z(self, whole_weights(weights), inputs, lengths)
         return self.posterior(weights, inputs, lengths).log_z
 
     def posterior(
@@ -144,7 +145,7 @@ class ReferenceProgram(Program):
         words: WrittenWords | None = None,
     ) -> ReferencePosterior:
         """The distribution over derivations of every item: one value for all questions."""
-        return ReferencePosterior(self, weights, inputs, lengths, words)
+        return ReferencePosterior(self, whole_weights(weights), inputs, lengths, words)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

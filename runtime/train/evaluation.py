@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from fgg.data import Batches, Example
 from fgg.data.preprocessing import UNTAGGED
@@ -63,9 +62,10 @@ def evaluate(
     derivations: list[Derivation] = []
     log_z: list[float] = []
     decoding = any(name in ANNOTATIONS for name in asked.scores)
-    weights = model.detached()
+    with torch.no_grad():
+        weights = model.readers()
     program = model.program
-    dtype, device = number_type(list(weights.values()))
+    dtype, device = number_type([*model.parameters(), *model.buffers()])
     job = Job(
         batches=feed.checked(program, batches),
         dtype=dtype,
@@ -102,7 +102,7 @@ def _check(example: Example, asked: Evaluation) -> None:
             refuse("F478", f"{example.place}: there are no {name} to score against")
 
 
-def generates_ends(program: Program, weights: Mapping[str, Tensor]) -> bool:
+def generates_ends(program: Program, weights: Mapping[str, object]) -> bool:
     """Whether a model decides where an item ends, so that an end is an event to be counted.
 
     Then the probabilities of all items of all lengths sum to 1 at most. A model that is told the

@@ -303,7 +303,7 @@ def log_likelihood(model: Model, feed: Feed, batches: Batches) -> tuple[float, i
     was = model.training
     model.eval()
     with torch.no_grad():
-        weights = model.weights()
+        weights = model.readers()
         for batch in batches.epoch(0):
             items = feed.items(batch)
             if items is not None:

@@ -1,0 +1,1 @@
+"""Weights that are made where they are read: entries of factors that networks make."""
