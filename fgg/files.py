@@ -6,7 +6,8 @@ import contextlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -28,12 +29,45 @@ _KINDS = {
 }
 
 
+class _Confined:
+    """The folder that files may be read from; None: no file may be read."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = None if folder is None else folder.resolve()
+
+    def check(self, path: str | os.PathLike[str]) -> None:
+        """Raise OSError, without looking at the file, for a path that leads elsewhere."""
+        if self.folder is None:
+            raise PermissionError(0, "no files can be read here")
+        if not Path(os.path.realpath(path)).is_relative_to(self.folder):
+            raise PermissionError(0, "it is outside of the grammar's folder")
+
+
+_confined: ContextVar[_Confined | None] = ContextVar("confined", default=None)
+
+
+@contextlib.contextmanager
+def confined_to(folder: Path | None) -> Iterator[None]:
+    """Within this context, files that users name are read from below a folder only, or not at all.
+
+    It is for texts that come from elsewhere than their author's own command line.
+    """
+    token = _confined.set(_Confined(folder))
+    try:
+        yield
+    finally:
+        _confined.reset(token)
+
+
 def check_regular(path: str | os.PathLike[str]) -> None:
-    """Raise OSError unless a path leads to a regular file.
+    """Raise OSError unless a path leads to a regular file that may be read.
 
     Whatever opens a file that a user named calls this first: opening a pipe blocks until somebody
     writes to it, and reading a device may never end.
     """
+    confined = _confined.get()
+    if confined is not None:
+        confined.check(path)
     kind = stat.S_IFMT(os.stat(path).st_mode)
     if kind != stat.S_IFREG:
         raise OSError(0, _KINDS.get(kind, "it is not a regular file"))

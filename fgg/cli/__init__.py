@@ -19,6 +19,7 @@ GROUPS = {
         "check": "report the errors and warnings of a grammar",
         "show": "print a grammar as a summary, as text, as JSON or as equations",
         "draw": "draw the rules of a grammar",
+        "explore": "open a page that shows how a grammar becomes a program",
         "explain": "explain an error code, or a grammar by its equations",
         "format": "lay grammar files out in the house style",
     },

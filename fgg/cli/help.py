@@ -47,6 +47,7 @@ EXAMPLES = {
     "cluster": "fggc cluster train.txt --clusters 4 -o blocks.txt",
     "bench": "fggc bench pcfg --against torch-struct",
     "explain": "fggc explain F103",
+    "explore": "fggc explore pcfg",
     "format": "fggc format --check model.fgg",
     "lsp": "fggc lsp",
     "completion": "fggc completion bash > ~/.local/share/bash-completion/completions/fggc",

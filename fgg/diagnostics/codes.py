@@ -145,6 +145,7 @@ CODES: dict[str, Code] = {
         F427="a number that is too large for its type",
         F436="no Triton kernels",
         F437="a device that cannot be used",
+        F438="a computation that would take too long",
         F440="a factor that cannot be decomposed",
         F450="a factor that is not normalised",
         F451="strings too short for the moments",

@@ -36,16 +36,23 @@ def groups(grammar: Grammar, factor: Factor) -> tuple[int, ...] | None:
     return map_values(grammar, name)
 
 
+MAX_VALUES = 2**24
+"""The most values of a domain that a map leads from: each is listed."""
+
+
 @per_grammar
 def map_values(grammar: Grammar, name: str) -> tuple[int, ...]:
     """The value of a map's second domain for each value of its first.
 
-    Raises GrammarError (F490, F491, F492).
+    Raises GrammarError (F131, F490, F491, F492).
     """
     factor = grammar.factor[name]
     value = factor.value
     assert isinstance(value, Map)
     count, blocks = (domain_size(grammar, domain) for domain in factor.domains)
+    if count > MAX_VALUES:
+        message = f"`{factor.domains[0]}` has {count:,} values; a map has at most {MAX_VALUES:,}"
+        _refuse(factor, "F131", message)
     if value.pattern == "part":
         source, target = factor.domains
         offset = next(iter(places(grammar, source, target)), None)

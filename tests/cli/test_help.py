@@ -65,7 +65,7 @@ def test_options_stand_in_sections_with_their_defaults(capsys: Capture) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", sorted(EXAMPLES.keys() - {"bench", "decompose", "completion", "lsp"})
+    "command", sorted(EXAMPLES.keys() - {"bench", "decompose", "completion", "explore", "lsp"})
 )
 def test_every_example_runs(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture

@@ -15,6 +15,7 @@ from fgg.grammar.semantics import brute_force
 from fgg.grammar.values import Map
 from fgg.json import from_json, to_json
 from fgg.runtime.program.bind import bind
+from tests.helpers.limits import time_limit
 
 WORDS = """
 domain W = {{the, a, dog, "'s"}}
@@ -132,3 +133,11 @@ def test_a_node_may_be_fixed_to_the_block_of_a_token() -> None:
         assert brute_force(flat, {"f": np.array([1.0, 2.0, 3.0])}) == wanted
     _, found, _ = load_text(print_grammar(grammar).replace(".clusters", ".f"))
     assert [d.code for d in found] == ["F105"]
+
+
+def test_a_map_from_a_domain_that_is_too_large_is_refused_at_once() -> None:
+    large = text("map(cycle)").replace('{the, a, dog, "\'s"}', "2000000000")
+    with time_limit(60):
+        found = load_text(large)[1]
+    assert [d.code for d in found if d.is_error] == ["F131"]
+    assert "2,000,000,000 values; a map has at most 16,777,216" in found[0].message

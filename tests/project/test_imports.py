@@ -23,6 +23,7 @@ DOORS = (
     "fgg/__init__.py",
     "fgg/api/",
     "fgg/build.py",
+    "fgg/explore/",
     "fgg/lsp/",
     "fgg/low_rank.py",
     "fgg/reference.py",
