@@ -53,6 +53,14 @@ def linked_steps(applied: Iterable[tuple[Rule, Mapping[str, int], int]]) -> tupl
 
 
 @dataclass(frozen=True)
+class FactorUse:
+    """An edge of a rule that is labelled with a factor: for each node its name, domain and path."""
+
+    label: str
+    nodes: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True)
 class Source:
     """The user's grammar, which the rules of a plan's grammar have as their source.
 
@@ -77,6 +85,18 @@ class Source:
     def rule(self) -> Mapping[str, Rule]:
         """The user's rules by name."""
         return {rule.name: rule for rule in self.grammar.rules}
+
+    @cached_property
+    def factor_uses(self) -> Mapping[str, tuple[FactorUse, ...]]:
+        """The edges of each of the user's rules that are labelled with factors."""
+        return {
+            rule.name: tuple(
+                _factor_use(edge, rule)
+                for edge in rule.rhs.edges
+                if edge.label in self.grammar.factor
+            )
+            for rule in self.grammar.rules
+        }
 
     @cached_property
     def order(self) -> Mapping[str, int]:
@@ -222,6 +242,13 @@ class PlanAssembler:
             nonterminals=tuple(self.nonterminals.values()),
             rules=tuple(self.rules.values()),
         )
+
+
+def _factor_use(edge: Edge, rule: Rule) -> FactorUse:
+    nodes = rule.rhs.by_name
+    return FactorUse(
+        edge.label, tuple((a.node, nodes[a.node].domain, a.path) for a in edge.attachments)
+    )
 
 
 def _name(name: str, indices: Sequence[int]) -> str:

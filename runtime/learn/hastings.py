@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import refuse
-from fgg.runtime.learn.item_batches import CheckedItems, Items, check_items
+from fgg.runtime.forest.grow import ItemForest
+from fgg.runtime.learn.item_batches import CheckedItems
 from fgg.runtime.learn.leave_one_out import CollapsedMethod, CollapsedOptions, SparseCounts
 from fgg.runtime.learn.method import ItemBatch, SweepReport, alone
 from fgg.runtime.learn.sampled_counts import EntrySampler
@@ -51,13 +52,6 @@ class Hastings(CollapsedMethod):
         self.accepted = 0
         self.averaged = 0
         self.average = torch.zeros_like(self.store.total)
-        # The number of each entry's distribution among those of all factors, [size].
-        numbers = {name: dists.numbers() for name, dists in self.distributions.items()}
-        self.distribution_of = self.layout.flat(numbers)
-        first = 0
-        for name, dists in self.distributions.items():
-            self.layout.tables(self.distribution_of)[name].add_(first)
-            first += dists.rows * dists.per_row
         self.samplers: dict[Program, EntrySampler] = {}
 
     def sampler(self, program: Program) -> EntrySampler:
@@ -77,10 +71,14 @@ class Hastings(CollapsedMethod):
             return
         checked = self.ready(batch)
         for place in range(checked.size):
-            self.visit(checked if checked.size == 1 else item_of(checked, place))
+            self.visit(checked.item(place))
 
     def visit(self, item: CheckedItems) -> None:
         """Propose a derivation for an item, and accept it or keep the old one."""
+        forests = self.forests_of(item)
+        if forests is not None:
+            self.visit_forest(item, *forests)
+            return
         old = self.store.take_out(item.ids)
         if old is None:
             weights = {name: x.exp() for name, x in self.logs.items()}
@@ -96,6 +94,25 @@ class Hastings(CollapsedMethod):
             self.accepted += 1
         else:
             self.put(item, old)
+
+    def visit_forest(self, item: CheckedItems, forest: ItemForest) -> None:
+        """The same over the forest of an item."""
+        old = self.store.units.get(item.ids)
+        weights = self.weights_without(item.ids)
+        seed = int(torch.randint(2**62, (), generator=self.generator))
+        log_z, _, new = weights.count(forest.packed, forest.tokens, seed)
+        if not bool(self.derivable(item, torch.tensor([log_z])).all()):
+            return
+        chosen, accepted = self.layout.packed(new), True
+        if old is not None:
+            gain = weights.log_ratio(new) - weights.log_ratio(old.plain())
+            chance = float(torch.rand((), dtype=torch.float64, generator=self.generator))
+            if gain < 0 and chance >= exp(gain):
+                chosen, accepted = old, False
+        self.accepted += accepted
+        self.store.keep(item.ids, chosen)
+        weights.add(chosen.plain())
+        self.items += 1
 
     def put(self, item: CheckedItems, counts: SparseCounts) -> None:
         """Remember the counts of an item's derivation."""
@@ -177,11 +194,3 @@ class Hastings(CollapsedMethod):
         self.accepted = int(state["accepted"])
         self.averaged = int(state["averaged"])
         self.average = state["average"].clone()
-
-
-def item_of(batch: CheckedItems, place: int) -> CheckedItems:
-    """One item of a batch as a batch by itself, without padding."""
-    collated = batch.collated
-    lengths = {name: [values[place]] for name, values in collated.lengths.items()}
-    inputs = {name: tensor[place : place + 1] for name, tensor in collated.inputs.items()}
-    return check_items(batch.program, Items(inputs, lengths or None, (batch.ids[place],)))

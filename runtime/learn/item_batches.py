@@ -49,6 +49,14 @@ class CheckedItems:
         """The number of items."""
         return self.collated.size
 
+    def item(self, place: int) -> CheckedItems:
+        """One item as a batch by itself, without padding."""
+        if self.size == 1:
+            return self
+        lengths = {name: [values[place]] for name, values in self.collated.lengths.items()}
+        inputs = {name: x[place : place + 1] for name, x in self.collated.inputs.items()}
+        return check_items(self.program, Items(inputs, lengths or None, (self.ids[place],)))
+
 
 def check_items(
     program: Program, items: Items | CheckedItems, device: torch.device | None = None

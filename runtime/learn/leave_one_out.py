@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from fgg.diagnostics import refuse
+from fgg.runtime.forest.engine import Counts, ForestWeights, machine_code
+from fgg.runtime.forest.grow import Entries, Forests, ItemForest
 from fgg.runtime.learn.distributions import Distributions, log_beta, log_mean
-from fgg.runtime.learn.method import CountingMethod, CountingOptions
+from fgg.runtime.learn.item_batches import CheckedItems
+from fgg.runtime.learn.method import CountingMethod, CountingOptions, alone
 from fgg.runtime.learn.tied_factors import refuse_ties
 from fgg.runtime.memory import require
 from fgg.runtime.model.model import Model
+from fgg.runtime.program.program import Program
+from fgg.runtime.program.reference_program import ReferenceProgram
 
 Unit = tuple[int, ...]
 """A unit of counting: the number of an item, or the numbers of the items of a batch."""
@@ -29,6 +35,10 @@ class SparseCounts:
 
     index: Tensor
     value: Tensor
+
+    def plain(self) -> Counts:
+        """The same as arrays."""
+        return Counts(self.index.numpy(), self.value.numpy())
 
     @property
     def bytes(self) -> int:
@@ -64,6 +74,11 @@ class FlatLayout:
         """Tables by factor as a flat vector, `[size]`."""
         return torch.cat([tables[name].reshape(-1) for name in self.distributions])
 
+    def packed(self, counts: Counts) -> SparseCounts:
+        """Counts of forests as they are kept."""
+        index = torch.from_numpy(counts.index).to(self.index_type)
+        return SparseCounts(index, torch.from_numpy(counts.value))
+
     def sparse(self, flat: Tensor) -> SparseCounts:
         """The entries of a flat vector that are not 0."""
         (index,) = torch.nonzero(flat, as_tuple=True)
@@ -74,6 +89,7 @@ class CountStore:
     """The counts of each unit, and their sum `total`, `[size]`.
 
     `expected` is the number of units to come; their memory is estimated from the first ones.
+    `changes` counts the changes of the sum that were made here, not over forests.
     """
 
     def __init__(self, layout: FlatLayout, expected: int | None = None) -> None:
@@ -82,6 +98,7 @@ class CountStore:
         self.units: dict[Unit, SparseCounts] = {}
         self.owner: dict[int, Unit] = {}
         self.bytes = 0
+        self.changes = 0
         self.total = torch.zeros(layout.size, dtype=torch.float64)
 
     def take_out(self, unit: Unit) -> SparseCounts | None:
@@ -97,6 +114,7 @@ class CountStore:
     def add(self, counts: SparseCounts, sign: float = 1.0) -> None:
         """Add counts to the sum."""
         self.total.index_add_(0, counts.index.long(), counts.value, alpha=sign)
+        self.changes += 1
 
     def keep(self, unit: Unit, counts: SparseCounts) -> None:
         """Remember the counts of a unit. Raises GrammarError if memory will not suffice (F420)."""
@@ -156,19 +174,36 @@ class CountStore:
 
 
 class CollapsedOptions(CountingOptions, total=False):
-    """The options of all collapsed methods: `items` is the number of items to expect."""
+    """The options of all collapsed methods; see `CollapsedMethod`."""
 
     items: int | None
+    forests: bool
+
+
+FOREST_BYTES = 2**31
+"""The memory that the forests of all items may take, roughly."""
+LARGEST_FOREST = 2**15
+"""The most alternatives of a forest. The charts of larger ones cost less than their forest."""
+ALTERNATIVE_BYTES = 48
+"""About what an alternative takes."""
 
 
 class CollapsedMethod(CountingMethod):
     """A method that integrates the weights out: θ = (f + α) / Σ_A (f + α), f without the item.
 
-    `alpha` are the priors of all factors as a flat vector, `alphas` as tables.
+    `items` is the number of items to expect. `alpha` are the priors of all factors as a flat
+    vector, `alphas` as tables. Items are counted over their derivation forests: their cost does not
+    depend on the number of parameters. Without a C++ compiler, with `forests=False`, or where a
+    forest would be too large, they are counted over their charts.
     """
 
     def __init__(
-        self, model: Model, *, items: int | None = None, **options: Unpack[CountingOptions]
+        self,
+        model: Model,
+        *,
+        items: int | None = None,
+        forests: bool = True,
+        **options: Unpack[CountingOptions],
     ) -> None:
         super().__init__(model, **options)
         refuse_ties(model, self.name)
@@ -182,6 +217,79 @@ class CollapsedMethod(CountingMethod):
         if self.least < LEAST_PRIOR:
             refuse("F476", f"a prior of {self.least} is too small")
         self.constant = {n: x.exp() for n, x in self.logs.items() if n not in self.distributions}
+        self.uses_forests = forests and self.reduce is alone and machine_code() is not None
+        limit = FOREST_BYTES // (ALTERNATIVE_BYTES * (items or 1))
+        self.forest_limit = min(LARGEST_FOREST, limit)
+        self.forests: dict[Program, Forests] = {}
+        self.item_forests: dict[int, ItemForest | None] = {}
+        self.known_changes = 0
+
+    # counting over forests
+
+    @cached_property
+    def distribution_of(self) -> Tensor:
+        """The number of each entry's distribution among those of all factors, `[size]`."""
+        numbers = {name: dists.numbers() for name, dists in self.distributions.items()}
+        flat = self.layout.flat(numbers)
+        first = 0
+        for name, dists in self.distributions.items():
+            self.layout.tables(flat)[name].add_(first)
+            first += dists.rows * dists.per_row
+        return flat
+
+    @cached_property
+    def forest_weights(self) -> ForestWeights:
+        """The counts and priors as forests weigh them."""
+        constants = [x.log().flatten() for x in self.constant.values()]
+        given = self.layout.flat({n: d.table(self.logs[n]) for n, d in self.distributions.items()})
+        logs = torch.cat([given, *constants])
+        return ForestWeights(self.store.total, self.alpha, self.distribution_of, logs)
+
+    def weights_without(self, unit: Unit) -> ForestWeights:
+        """The weights of forests, from the counts of all units but this one.
+
+        A unit that has not been counted yet has the model's own weights.
+        """
+        weights = self.forest_weights
+        if weights.counts is not self.store.total or self.known_changes != self.store.changes:
+            weights.set_counts(self.store.total)
+            self.known_changes = self.store.changes
+        old = self.store.units.get(unit)
+        weights.give(old is None)
+        if old is not None:
+            weights.add(old.plain(), -1.0)
+        return weights
+
+    def forests_of(self, batch: CheckedItems) -> list[ItemForest] | None:
+        """The forest of each item of a batch, or None if they are to be counted over charts."""
+        if not self.uses_forests:
+            return None
+        forests = []
+        for place, number in enumerate(batch.ids):
+            if number not in self.item_forests:
+                self.item_forests[number] = self._forest_of(batch.item(place))
+            forest = self.item_forests[number]
+            if forest is None:
+                return None
+            forests.append(forest)
+        return forests
+
+    def _forest_of(self, item: CheckedItems) -> ItemForest | None:
+        program = item.program
+        if isinstance(program, ReferenceProgram):
+            return None
+        if program not in self.forests:
+            self.counter(program)  # refuses a query that needs other factors
+            learned = {n: d.shape for n, d in self.distributions.items()}
+            constant = {n: tuple(x.shape) for n, x in self.constant.items()}
+            support = {n: d.prior.view(d.shape).sign() for n, d in self.distributions.items()}
+            self.forests[program] = Forests(
+                program.compiled,
+                Entries.of({**learned, **constant}),
+                {**self.constant, **support},
+                self.forest_limit,
+            )
+        return self.forests[program].of(item.collated)
 
     def means(self, total: Tensor) -> Tensor:
         """(f + α) / Σ_A (f + α) of flat counts f, as a flat vector; 0 where α is 0."""
@@ -220,9 +328,15 @@ class CollapsedMethod(CountingMethod):
 
     def state_dict(self) -> dict[str, Tensor]:
         """All state besides the model's parameters."""
-        return super().state_dict() | self.store.state_dict()
+        sums = self.forest_weights.totals.clone() if self.uses_forests else torch.zeros(0)
+        return super().state_dict() | self.store.state_dict() | {"store.sums": sums}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Resume from a state."""
         super().load_state_dict(state)
         self.store.load_state_dict(state)
+        if self.uses_forests:
+            self.forest_weights.set_counts(self.store.total)
+            sums = state["store.sums"]
+            if sums.shape == self.forest_weights.totals.shape:
+                self.forest_weights.totals.copy_(sums)

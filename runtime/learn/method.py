@@ -96,6 +96,8 @@ class Method(ABC):
 
     def ready(self, batch: ItemBatch) -> CheckedItems:
         """A checked batch, which can be kept and given to every sweep."""
+        if isinstance(batch, CheckedItems):
+            return batch
         return check_items(self.model.program, batch, self.device)
 
     @property

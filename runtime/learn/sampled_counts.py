@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -12,9 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fgg.grammar import Edge, Rule
 from fgg.grammar.domains import select
-from fgg.runtime.derive.assemble import Source
+from fgg.runtime.derive.assemble import FactorUse, Source
 from fgg.runtime.derive.decode import items
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.derive.search import samples
@@ -30,21 +28,12 @@ Entry = tuple[str, tuple[int, ...]]
 """A factor and the index of one of its entries."""
 
 
-@dataclass(frozen=True)
-class FactorUse:
-    """An edge of a rule that is labelled with a factor: for each node its name, domain and path."""
-
-    label: str
-    nodes: tuple[tuple[str, str, tuple[str, ...]], ...]
-
-
 class EntrySampler:
     """Draws derivations of single items from their posterior, as the entries they use."""
 
     def __init__(self, program: Program, generator: torch.Generator) -> None:
         self.program = program
         self.generator = generator
-        self.used: dict[str, tuple[FactorUse, ...]] = {}
         self.ready: dict[tuple[int, ...], Batch] = {}
 
     @cached_property
@@ -85,7 +74,7 @@ class EntrySampler:
         for _, choice, _ in next(samples(choices, self.uniform)):
             rule = self.source.of_rule(choice.rule)
             values_of = self.source.values(choice)
-            for used in self.uses(rule):
+            for used in self.source.factor_uses[rule.name]:
                 yield used.label, self.index(used, values_of)
 
     def place(self, sums: NDArray[np.float64]) -> int:
@@ -95,15 +84,6 @@ class EntrySampler:
     def uniform(self) -> float:
         """A number drawn from [0, 1)."""
         return torch.rand((), dtype=torch.float64, generator=self.generator).item()
-
-    def uses(self, rule: Rule) -> tuple[FactorUse, ...]:
-        """The edges of a rule that are labelled with factors."""
-        if rule.name not in self.used:
-            factors = self.program.grammar.factor
-            self.used[rule.name] = tuple(
-                used_by(edge, rule) for edge in rule.rhs.edges if edge.label in factors
-            )
-        return self.used[rule.name]
 
     def index(self, used: FactorUse, values: Mapping[str, int]) -> tuple[int, ...]:
         """The index of the entry that an edge uses, given the values of nodes."""
@@ -130,13 +110,6 @@ class EntrySampler:
         rank = self.place(np.cumsum(scores))
         pairs = zip(names[1:], right, strict=True)
         return [(names[0], (*left, rank)), *((name, (rank, value)) for name, value in pairs)]
-
-
-def used_by(edge: Edge, rule: Rule) -> FactorUse:
-    """How an edge of a rule uses its factor."""
-    nodes = rule.rhs.by_name
-    uses = ((a.node, nodes[a.node].domain, a.path) for a in edge.attachments)
-    return FactorUse(edge.label, tuple(uses))
 
 
 def entries_of(derivation: Derivation, program: Program) -> Iterator[Entry]:

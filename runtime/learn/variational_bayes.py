@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Unpack
 
 import torch
 from torch import Tensor
 
+from fgg.runtime.forest.engine import joined
+from fgg.runtime.forest.grow import ItemForest
 from fgg.runtime.learn.distributions import divergence, log_geometric, log_mean
 from fgg.runtime.learn.em import AccumulatingMethod
 from fgg.runtime.learn.expected_counts import ExpectedCounts
@@ -106,6 +108,10 @@ class CVB(CollapsedMethod):
     def step(self, batch: ItemBatch | None) -> None:
         """Subtract the counts of a batch, count it with the rest, and add the new counts."""
         checked = None if batch is None else self.ready(batch)
+        forests = None if checked is None else self.forests_of(checked)
+        if checked is not None and forests is not None:
+            self.step_forests(checked, forests)
+            return
         together = self.reduce is not alone
         if not self.sweeps:
             if checked is not None:
@@ -129,6 +135,20 @@ class CVB(CollapsedMethod):
             self.restore(new)
         elif new is not None:
             self.store.add(new)
+
+    def step_forests(self, batch: CheckedItems, forests: Sequence[ItemForest]) -> None:
+        """The same over the forests of a batch's items."""
+        weights = self.weights_without(batch.ids)
+        counted = [weights.count(forest.packed, forest.tokens) for forest in forests]
+        log_z = torch.tensor([z for z, _, _ in counted], dtype=torch.float64)
+        good = self.derivable(batch, log_z).tolist()
+        known = [counts for counts, fine in zip(counted, good, strict=True) if fine]
+        new = joined([counts for _, _, counts in known])
+        self.store.keep(batch.ids, self.layout.packed(new))
+        weights.add(new)
+        self.total += sum(z for z, _, _ in known)
+        self.entropy += sum(z - logs for z, logs, _ in known)
+        self.items += len(known)
 
     def first(self, batch: CheckedItems) -> None:
         """Count a batch with the model's weights."""

@@ -40,6 +40,7 @@ GNU_FLAGS = ("-fvect-cost-model=dynamic",)
 """With `-O2` other compilers vectorise as much by themselves."""
 TYPES = {"float32": "float", "float64": "double"}
 PRODUCTS = {"float32": "sgemm_", "float64": "dgemm_"}
+PASSES = ("prepare", "inside", "outside", "through")
 SECONDS = 600
 
 
@@ -158,8 +159,8 @@ def is_kept(source: str, dtype: str) -> bool:
 
 
 @cache
-def library(source: str, dtype: str) -> ctypes.PyDLL:
-    """The machine code of a program for numbers of a type. Raises CannotBuild.
+def library(source: str, dtype: str, functions: tuple[str, ...] = PASSES) -> ctypes.PyDLL:
+    """The machine code of a program for numbers of a type, with its functions. Raises CannotBuild.
 
     It lets go of Python's lock by itself while it works.
     """
@@ -172,7 +173,8 @@ def library(source: str, dtype: str) -> ctypes.PyDLL:
                     with stage("building machine code"):
                         build(source, dtype, path)
         found = ctypes.PyDLL(str(path))
-        _ = found.prepare, found.inside, found.outside, found.through
+        for name in functions:
+            getattr(found, name)
         return found
     except AttributeError:
         raise CannotBuild("the machine code lacks a function", FOLDER) from None

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 import fgg
+from fgg.runtime.forest.engine import ForestWeights
 from fgg.runtime.learn import CVB, EM, VB, CheckedItems, ExpectedCounter, Hastings, Items
 from fgg.runtime.learn.distributions import log_beta
 from fgg.runtime.learn.leave_one_out import SparseCounts
@@ -105,11 +106,18 @@ class Recording(CVB):
         self.used[self.at] = result.clone()
         return result
 
+    def weights_without(self, unit: tuple[int, ...]) -> ForestWeights:
+        weights = super().weights_without(unit)
+        if self.sweeps:
+            self.used[self.at] = super().means(self.store.total)
+        return weights
 
+
+@pytest.mark.parametrize("forests", [True, False], ids=["forests", "charts"])
 @pytest.mark.parametrize(("make", "data"), ALL)
-def test_cvb(make: Make, data: dict[str, Any]) -> None:
+def test_cvb(make: Make, data: dict[str, Any], forests: bool) -> None:
     case: Case = make(data)
-    cvb = Recording(case.model(), weights=case.start(), prior=case.prior())
+    cvb = Recording(case.model(), weights=case.start(), prior=case.prior(), forests=forests)
     items = case.ready(cvb)
     tolerance = cvb_tolerance(data)
     trees: list[Multiset[tuple[float, ...]]] = []
@@ -233,6 +241,9 @@ def test_the_hastings_kernel(make: Make, data: dict[str, Any]) -> None:
     offered = doubles([m * math.exp(q) for m, q in zip(times, proposal, strict=True)])
     accept = [[min(1.0, math.exp(new - old)) for new in ratios] for old in ratios]
     table = doubles(accept)
+    if sampler.uses_forests:
+        weights = sampler.forest_weights
+        close([weights.log_ratio(tree.plain()) for tree in trees], ratios)
     # Detailed balance: the posterior of the item's derivation given all others is stationary.
     flow = chances[:, None] * offered[None, :] * table
     torch.testing.assert_close(flow, flow.T, atol=1e-12, rtol=1e-9)

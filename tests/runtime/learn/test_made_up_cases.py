@@ -18,4 +18,5 @@ def test_em_vb_and_cvb_are_those_of_an_enumeration(data: dict[str, Any]) -> None
     worked = worked_out(data)
     known.test_em(cnf, worked)
     known.test_vb(cnf, worked)
-    known.test_cvb(cnf, worked)
+    known.test_cvb(cnf, worked, forests=True)
+    known.test_cvb(cnf, worked, forests=False)
