@@ -14,6 +14,7 @@ from fgg.compiler.rank.uses import NotRankSpace
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size, lengths, size_values
 from fgg.plan import Plan
+from fgg.plan.spaces import SpaceWork, turns
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,29 @@ class SpaceChoice:
     refused: Mapping[str, str]
     products: int = 0
 
+    def works(self, lengths: Mapping[str, int] | None = None) -> dict[str, SpaceWork]:
+        """The work of each space on items of these lengths, or of those expected."""
+        works = {}
+        for space, known in self.costs.items():
+            at = known if lengths is None else cost(known.plan, lengths, batch=known.batch)
+            once = sum(item.multiply_adds for item in at.items if item.kind == "weights")
+            each = (at.multiply_adds - once) // at.batch
+            works[space] = SpaceWork(once + (self.products if space == "dense" else 0), each)
+        return works
+
+    @property
+    def turning_points(self) -> str:
+        """For how many items each space is the cheapest, in a sentence; empty if one always is."""
+        points = turns(self.works())
+        if len(points) < 2:
+            return ""
+        at = next(iter(self.costs.values()))
+        sizes = ", ".join(f"{name} = {value}" for name, value in at.lengths.items())
+        first, *others = points
+        parts = [f"{first[1]} space below {others[0][0]:,} items of {sizes}"]
+        parts += [f"{space} space from {items:,} on" for items, space in others]
+        return f"by batch: {', '.join(parts)}"
+
     def work(self, space: str) -> int:
         """The multiply-adds of a space; in dense space, factors are made from their pieces."""
         return self.costs[space].multiply_adds + (self.products if space == "dense" else 0)
@@ -42,10 +66,11 @@ class SpaceChoice:
         sizes = ", ".join(f"{name} = {value}" for name, value in at.lengths.items())
         numbers = [f"{name} {self.work(name):.3g}" for name in self.costs]
         numbers += [f"{name} none ({why})" for name, why in self.refused.items()]
-        return (
+        reason = (
             f"{self.space} space is the cheapest; multiply-adds"
             f"{f' at {sizes}' if sizes else ''}, batch {at.batch}: {', '.join(numbers)}"
         )
+        return "; ".join(filter(None, (reason, self.turning_points)))
 
 
 def choose(grammar: Grammar, expected: Expected, *, pinned: bool = True) -> SpaceChoice:

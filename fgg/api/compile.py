@@ -16,9 +16,11 @@ from fgg.plan.backend import AUTO, TRITON, Backend, check_backend
 from fgg.rewrite.conjoin import conjoin
 
 if TYPE_CHECKING:
+    from fgg.compiler.cost.choose import SpaceChoice
     from fgg.plan import Plan
     from fgg.plan.cpp_source import Native
     from fgg.plan.description import PlanDescription
+    from fgg.plan.spaces import SpaceWork
     from fgg.runtime.program.program import CompiledProgram, Program
 
 
@@ -39,7 +41,8 @@ def compile(
     `space` decides how the program computes with factors of declared rank: `dense` multiplies them
     out, `state` uses their pieces, `rank` also sums the states out beforehand (and raises
     GrammarError if that is impossible). `auto` takes the cheapest space, and answers questions that
-    this space cannot answer in another one.
+    this space cannot answer in another one. For log Z it chooses anew for each batch, by the
+    number of its items and their lengths.
 
     `length` and `batch` are what the cost model expects; any lengths and batches can be given to
     the program. A grammar that has no schedule gets a program that runs on the reference engine,
@@ -117,9 +120,21 @@ class Compilation:
                 raise
             return self.on_reference(refused.message)
 
+    @cached_property
+    def choice(self) -> SpaceChoice:
+        """The cheapest space for what is expected, and what the others cost."""
+        from fgg.compiler.cost.choose import choose
+        from fgg.compiler.driver import Expected
+
+        expected = Expected(self.length, self.batch)
+        return choose(self.source, expected, pinned=not self.missing)
+
+    def space_works(self, lengths: Mapping[str, int]) -> Mapping[str, SpaceWork]:
+        """The work of each space that `auto` may choose, on items of these lengths."""
+        return self.choice.works(lengths) if self.space == "auto" else {}
+
     def compiled(self) -> CompiledProgram:
         """The compiled program. Raises GrammarError (F425) if the grammar has no schedule."""
-        from fgg.compiler.cost.choose import choose
         from fgg.compiler.driver import Expected, plan_of
         from fgg.compiler.passes.cpd import cpd
         from fgg.runtime.program.program import CompiledProgram
@@ -127,8 +142,7 @@ class Compilation:
         source, expected, pinned = self.source, Expected(self.length, self.batch), not self.missing
         with compilable(self.model.name):
             if self.space == "auto":
-                choice = choose(source, expected, pinned=pinned)
-                space, plan = choice.space, choice.plan
+                space, plan = self.choice.space, self.choice.plan
             else:
                 space, plan = self.space, plan_of(source, expected, self.space, pinned=pinned)
         decomposed = cpd(source)

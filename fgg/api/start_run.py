@@ -176,6 +176,7 @@ class _Start:
             epochs=settings.epochs,
             valid=self.held_out(settings, asked, feed, model),
             patience=settings.patience,
+            checks=settings.checks,
             **more,
         )
         try:
@@ -239,6 +240,14 @@ class _Start:
         self, settings: RunSettings, asked: Grammar, feed: Feed, model: Model
     ) -> Batches | None:
         """The batches of held-out data."""
+        if settings.checks > 1 and settings.method not in SHUFFLED:
+            refuse(
+                "F476",
+                f"`{settings.method}` changes the model at the end of an epoch only",
+                "held-out data are looked at several times an epoch with `adam` or `online-em`",
+            )
+        if settings.checks > 1 and not settings.valid:
+            refuse("F478", "there are no held-out data to look at several times an epoch")
         if not settings.valid:
             if settings.valid_potentials:
                 refuse("F478", f"`{settings.valid_potentials}` belongs to no held-out data")

@@ -41,6 +41,7 @@ def train(
     space: str = "auto",
     tokens: int = 4096,
     patience: int = 0,
+    checks: int = 1,
     format: str | None = None,
     fields: Mapping[str, str] | None = None,
     preprocessing: Mapping[str, object] | None = None,
@@ -54,10 +55,11 @@ def train(
     It is what `fggc train` does: `data` and `valid` are files, `tokens` is the size of a batch,
     `potentials` is a file with the log-potentials of input factors for each item of the data, and
     `preprocessing` has the options that change the data (`{"lower": True, "min_count": 2}`), and
-    `options` are the method's own. A run chooses its `backend` once, by the amount of data, and
-    keeps it. A run is resumed only with the data and options that it began with, or with `migrate`:
-    then it continues with the model as it is, and drops the counts of the old data. `fgg.learn`
-    takes data in memory and keeps no folder.
+    `options` are the method's own. Held-out data are looked at `checks` times an epoch; training
+    stops after `patience` checks without progress (0: never). A run chooses its `backend` once, by
+    the amount of data, and keeps it. A run is resumed only with the data and options that it began
+    with, or with `migrate`: then it continues with the model as it is, and drops the counts of the
+    old data. `fgg.learn` takes data in memory and keeps no folder.
     """
     from fgg.runtime.model.saving import self_contained
 
@@ -81,6 +83,7 @@ def train(
         fields=fields or {},
         changes={**(preprocessing or {}), "sizes": {}},
         patience=patience,
+        checks=checks,
     )
     trainer = start(Path(folder), settings, resume=resume, migrate=migrate)
     trainer.run()

@@ -47,7 +47,10 @@ def read_log_z(
     readers = {n: w for n, w in weights.items() if isinstance(w, FactorReader)}
     first = next(iter(readers.values()))
     collated = program.collate(inputs, lengths, dtype=first.dtype, device=first.device)
-    wanted = readings_of(program, readers) if suited_to(program, collated) is program else ()
+    whole = suited_to(program, collated) is not program
+    if not whole:
+        program = program.in_cheapest_space(collated)
+    wanted = () if whole else readings_of(program, readers)
     tuples = {reading: _tokens(program.plan, reading, collated) for reading in wanted}
     if any(bool((tokens == -1).any()) for tokens in tuples.values()):
         tuples = {}
@@ -122,6 +125,7 @@ def program_with_entries(
             else grammar_with_entries(program.decomposed, program.plan, readings, counts),
             plan=plan,
             source=program.compiler.emit(plan),
+            settled=True,
         )
     return program.reading_programs[key]
 

@@ -10,6 +10,7 @@ from fgg.plan import Plan
 from fgg.plan.backend import Backend
 from fgg.plan.cpp_source import Native
 from fgg.plan.description import PlanDescription
+from fgg.plan.spaces import SpaceWork
 
 if TYPE_CHECKING:
     from fgg.runtime.program.program import CompiledProgram, Program
@@ -55,6 +56,13 @@ class Compiler(Protocol):
 
     def in_space(self, space: str) -> CompiledProgram:
         """Return the program of the same query in another space."""
+        ...
+
+    def space_works(self, lengths: Mapping[str, int]) -> Mapping[str, SpaceWork]:
+        """Return the work of each space that `auto` may choose, on items of these lengths.
+
+        Empty if a space was asked for, or if all are one.
+        """
         ...
 
     def for_missing(self, space: str) -> CompiledProgram:

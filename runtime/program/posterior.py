@@ -253,7 +253,7 @@ class CompiledPosterior(Posterior):
     @cached_property
     def _run(self) -> Run:
         if not self.counting:
-            return start(self.program, self._leaves, self._given, self.lengths)
+            return start(self.program, self._leaves, self._given, self.lengths, any_space=True)
         with torch.inference_mode(False), torch.enable_grad():
             return start(self.program, self._leaves, self._given, self.lengths)
 

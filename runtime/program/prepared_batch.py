@@ -106,18 +106,28 @@ class Run:
 
 
 @full_precision
-def start(program: CompiledProgram, weights: Weights, inputs: Inputs, lengths: Lengths) -> Run:
-    """Check weights and inputs, and prepare everything that comes before the charts."""
+def start(
+    program: CompiledProgram,
+    weights: Weights,
+    inputs: Inputs,
+    lengths: Lengths,
+    *,
+    any_space: bool = False,
+) -> Run:
+    """Check weights and inputs, and prepare everything that comes before the charts.
+
+    With `any_space`, the program is that of the cheapest space for the batch, if `auto` chooses.
+    """
     ends: dict[str, Ends] = {}
     given = {name: as_weight(name, value) for name, value in weights.items()}
     for weight in given.values():
         check_kind(weight.device)
-    whole = program.check_weights(given, ends)
-    dtype, device = number_type([*whole.values(), *(inputs or {}).values()])
+    dtype, device = number_type([*given.values(), *(inputs or {}).values()])
     collated = program.collate(inputs, lengths, dtype=dtype, device=device)
     suited = suited_to(program, collated)
-    if suited is not program:
-        whole = suited.check_weights(given, ends)
+    if any_space:
+        suited = suited.in_cheapest_space(collated, given)
+    whole = suited.check_weights(given, ends)
     run = prepared(suited, whole, collated, dtype, device, ends)
     pieces = {
         name: tuple(given[piece] for piece in program.pieces(name))

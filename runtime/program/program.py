@@ -25,6 +25,7 @@ from fgg.plan.backend import BackendChoice
 from fgg.plan.cpp_source import Native
 from fgg.plan.description import PlanDescription
 from fgg.plan.sizes import chart_bytes, environment, table_bytes
+from fgg.plan.spaces import SpaceWork, cheapest
 from fgg.runtime.derive.assemble import Source
 from fgg.runtime.entries.factor_reader import FactorReader, whole_weights
 from fgg.runtime.layer.traced_log_z import handle_of, is_traced, traced_log_z
@@ -179,12 +180,13 @@ class CompiledProgram(Program):
     """A program with the plan of its inference, and the plan as Python.
 
     The grammar of `plan` is a rewritten one, whose rules and families carry their sources. In
-    rank `space` charts have no states.
+    rank `space` charts have no states. A `settled` program computes no batch in another space.
     """
 
     plan: Plan
     source: str
     space: str = "state"
+    settled: bool = False
 
     @property
     def compiled(self) -> CompiledProgram:
@@ -214,7 +216,7 @@ class CompiledProgram(Program):
     @property
     def backend(self) -> BackendChoice:
         """The backend that was last chosen for the passes, and why."""
-        return self.engines.choice
+        return self._in_use[-1].engines.choice
 
     @cached_property
     def cpp(self) -> Native:
@@ -238,6 +240,47 @@ class CompiledProgram(Program):
     def states(self) -> CompiledProgram:
         """This program in state space."""
         return self.compiler.in_space("state")
+
+    def in_cheapest_space(
+        self, collated: Collated, weights: Mapping[str, object] | None = None
+    ) -> CompiledProgram:
+        """This program in the space with the fewest multiply-adds for a batch.
+
+        It is this program itself if it was asked for in one space, or is settled, and where weights
+        are given for a factor as a whole that other spaces need the pieces of.
+        """
+        if self.settled or any(self.is_whole(name, weights or {}) for name in self.whole_names):
+            return self
+        longest = tuple((name, max(some)) for name, some in sorted(collated.lengths.items()))
+        if longest not in self._works:
+            if len(self._works) >= KEPT:
+                self._works.clear()
+            self._works[longest] = self.compiler.space_works(dict(longest))
+        works = self._works[longest]
+        space = cheapest(works, collated.size) if works else self.space
+        chosen = self if space == self.space else self._spaces(space)
+        self._in_use[:] = [chosen]
+        return chosen
+
+    def _spaces(self, space: str) -> CompiledProgram:
+        if space not in self.in_spaces:
+            self.in_spaces[space] = self.compiler.in_space(space)
+        return self.in_spaces[space]
+
+    @cached_property
+    def in_spaces(self) -> dict[str, CompiledProgram]:
+        """This program in other spaces, compiled when a batch first needs them."""
+        return {}
+
+    @cached_property
+    def _in_use(self) -> list[CompiledProgram]:
+        """The program that the last batch was computed with."""
+        return [self]
+
+    @cached_property
+    def _works(self) -> dict[tuple[tuple[str, int], ...], Mapping[str, SpaceWork]]:
+        """The work of each space, by the greatest lengths of a batch."""
+        return {}
 
     @cached_property
     def summing(self) -> CompiledProgram:

@@ -27,7 +27,11 @@ from fgg.runtime.program.program import Program
 
 
 class BatchSource(Protocol):
-    """Batches that can be iterated from any position."""
+    """Batches of a corpus that can be iterated from any position."""
+
+    @property
+    def corpus(self) -> Iterable[Example]:
+        """The examples, in their order."""
 
     def start(self, position: BatchPosition) -> Iterator[ExampleBatch]:
         """The batches of an epoch from a position on."""

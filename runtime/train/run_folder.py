@@ -108,6 +108,8 @@ class Checkpoint:
     waited: int = 0
     finished: bool = False
     tokens: int = 0
+    items: int = 0
+    checks: tuple[float, ...] = ()  # held-out perplexities within the epoch
     wider: int = 0  # items that needed more range than their numbers have
     seconds: float = 0.0
     world: int = 1
@@ -246,7 +248,8 @@ def load_checkpoint(folder: Path, processes: Processes, *, migrate: bool = False
         if entries.pop("checksum") != digest(entries):
             raise ValueError(f"{POINTER} is damaged: its checksum does not fit")
         checksums, digests = entries.pop("files"), RunDigests.from_json(entries.pop("digests"))
-        checkpoint = Checkpoint(**{**entries, "position": BatchPosition(**entries["position"])})
+        position, checks = BatchPosition(**entries["position"]), tuple(entries["checks"])
+        checkpoint = Checkpoint(**{**entries, "position": position, "checks": checks})
         world = checkpoint.world
         if world != processes.world and not migrate:
             message = f"the run in `{folder}` belongs to {world} processes, not {processes.world}"

@@ -15,6 +15,8 @@ from fgg.plan.backend import AUTO
 SETTINGS = "settings.json"
 MAX_SETTINGS = 1 << 24  # bytes
 PATHS = ("data", "valid", "potentials", "valid_potentials")
+OPTIONAL = frozenset({"name", "potentials", "valid_potentials", "checks"})
+"""The settings that folders of earlier versions may lack."""
 FREE = frozenset({"name", "epochs", "patience", "backend_reason", *PATHS})
 """The settings that may differ when a run is resumed: names, and when to stop.
 
@@ -54,6 +56,7 @@ class RunSettings:
     changes: Changes = field(default_factory=dict)
     skip: bool = False
     patience: int = 0
+    checks: int = 1  # how often an epoch held-out data are looked at
     world: int = 1
     initial: str = ""  # the model that the run began with
 
@@ -82,7 +85,7 @@ def load_settings(folder: Path) -> RunSettings:
     try:
         data = json.loads(read_limited(folder / SETTINGS, MAX_SETTINGS))
         known = {item.name for item in fields(RunSettings)}
-        if not isinstance(data, dict) or {"name", "potentials", "valid_potentials", *data} != known:
+        if not isinstance(data, dict) or {*OPTIONAL, *data} != known:
             raise ValueError("it has other entries")
         lists = {name: tuple(data[name]) for name in ("data", "valid")}
         return RunSettings(**{**data, **lists})

@@ -31,8 +31,9 @@ KEPT_TOKENS = 1 << 20
 class Epoch:
     """The results of a sweep over the data. `perplexity` is per token, without ends of items.
 
-    `valid` is the perplexity of held-out data, infinite if an item is impossible. `impossible` is
-    the number of such items, `wider` that of items that needed more range than their numbers have.
+    `valid` is the perplexity of held-out data, infinite if an item is impossible, and `checks` are
+    those before it within the epoch. `impossible` is the number of such items, `wider` that of
+    items that needed more range than their numbers have.
     """
 
     epoch: int
@@ -42,6 +43,7 @@ class Epoch:
     tokens: int
     perplexity: float
     valid: float | None
+    checks: tuple[float, ...]
     impossible: int
     wider: int
     seconds: float
@@ -92,6 +94,10 @@ class Trainer:
     `batches` are the training data, `valid` the held-out data. `report` is called after each epoch
     and `tick` after each batch; the run stops after a batch if `stopping` returns true. A
     checkpoint is written after every epoch, and within one every `every` seconds.
+
+    Held-out data are looked at `checks` times an epoch, the last time at its end. After each check
+    Adam may lower its rate, the model is kept if it is the best so far, and the run ends after
+    `patience` checks without progress.
     """
 
     def __init__(
@@ -105,6 +111,7 @@ class Trainer:
         epochs: int,
         valid: Batches | None = None,
         patience: int = 0,
+        checks: int = 1,
         every: float = 60.0,
         report: Callable[[Epoch], None] | None = None,
         tick: Callable[[ExampleBatch], None] | None = None,
@@ -113,6 +120,8 @@ class Trainer:
         self.folder, self.model, self.method, self.feed = folder, model, method, feed
         self.batches, self.valid = batches, valid
         self.epochs, self.patience, self.every = epochs, patience, every
+        self.checks = checks
+        self.size = sum(1 for _ in batches.corpus) if checks > 1 else 0
         self.processes = folder.processes
         self.report = report or (lambda _: None)
         self.tick = tick or (lambda _: None)
@@ -177,7 +186,9 @@ class Trainer:
         begin, saved = monotonic(), monotonic()
         if not self.at.begun:
             self.method.begin()
-            self.at = replace(self.at, begun=True, tokens=0, wider=0, seconds=0.0)
+            self.at = replace(
+                self.at, begun=True, tokens=0, items=0, checks=(), wider=0, seconds=0.0
+            )
         ranges = self.model.program.ranges
         for batch in self.batches.start(self.at.position):
             before = ranges.wider
@@ -186,9 +197,12 @@ class Trainer:
                 self.at,
                 position=batch.after,
                 tokens=self.at.tokens + sum(batch.lengths),
+                items=self.at.items + batch.whole,
                 wider=self.at.wider + ranges.wider - before,
             )
             self.tick(batch)
+            if self.is_time() and self.check():
+                break
             asked = self.stopping()
             late = monotonic() - saved > self.every
             if self.processes.world > 1:
@@ -217,6 +231,36 @@ class Trainer:
             return self.kept[key]
         return items
 
+    def is_time(self) -> bool:
+        """Whether held-out data are to be looked at within the epoch, before its end."""
+        due = self.at.items * self.checks // self.size if self.size else 0
+        return len(self.at.checks) < min(due, self.checks - 1)
+
+    def check(self) -> bool:
+        """Look at held-out data within an epoch; returns whether the run ends here."""
+        assert self.valid is not None
+        valid = self.held_out(self.valid)
+        self.at = replace(self.at, checks=(*self.at.checks, valid.perplexity))
+        if isfinite(valid.perplexity):
+            self.compare(-valid.perplexity, kept=True)
+        return self.is_over(self.at.position.epoch, self.at.waited)
+
+    def compare(self, score: float, *, kept: bool) -> None:
+        """Note a score, greater is better: lower Adam's rate on a plateau, save the best model.
+
+        Without `kept`, scores cannot be compared, and the last model counts as the best.
+        """
+        if isinstance(self.method, Adam):
+            self.method.plateau(score)
+        better = not kept or self.at.best is None or score > self.at.best
+        if better and self.processes.first:
+            self.save_model()
+        self.at = replace(
+            self.at,
+            best=score if better and kept else self.at.best,
+            waited=0 if better else self.at.waited + 1,
+        )
+
     def finish(self) -> None:
         """End an epoch: measure perplexities, save the best model, and write a checkpoint."""
         self.folder.check_data()
@@ -226,13 +270,9 @@ class Trainer:
         impossible = 0 if valid is None else valid.impossible
         # If a held-out item is impossible, epochs cannot be compared: the last model is kept.
         compared = valid is not None and isfinite(valid.perplexity)
-        score = -valid.perplexity if valid is not None and compared else sweep.objective
-        if isinstance(self.method, Adam):
-            self.method.plateau(score)
-        better = not compared or self.at.best is None or score > self.at.best
-        waited = 0 if better else self.at.waited + 1
-        if better and self.processes.first:
-            self.save_model()
+        if not self.is_over(epoch, self.at.waited):  # a check within the epoch has not ended it
+            score = -valid.perplexity if valid is not None and compared else sweep.objective
+            self.compare(score, kept=compared)
         seconds = max(self.at.seconds, 1e-9)
         result = Epoch(
             epoch=epoch,
@@ -242,6 +282,7 @@ class Trainer:
             tokens=tokens,
             perplexity=_exp(-sweep.log_z / max(tokens, 1)),
             valid=None if valid is None else valid.perplexity,
+            checks=self.at.checks,
             impossible=impossible,
             wider=self.total(self.at.wider),
             seconds=self.at.seconds,
@@ -252,9 +293,7 @@ class Trainer:
             self.at,
             position=BatchPosition(epoch=epoch + 1),
             begun=False,
-            best=score if better and compared else self.at.best,
-            waited=waited,
-            finished=self.is_over(epoch + 1, waited),
+            finished=self.is_over(epoch + 1, self.at.waited),
             metrics=self.record(result),
         )
         self.save()
@@ -323,6 +362,10 @@ def _plain(epoch: Epoch) -> dict[str, object]:
     """One epoch as JSON; NaN and infinities become null."""
     entries: dict[str, object] = {}
     for name, value in vars(epoch).items():
-        bad = isinstance(value, float) and not isfinite(value)
-        entries[name] = None if bad else value
+        several = [_number(x) for x in value] if isinstance(value, tuple) else None
+        entries[name] = _number(value) if several is None else several
     return entries
+
+
+def _number(value: object) -> object:
+    return None if isinstance(value, float) and not isfinite(value) else value

@@ -216,6 +216,41 @@ def test_a_run_stops_early_where_held_out_data_get_no_better(tmp_path: Path, cor
     assert feed.vocabularies["W"].values[0] == "<unk>" and model.vocabulary["W"][0] == "<unk>"
 
 
+def test_held_out_data_are_looked_at_several_times_an_epoch(tmp_path: Path, corpus: Path) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("runs the\ncat the dog a\n")
+    asked = settings(
+        corpus,
+        "adam",
+        epochs=40,
+        valid=(str(other),),
+        checks=3,
+        patience=6,
+        options={"rate": 0.3, "patience": 1, "factor": 0.5},
+    )
+    trainer = start(tmp_path / "run", asked)
+    at = trainer.run()
+    epochs = history(tmp_path / "run")
+    checks = [x for entry in epochs for x in (*entry["checks"], entry["valid"])]
+    assert all(len(entry["checks"]) == 2 for entry in epochs[:-1]) and len(epochs) < 40
+    best = checks.index(min(checks))
+    within = len(epochs[-1]["checks"]) + 1
+    assert at.finished and at.waited == 6
+    # The run ends six checks after the best one, even within an epoch.
+    assert best + 6 in (len(checks) - 1, len(checks) - 2) and within <= 3
+    assert epochs[-1]["details"]["rate"] <= 0.3 / 4  # every second check without progress halves it
+    saved, _ = load_fed(tmp_path / "run")
+    assert not same_state(saved.state_dict(), trainer.model.state_dict())
+    # Stopped in the middle, it goes on as it would have.
+    start(tmp_path / "parts", asked, stopping=stopped_after(7)).run()
+    again = start(tmp_path / "parts", asked, resume=True)
+    assert again.run().waited == 6
+    assert same_state(again.model.state_dict(), trainer.model.state_dict())
+    assert [entry["checks"] for entry in history(tmp_path / "parts")] == [
+        entry["checks"] for entry in epochs
+    ]
+
+
 def test_evaluation_agrees_with_the_metrics(
     tmp_path: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -256,6 +291,15 @@ def test_state_dropout_is_an_option_and_goes_on_as_it_would_have(
         (["train", "--resume", "--out", "nothing"], "F479"),
         (["train", "hmm", "--data", "nothing.txt", "--out", "x"], "F401"),
         (["train", "hmm", "--data", "DATA", "--out", "x", "--option", "rat=1"], "F476"),
+        (["train", "hmm", "--data", "DATA", "--out", "x", "--checks", "0"], "F415"),
+        (
+            ["train", "hmm", "--data", "DATA", "--valid", "DATA", "--out", "x", "--checks", "2"],
+            "F476",
+        ),
+        (
+            ["train", "hmm", "--data", "DATA", "--out", "x", "--checks", "2", "--method", "adam"],
+            "F478",
+        ),
         (["train", "hmm", "--data", "DATA", "--out", "x", "--field", "v=words"], "F478"),
         (
             [

@@ -294,6 +294,19 @@ def test_the_cheapest_space_is_chosen(capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(out)["space"] == "state" and err == ""
 
 
+def test_the_batch_from_which_another_space_is_cheaper_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = ("--emit", "cost", "--set", "k=512", "d=1000", "r=128", "--length", "n=10")
+    code, _, err = run(capsys, "compile", "hmm_rank", *options)
+    assert (
+        code == 0 and "by batch: state space below 8 items of n = 10, rank space from 8 on" in err
+    )
+    small = run(capsys, "compile", "hmm_rank", *options, "--batch", "4")
+    assert small[2].startswith("state space is the cheapest")
+    assert run(capsys, "compile", "hmm_rank", *options, "--space", "rank")[2] == ""
+
+
 def test_costs_in_rank_space(capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--emit", "cost", "--space", "rank")
     code, out, _ = run(capsys, "compile", "hmm_rank", *options)

@@ -62,7 +62,14 @@ def add_arguments(parser: Parser) -> None:
     parser.value("--prior", "A", "Dirichlet prior (vb, cvb)", type=float)
     parser.value("--rate", "R", "learning rate (adam)", type=float)
     parser.repeated("--option", "NAME=VALUE", "an option of the method: `pseudo=0.1`")
-    parser.value("--patience", "N", "stop after N epochs without progress", type=int, default=0)
+    parser.value("--patience", "N", "stop after N checks without progress", type=int, default=0)
+    parser.value(
+        "--checks",
+        "N",
+        "look at held-out data N times an epoch (adam, online-em; default: 1)",
+        type=int,
+        default=1,
+    )
     parser.value(
         "--save-every",
         "SECONDS",
@@ -81,6 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise Usage("`--epochs` must be at least 0, and `--tokens` at least 1")
     if arguments.patience < 0 or not arguments.save_every >= 0:
         raise Usage("`--patience` and `--save-every` must be at least 0")
+    if arguments.checks < 1:
+        raise Usage("`--checks` must be at least 1")
     from fgg.runtime.devices import usable_device
     from fgg.runtime.train.processes import joined
 
@@ -162,6 +171,7 @@ def settings_of(arguments: argparse.Namespace, world: int) -> RunSettings:
         changes={**known, **changes_of(arguments), **fixed},
         skip=arguments.skip_bad,
         patience=arguments.patience,
+        checks=arguments.checks,
         world=world,
         initial=arguments.file if saved else "",
     )

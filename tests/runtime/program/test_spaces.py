@@ -12,7 +12,8 @@ from torch import Tensor
 
 import fgg
 from fgg.diagnostics import GrammarError
-from fgg.runtime.program.program import Program
+from fgg.plan.spaces import turns
+from fgg.runtime.program.program import CompiledProgram, Program
 
 SIZES = {
     "pcfg": {"nt": 5, "pt": 6, "words": 7, "r": 3},
@@ -207,3 +208,43 @@ def test_spaces_that_are_none() -> None:
     with pytest.raises(GrammarError, match="cannot be compiled in rank space"):
         fgg.compile(fgg.load("hmm"), space="rank")
     assert fgg.compile(fgg.load("hmm")).compiled.space == "state"
+
+
+def test_auto_follows_the_size_of_each_batch() -> None:
+    sizes = {"k": 64, "d": 20, "r": 16}
+    program = fgg.compile(fgg.load("hmm_rank", sizes=sizes), length=4, batch=16)
+    assert isinstance(program, CompiledProgram)
+    assert program.space == "rank"
+    model = program.model(seed=0, dtype=torch.float64)
+    ((_, first), (turn, second)) = turns(program.compiler.space_works({"n": 4}))
+    assert (first, second) == ("state", "rank") and 1 < turn < 16
+    generator = torch.Generator().manual_seed(0)
+    for items, space in ((turn - 1, "state"), (turn, "rank"), (turn - 1, "state")):
+        words = torch.randint(20, (items, 4), generator=generator)
+        collated = program.collate({"w": words}, None)
+        assert program.in_cheapest_space(collated).space == space
+        results = []
+        for one in (program, fgg.compile(program.compiler.model, space="state")):
+            log_z = one.log_z(model.weights(), {"w": words})
+            model.zero_grad()
+            torch.autograd.backward(log_z.sum())
+            grads = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+            results.append([log_z.detach(), *grads])
+        torch.testing.assert_close(results[0], results[1])
+
+
+def test_a_space_that_is_asked_for_is_kept() -> None:
+    sizes = {"k": 64, "d": 20, "r": 16}
+    for space in ("rank", "state", "dense"):
+        program = fgg.compile(fgg.load("hmm_rank", sizes=sizes), space=space).compiled
+        collated = program.collate({"w": [[1, 2]]}, None)
+        assert program.in_cheapest_space(collated) is program
+
+
+def test_other_spaces_are_compiled_when_a_batch_needs_them() -> None:
+    program = fgg.compile(fgg.load("hmm_rank", sizes={"k": 64, "d": 20, "r": 16})).compiled
+    model = program.model()
+    model(w=torch.zeros(64, 8, dtype=torch.long))
+    assert not program.in_spaces
+    model(w=[[1, 2]])
+    assert list(program.in_spaces) == ["state"]
