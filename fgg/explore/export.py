@@ -18,8 +18,15 @@ _HEAD = re.compile(r"<!-- begin head -->.*?<!-- end head -->", re.DOTALL)
 _SCRIPTS = re.compile(r"<!-- begin scripts -->.*?<!-- end scripts -->", re.DOTALL)
 
 
+LOCAL: Answer = {"folder": None, "models": []}
+"""What a page begins with that belongs to this machine alone, and what stands in its place."""
+
+
 def exported(state: Answer) -> str:
     """A state of the page, its text and the answers of its views, as a self-contained page."""
+    start = state.get("start")
+    if isinstance(start, dict):
+        state = {**state, "start": {**start, **LOCAL}}
     style = "\n".join(map(page_file, STYLES))
     script = "\n".join(map(page_file, SCRIPTS))
     data = json.dumps(state, ensure_ascii=True).replace("<", "\\u003c")

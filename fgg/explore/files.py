@@ -10,6 +10,7 @@ SCRIPTS = (
     "highlight.js",
     "editor.js",
     "passes.js",
+    "share.js",
     "main.js",
 )
 STYLES = ("style.css", "views.css")

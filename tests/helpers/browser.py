@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from time import sleep
 from typing import cast
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
@@ -104,6 +105,21 @@ class Browser:
         """Write what is seen as PNG."""
         path.write_bytes(base64.b64decode(str(self._ask("GET", "screenshot"))))
 
+    def download_to(self, folder: Path) -> None:
+        """Save downloads in a folder."""
+        params = {"behavior": "allow", "downloadPath": str(folder)}
+        self._ask(
+            "POST", "goog/cdp/execute", {"cmd": "Browser.setDownloadBehavior", "params": params}
+        )
+
+    def downloaded(self, folder: Path, name: str) -> Path:
+        """A file that the page lets the browser save. Raises WebDriverError if it does not come."""
+        for _ in range(200):
+            if (folder / name).exists():
+                return folder / name
+            sleep(0.05)
+        raise WebDriverError(f"{name} was not saved")
+
     def log(self, kind: str) -> list[dict[str, object]]:
         """The entries of a log since it was read last: `browser` or `performance`."""
         return cast("list[dict[str, object]]", self._ask("POST", "se/log", {"type": kind}))
@@ -113,10 +129,11 @@ class Browser:
         return [str(e["message"]) for e in self.log("browser") if e["level"] == "SEVERE"]
 
     def requested(self) -> list[str]:
-        """The addresses that were asked for since the log was read last."""
+        """The addresses that pages asked for since the log was read last."""
         messages = [json.loads(str(e["message"]))["message"] for e in self.log("performance")]
         sent = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-        return [str(item["request"]["url"]) for item in sent]
+        addresses = [str(item["request"]["url"]) for item in sent]
+        return [url for url in addresses if not url.startswith("chrome:")]  # its own new tab
 
     def close(self) -> None:
         """End the browser."""
@@ -157,3 +174,5 @@ def browsers(folder: Path) -> Iterator[str]:
     finally:
         driver.kill()
         driver.wait()
+        if driver.stdout is not None:
+            driver.stdout.close()

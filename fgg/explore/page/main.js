@@ -45,7 +45,7 @@ class Page {
     document.getElementById("controls").append(field("model", this.libraryMenu), this.queryField, this.spaceField);
     const actions = document.getElementById("actions");
     actions.append(el("button", { class: "icon", id: "theme", title: "light or dark", "aria-label": "light or dark", onclick: () => theme.turn() }, "◐"));
-    if (typeof shareButton === "function" && !exported) actions.append(shareButton(this));
+    if (!exported) actions.append(new Share(this).button);
     this.queryField.hidden = true;
     this.spaceField.hidden = true;
   }
@@ -211,10 +211,14 @@ class Page {
     this.later("view", exported ? 0 : VIEW_PAUSE, () => this.current && this.follow(this.current));
   }
 
-  follow(view) {
-    if (!this.checked?.ok || view.seen === this.version) return;
-    view.seen = this.version;
-    view.follow();
+  /** Let a view show the present model, unless it does already. */
+  async follow(view) {
+    if (!this.checked?.ok) return;
+    if (view.seen !== this.version) {
+      view.seen = this.version;
+      view.following = view.follow();
+    }
+    await view.following;
   }
 }
 
