@@ -49,7 +49,7 @@ def test_each_reserved_word_is_coloured(word: str) -> None:
     grammar = json.loads((EXTENSION / "syntaxes" / "fgg.tmLanguage.json").read_text())
     patterns = [p["match"] for p in grammar["patterns"] if p.get("name") == "keyword.control.fgg"]
     assert any(re.fullmatch(pattern, word) for pattern in patterns)
-    assert word in (ROOT / "docs" / "editors.md").read_text("utf-8")
+    assert word in (ROOT / "docs" / "howto" / "editors.md").read_text("utf-8")
 
 
 def test_the_extension_names_files_that_are_there() -> None:
