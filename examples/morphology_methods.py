@@ -12,24 +12,28 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import isfinite
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import fgg
-from examples.report import Report, finish, parser, percent, say, spread
+from examples.report import Report, finish, kept_runs, parser, percent, say, spread
 from fgg.data import Example, build_vocabulary, find, read
 from fgg.data.preprocessing import part_ids
 from fgg.draw.plot import Line, Plot
 from fgg.grammar.annotations import segments
-from fgg.runtime.learn import METHODS, Method, log_likelihood
+from fgg.runtime.learn import METHODS, Hastings, Method, log_likelihood
+from fgg.runtime.learn.convergence import effective_size, r_hat
 from fgg.runtime.learn.fitting import batched
 from fgg.runtime.model.model import Model
 from fgg.runtime.program.program import Program
 from fgg.runtime.train.feed import parts
 from fgg.scores import perplexity, segment_score
 
+TEMPLATES = ("V", "VM", "SVM", "STVM", "STOVM")
 LEXICA = ("stem", "mood", "subject", "tense", "object")
 ORDER = ("em", "vb", "cvb", "hastings")
 
@@ -47,18 +51,24 @@ class Words:
 
 @dataclass(frozen=True)
 class Run:
-    """What a method did: perplexity after each sweep, scores at the end, seconds of sweeps."""
+    """What a method did: perplexity at some sweeps, scores at the end, seconds of sweeps.
+
+    `settled` is the sweep after which perplexity stayed within 2 % of the last one. `traces` are
+    numbers after each sweep of the sampler, by name.
+    """
 
     method: str
     prior: float
     seed: int
-    curve: list[float]
+    sweeps: int
+    curve: list[tuple[int, float]]
     perplexity: float
     boundary_f1: float
     part_f1: float
     settled: int
     seconds: float
-    acceptance: float | None = None
+    acceptance: list[float]
+    traces: dict[str, list[float]]
 
 
 def words(language: str, train: int, test: int) -> Words:
@@ -110,29 +120,89 @@ def run(data: Words, method: str, prior: float, seed: int, sweeps: int) -> Run:
     fitting: Method = METHODS[method](model, **given)
     ready = [fitting.ready(batch) for batch in batched(model, data.inputs, method)]
     characters = sum(map(len, data.test))
-    curve: list[float] = []
-    seconds, acceptance, settled = 0.0, None, 0
-    for _ in range(sweeps):
+    curve: list[tuple[int, float]] = []
+    acceptance: list[float] = []
+    traces: dict[str, list[float]] = {}
+    seconds = 0.0
+    for sweep in range(1, sweeps + 1):
         before = time.process_time()
-        progress = fitting.sweep(ready)
+        report = fitting.sweep(ready)
         seconds += time.process_time() - before
-        smooth(model, fitting, prior)
-        curve.append(perplexity(log_likelihood(model, data.held)[0], characters))
-        acceptance = progress.details.get("acceptance", acceptance)
-        near = [abs(a - curve[-1]) < 0.005 * curve[-1] for a in curve[-3:]]
-        settled = len(curve)
-        if method != "hastings" and len(curve) > 4 and all(near):
-            settled = len(curve) - 2  # it moved by less than half a percent since
-            break
+        if isinstance(fitting, Hastings):
+            acceptance.append(report.details["acceptance"])
+            watch(fitting, report.objective, traces)
+        if is_looked_at(sweep) or sweep == sweeps:
+            smooth(model, fitting, prior)
+            curve.append((sweep, perplexity(log_likelihood(model, data.held)[0], characters)))
+        if method != "hastings" and len(curve) > 4:
+            near = [abs(a - curve[-1][1]) < 0.001 * curve[-1][1] for _, a in curve[-4:]]
+            if all(near):
+                break
     score = segment_score(
         [example.segments or () for example in data.test],
         [
-            segments(found, len(example))
-            for found, example in zip(model.posterior(s=data.held).best(), data.test, strict=True)
+            segments(best, len(example))
+            for best, example in zip(model.posterior(s=data.held).best(), data.test, strict=True)
         ],
     )
-    f1 = score.boundaries.f1, score.parts.f1
-    return Run(method, prior, seed, curve, curve[-1], *f1, settled, seconds, acceptance)
+    return Run(
+        method=method,
+        prior=prior,
+        seed=seed,
+        sweeps=sweep,
+        curve=curve,
+        perplexity=curve[-1][1],
+        boundary_f1=score.boundaries.f1,
+        part_f1=score.parts.f1,
+        settled=settled(curve),
+        seconds=seconds,
+        acceptance=acceptance,
+        traces=traces,
+    )
+
+
+def is_looked_at(sweep: int) -> bool:
+    """Whether perplexity is measured after a sweep: each of the first 40, then every tenth."""
+    return sweep <= 40 or sweep % 10 == 0
+
+
+def settled(curve: Sequence[tuple[int, float]]) -> int:
+    """The first sweep from which on perplexity stays within 2 % of the last."""
+    last = curve[-1][1]
+    moving = [number for number, (_, p) in enumerate(curve) if abs(p - last) > 0.02 * last]
+    return curve[moving[-1] + 1][0] if moving else curve[0][0]
+
+
+def watch(sampler: Hastings, log_joint: float, traces: dict[str, list[float]]) -> None:
+    """Add what R-hat is computed of: log P, how often templates are used, the sizes of lexica."""
+    tables = sampler.layout.tables(sampler.store.total)
+    numbers = {"log P": log_joint}
+    for place, name in enumerate(TEMPLATES):
+        numbers[name] = float(tables["template"][0, place])
+    for name in LEXICA:
+        numbers[f"{name}s"] = float((tables[name] > 0.5).sum())
+    for name, number in numbers.items():
+        traces.setdefault(name, []).append(number)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far chains agree on a number, over the second half of their sweeps."""
+
+    name: str
+    r_hat: float
+    effective_size: float
+    means: list[float]
+
+
+def agreements(runs: Sequence[Run]) -> list[Agreement]:
+    """How far the chains agree on each number that was watched."""
+    result = []
+    for name in runs[0].traces:
+        chains = [r.traces[name][len(r.traces[name]) // 2 :] for r in runs]
+        means = [sum(c) / len(c) for c in chains]
+        result.append(Agreement(name, r_hat(chains), effective_size(chains), means))
+    return result
 
 
 def smooth(model: Model, fitting: Method, prior: float) -> None:
@@ -143,35 +213,58 @@ def smooth(model: Model, fitting: Method, prior: float) -> None:
             model.set_logits(name, (total / total.sum(-1, keepdim=True)).log())
 
 
-def verdict(runs: Sequence[Run], prior: float) -> list[str]:
-    """Which claims of the paper hold, from the numbers."""
-    own = {m: [r for r in runs if r.method == m and r.prior == prior] for m in ORDER}
-    if not all(own.values()):
+def verdicts(runs: Sequence[Run], prior: float) -> list[str]:
+    """The paper's claims of section 4.1, each judged by the numbers of one prior."""
+    of = {m: [r for r in runs if r.method == m and r.prior == prior] for m in ORDER}
+    if not all(of.values()):
         return []
-    mean = {m: sum(r.perplexity for r in found) / len(found) for m, found in own.items()}
-    f1 = {m: sum(r.boundary_f1 for r in found) / len(found) for m, found in own.items()}
-    time_of = {m: sum(r.seconds for r in found) / len(found) for m, found in own.items()}
-    most = max(r.settled for r in own["cvb"])
-    gap = 100 * abs(mean["cvb"] / mean["hastings"] - 1)
+    mean = {m: average([r.perplexity for r in own]) for m, own in of.items()}
+    f1 = {m: average([r.boundary_f1 for r in own]) for m, own in of.items()}
+    cvb, hastings = of["cvb"], of["hastings"]
+    needed = {m: average([r.seconds * r.settled / r.sweeps for r in of[m]]) for m in ORDER}
+    sweep = {m: average([r.seconds / r.sweeps for r in of[m]]) for m in ORDER}
+    late = [a for r in hastings for a in r.acceptance[len(r.acceptance) // 2 :]]
+    last = max(r.settled for r in hastings)
+    ratio = mean["cvb"] / mean["hastings"]
     return [
-        f'prior {prior:g}: "CVB converges before 10 sweeps" {_says(most < 10)} '
-        f"(the slowest run took {most})",
-        f'prior {prior:g}: "CVB takes a fraction of the sampler\'s time" '
-        f"{_says(2 * time_of['cvb'] < time_of['hastings'])} ({time_of['cvb']:.0f} s and "
-        f"{time_of['hastings']:.0f} s for {len(own['hastings'][0].curve)} sweeps, which is not "
-        "known to be enough)",
-        f'prior {prior:g}: "there is little difference in perplexity" between CVB and Hastings '
-        f"{_says(gap < 10)} ({mean['cvb']:.2f} and {mean['hastings']:.2f})",
-        f'prior {prior:g}: "the difference in F1 is trivial" '
-        f"{_says(abs(f1['cvb'] - f1['hastings']) < 0.03)} "
-        f"({percent(f1['cvb'])} and {percent(f1['hastings'])})",
-        f"prior {prior:g}: CVB has {'lower' if mean['cvb'] < mean['vb'] else 'no lower'} "
-        f"perplexity and {'higher' if f1['cvb'] > f1['vb'] else 'no higher'} F1 than VB",
+        claim("CVB converges before 10 sweeps", max(r.settled for r in cvb) < 10)
+        + f" (within 2 % of its last perplexity after {listed(cvb)})",
+        claim("Hastings converges after about 1,000 sweeps", 300 <= last <= 1000)
+        + f" (within 2 % after {listed(hastings)} of {hastings[0].sweeps:,}; see R-hat)",
+        claim("CVB takes a fraction of the sampler's time", 2 * needed["cvb"] < needed["hastings"])
+        + f" ({needed['cvb']:.1f} s of CPU time and {needed['hastings']:.1f} s until within 2 %; "
+        f"a sweep: VB {sweep['vb']:.2f} s, CVB {sweep['cvb']:.2f} s, "
+        f"Hastings {sweep['hastings']:.2f} s)",
+        claim("the perplexities of CVB and Hastings differ little", abs(ratio - 1) < 0.05)
+        + f" ({mean['cvb']:.2f} and {mean['hastings']:.2f}, a character)",
+        claim("their F1 differ trivially", abs(f1["cvb"] - f1["hastings"]) < 0.03)
+        + f" ({percent(f1['cvb'])} and {percent(f1['hastings'])})",
+        claim("proposals are hardly ever rejected", bool(late) and average(late) > 0.97)
+        + f" ({percent(average(late))} % accepted in the second half)",
+        claim(
+            "CVB is better than VB and EM, in similar training time",
+            mean["cvb"] < min(mean["vb"], mean["em"])
+            and f1["cvb"] > max(f1["vb"], f1["em"])
+            and needed["cvb"] < 2 * max(needed["vb"], needed["em"]),
+        )
+        + f" (perplexity {mean['cvb']:.2f}, {mean['vb']:.2f}, {mean['em']:.2f}; F1 "
+        f"{percent(f1['cvb'])}, {percent(f1['vb'])}, {percent(f1['em'])})",
     ]
 
 
-def _says(holds: bool) -> str:
-    return "holds" if holds else "does not hold"
+def claim(text: str, holds: bool) -> str:
+    """A claim and its verdict."""
+    return f'"{text}": {"supported" if holds else "refuted"}'
+
+
+def listed(runs: Sequence[Run]) -> str:
+    """The sweeps after which runs had settled."""
+    return ", ".join(str(r.settled) for r in runs)
+
+
+def average(values: Sequence[float]) -> float:
+    """The mean of numbers; 0 of none."""
+    return sum(values) / max(len(values), 1)
 
 
 def main(arguments: Sequence[str] | None = None) -> Report:
@@ -181,14 +274,13 @@ def main(arguments: Sequence[str] | None = None) -> Report:
     options.add_argument("--words", type=int, default=800, help="training words (800)")
     options.add_argument("--held", type=int, default=150, help="held-out words (150)")
     options.add_argument("--seeds", type=int, default=5)
-    options.add_argument("--contrast", type=int, default=1, help="seeds of the other priors (1)")
-    options.add_argument("--sweeps", type=int, default=20, help="at most, but of Hastings (20)")
-    options.add_argument("--draws", type=int, default=15, help="sweeps of Hastings (15)")
+    options.add_argument("--sweeps", type=int, default=60, help="at most, but of Hastings (60)")
+    options.add_argument("--draws", type=int, default=1000, help="sweeps of Hastings (1000)")
     options.add_argument("--prior", type=float, nargs="+", default=[1e-5, 0.1])
     given = options.parse_args(arguments)
     if given.small:
-        given.words, given.held, given.seeds = 12, 5, 1
-        given.sweeps, given.draws, given.prior = 2, 2, [1e-5]
+        given.words, given.held, given.seeds = 12, 5, 2
+        given.sweeps, given.draws, given.prior = 2, 8, [1e-5]
     torch.set_num_threads(1)
     data = words(given.language, given.words, given.held)
     (size,) = data.program.shape("stem")
@@ -198,13 +290,23 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         command="python -m examples.morphology_methods",
         columns=["method", "prior", "perplexity", "boundary F1", "morph F1", "sweeps", "seconds"],
     )
+    kept = kept_runs(given, report.name)
     runs: list[Run] = []
     for prior in given.prior:
         for method in ORDER:
             sweeps = given.draws if method == "hastings" else given.sweeps
             own = []
-            for seed in range(given.seeds if prior == given.prior[0] else given.contrast):
-                own.append(run(data, method, prior, seed, sweeps))
+            for seed in range(given.seeds):
+                settings = {
+                    "language": given.language,
+                    "words": [len(data.train), len(data.test)],
+                    "method": method,
+                    "prior": prior,
+                    "seed": seed,
+                    "sweeps": sweeps,
+                }
+                numbers = kept.run(settings, partial(_numbers, data, method, prior, seed, sweeps))
+                own.append(Run(**numbers))
                 say(method, prior, seed, own[-1].perplexity, own[-1].boundary_f1, own[-1].seconds)
             runs += own
             report.add(
@@ -221,14 +323,21 @@ def main(arguments: Sequence[str] | None = None) -> Report:
     report.add("every letter", "", "", *map(percent, (naive.boundaries.f1, naive.parts.f1)), "", "")
     report.notes = [
         f"{len(data.train)} training types, {len(data.test)} held-out types, {size:,} substrings "
-        f"of both; {given.seeds} seeds ({given.contrast} of the other priors), mean ± deviation",
+        f"of both; {given.seeds} seeds, mean ± deviation; Hastings: {given.draws:,} sweeps",
         "perplexity is of held-out words, per character, ends not counted; EM's weights are "
-        "smoothed by the prior; sweeps: until perplexity moves by less than 0.5%, or all",
+        "smoothed by the prior, the sampler's are averaged over the second half of its sweeps; "
+        "sweeps: until perplexity stays within 2% of the last; seconds: of CPU time, all sweeps",
         "the test words' substrings are in the lexicon, as in the paper: a model that learns "
         "words by heart has a low perplexity too, so F1 stands beside it",
-        *(line for prior in given.prior for line in verdict(runs, prior)),
     ]
-    report.numbers = {"runs": [vars(r) for r in runs], "substrings": size}
+    for prior in given.prior:
+        chains = [r for r in runs if r.method == "hastings" and r.prior == prior]
+        agreed = agreements(chains)
+        report.notes.append(f"Prior {prior:g}: {shown_agreements(agreed)}")
+        report.notes += [f"Prior {prior:g}: {line}" for line in verdicts(runs, prior)]
+        report.numbers[f"agreement, prior {prior:g}"] = [saved(a) for a in agreed]
+    kept_curves = [{k: v for k, v in vars(r).items() if k != "traces"} for r in runs]
+    report.numbers |= {"runs": kept_curves, "substrings": size}
     first = given.prior[0]
     report.plot = Plot(
         title=f"Held-out perplexity per character, prior {first:g}, seed 0",
@@ -237,12 +346,33 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         log_x=True,
         log_y=True,
         lines=tuple(
-            Line(label=r.method, points=tuple((i + 1.0, p) for i, p in enumerate(r.curve)))
+            Line(label=r.method, points=tuple((float(i), p) for i, p in r.curve))
             for r in runs
             if r.seed == 0 and r.prior == first
         ),
     )
     return finish(report, given)
+
+
+def saved(agreement: Agreement) -> dict[str, Any]:
+    """A row of numbers for JSON, which has no NaN."""
+    return {
+        name: None if isinstance(value, float) and not isfinite(value) else value
+        for name, value in vars(agreement).items()
+    }
+
+
+def shown_agreements(agreed: Sequence[Agreement]) -> str:
+    """R-hat and effective sample sizes as one line."""
+    shown = [f"{a.name} {a.r_hat:.2f} ({a.effective_size:.0f})" for a in agreed]
+    return "R-hat of the chains, second half, and effective draws of all of them: " + ", ".join(
+        shown
+    )
+
+
+def _numbers(data: Words, method: str, prior: float, seed: int, sweeps: int) -> dict[str, Any]:
+    """A run as it is kept."""
+    return vars(run(data, method, prior, seed, sweeps))
 
 
 if __name__ == "__main__":

@@ -14,9 +14,11 @@ from typing import Any
 
 import torch
 
+from examples.kept_runs import KeptRuns
 from fgg.draw.plot import Plot, to_svg
 
 RESULTS = Path(__file__).parent / "results"
+RUNS = Path(__file__).parent.parent / "build" / "runs"
 
 
 @dataclass
@@ -82,7 +84,16 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     found.add_argument("--small", action="store_true", help="a few items, to see that it works")
     found.add_argument("--out", type=Path, help=f"a folder for the results ({RESULTS.name}/)")
+    found.add_argument(
+        "--runs", type=Path, help=f"a folder for runs that are done (build/{RUNS.name}/)"
+    )
     return found
+
+
+def kept_runs(options: argparse.Namespace, name: str) -> KeptRuns:
+    """The runs of an experiment that are done already; those of a small one are not kept."""
+    folder = options.runs or (None if options.small else RUNS / name)
+    return KeptRuns(folder)
 
 
 def finish(report: Report, options: argparse.Namespace) -> Report:

@@ -16,7 +16,7 @@ from torch import Tensor
 from fgg.runtime.forest.forest import LN2, Forest
 from fgg.runtime.native.build import CannotBuild, library
 
-FUNCTIONS = ("add", "count", "log_ratio")
+FUNCTIONS = ("add", "count", "count_all", "log_ratio")
 MASK = 2**64 - 1
 
 
@@ -50,6 +50,7 @@ def machine_code() -> ctypes.PyDLL | None:
     code.count.restype = ctypes.c_int64
     code.log_ratio.restype = ctypes.c_double
     code.add.restype = None
+    code.count_all.restype = None
     return code
 
 
@@ -146,6 +147,31 @@ class ForestWeights:
         number = max(number, 0)
         counts = Counts(self._index[:number].copy(), self._value[:number].copy())
         return float(self._result[0]), float(self._result[1]), counts
+
+    def set_logs(self, logs: Tensor) -> None:
+        """Take other given log-weights, `[size + constants]`."""
+        self.mantissa, self.exponent = _scaled(logs)
+        self.set_counts(self.counts)
+
+    def count_all(
+        self, forests: Sequence[PackedForest], tokens: Sequence[NDArray[np.int64]]
+    ) -> NDArray[np.float64]:
+        """Add the expected counts of items to `counts`, all with the given weights.
+
+        Returns the log Z of each, `[items]`: -inf for an item without derivations. Sums of
+        distributions are left as they are.
+        """
+        places = np.array([forest.address for forest in forests], dtype=np.uint64)
+        token_places = np.array([array.ctypes.data for array in tokens], dtype=np.uint64)
+        log_z = np.zeros(len(forests))
+        self.code.count_all(
+            ctypes.c_void_p(places.ctypes.data),
+            ctypes.c_void_p(token_places.ctypes.data),
+            ctypes.c_int64(len(forests)),
+            ctypes.c_void_p(self.address),
+            ctypes.c_void_p(log_z.ctypes.data),
+        )
+        return log_z
 
     def log_ratio(self, counts: Counts) -> float:
         """log of target over proposal for the counts of a derivation of one item."""

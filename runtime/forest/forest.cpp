@@ -268,6 +268,24 @@ int64_t count(const Forest* f, const int64_t* tokens, const Weights* w, uint64_t
   return number;
 }
 
+// Adds the expected counts of items to those of `w`; `log_z` is that of each item.
+void count_all(const Forest* const* forests, const int64_t* const* tokens, int64_t items,
+               const Weights* w, double* log_z) {
+  Pass& p = scratch();
+  for (int64_t i = 0; i < items; ++i) {
+    const Forest& f = *forests[i];
+    read_slots(f, tokens[i], *w, p);
+    const Wide z = inside(f, p);
+    log_z[i] = z.m == 0 ? -INFINITY : log_of(z);
+    if (z.m == 0) continue;
+    expect(f, p);
+    for (int64_t s = 0; s < f.slots; ++s) {
+      const int64_t entry = p.entry[s];
+      if (entry >= 0 && entry < w->size) w->counts[entry] += p.count[s];
+    }
+  }
+}
+
 // log of target over proposal for the counts of one derivation: log r(t) of Hastings' method.
 double log_ratio(const Weights* w, const int64_t* index, const double* value, int64_t number) {
   return log_target(*w, index, value, number) - log_weights(*w, index, value, number);

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from fgg.diagnostics import refuse
+from fgg.runtime.forest.engine import ForestWeights, machine_code
+from fgg.runtime.forest.grow import ItemForest
 from fgg.runtime.learn.distributions import log_ratio
+from fgg.runtime.learn.item_batches import CheckedItems
+from fgg.runtime.learn.item_forests import ItemForests
 from fgg.runtime.learn.method import (
     CountingMethod,
     CountingOptions,
@@ -21,16 +26,48 @@ from fgg.runtime.learn.tied_factors import TiedFactors, refuse_ties
 from fgg.runtime.model.model import Model
 
 
+class AccumulatingOptions(CountingOptions, total=False):
+    """The options of methods that sum the counts of all data; see `AccumulatingMethod`."""
+
+    forests: bool
+
+
 class AccumulatingMethod(CountingMethod):
     """A method that sums the counts of all batches before it changes the weights.
 
-    `sums` are tables `[rows, entries]` by factor; `before` is the objective of the last sweep.
+    `sums` are tables `[rows, entries]` by factor; `before` is the objective of the last sweep. With
+    `forests`, items are counted over their derivation forests, as in collapsed methods, where these
+    are small enough; that pays if items are small and charts would be computed for few at a time.
     """
 
-    def __init__(self, model: Model, **options: Unpack[CountingOptions]) -> None:
+    def __init__(
+        self, model: Model, *, forests: bool = False, **options: Unpack[CountingOptions]
+    ) -> None:
         super().__init__(model, **options)
+        self.uses_forests = forests and machine_code() is not None
+        constant = {n: x.exp() for n, x in self.logs.items() if n not in self.distributions}
+        self.item_forests = ItemForests(self.distributions, constant)
         self.sums = self.empty()
         self.before = -torch.inf
+
+    @cached_property
+    def forest_weights(self) -> ForestWeights:
+        """The log-weights that forests are counted with, and the sums of their counts."""
+        size = self.item_forests.layout.size
+        zeros = torch.zeros(size, dtype=torch.float64)
+        group = torch.zeros(size, dtype=torch.int32)
+        weights = ForestWeights(zeros.clone(), zeros, group, self.item_forests.flat_logs(self.logs))
+        weights.give(True)
+        return weights
+
+    def set_logs(self, tables: Mapping[str, Tensor]) -> None:
+        """Count with other log-weights from now on, tables `[rows, entries]` by factor."""
+        super().set_logs(tables)
+        self._forests_follow()
+
+    def _forests_follow(self) -> None:
+        if self.uses_forests:
+            self.forest_weights.set_logs(self.item_forests.flat_logs(self.logs))
 
     def begin(self) -> None:
         """Begin a sweep without counts."""
@@ -41,12 +78,29 @@ class AccumulatingMethod(CountingMethod):
         """Add the expected counts of a batch."""
         if batch is None:
             return
-        expected = self.count(self.ready(batch))
+        checked = self.ready(batch)
+        forests = self.item_forests.of(checked, self.counter) if self.uses_forests else None
+        if forests is not None:
+            self.step_forests(checked, forests)
+            return
+        expected = self.count(checked)
         self.total += float(expected.log_z.sum())
         self.items += len(expected.log_z)
         for name, table in self.tables(expected.counts).items():
             self.sums[name] += table
         self.add_others(expected.counts)
+
+    def step_forests(self, batch: CheckedItems, forests: Sequence[ItemForest]) -> None:
+        """Add the expected counts of a batch, counted over its forests."""
+        weights = self.forest_weights
+        weights.counts.zero_()
+        counted = weights.count_all([f.packed for f in forests], [f.tokens for f in forests])
+        log_z = torch.from_numpy(counted)
+        log_z = log_z[self.derivable(batch, log_z)]
+        self.total += float(log_z.sum())
+        self.items += len(log_z)
+        for name, table in self.item_forests.layout.tables(weights.counts).items():
+            self.sums[name] += table
 
     def add_others(self, counts: Mapping[str, Tensor]) -> None:
         """Add counts of factors that have no parameters of their own; none by default."""
@@ -69,6 +123,7 @@ class AccumulatingMethod(CountingMethod):
         super().load_state_dict(state)
         self.before = float(state["before"])
         self.sums = {name: state[f"sums.{name}"].clone() for name in self.sums}
+        self._forests_follow()
 
 
 class EM(AccumulatingMethod):
@@ -83,13 +138,15 @@ class EM(AccumulatingMethod):
     uses_priors = False
 
     def __init__(
-        self, model: Model, *, pseudo: float = 0.0, **options: Unpack[CountingOptions]
+        self, model: Model, *, pseudo: float = 0.0, **options: Unpack[AccumulatingOptions]
     ) -> None:
         super().__init__(model, **options)
         if not 0 <= pseudo < torch.inf:
             refuse("F476", "`pseudo` is a number from 0 up")
         self.pseudo = pseudo
         self.ties = TiedFactors(model, self.distributions)
+        if self.ties.sources:
+            self.uses_forests = False  # forests count factors that have parameters of their own
 
     def begin(self) -> None:
         """Begin a sweep without counts."""

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from fgg.diagnostics import refuse
 from fgg.runtime.forest.grow import ItemForest
+from fgg.runtime.learn.flat_layout import SparseCounts
 from fgg.runtime.learn.item_batches import CheckedItems
-from fgg.runtime.learn.leave_one_out import CollapsedMethod, CollapsedOptions, SparseCounts
+from fgg.runtime.learn.leave_one_out import CollapsedMethod, CollapsedOptions
 from fgg.runtime.learn.method import ItemBatch, SweepReport, alone
 from fgg.runtime.learn.sampled_counts import EntrySampler
 from fgg.runtime.model.model import Model

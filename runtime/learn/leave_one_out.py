@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Unpack
 
@@ -11,78 +10,22 @@ import torch
 from torch import Tensor
 
 from fgg.diagnostics import refuse
-from fgg.runtime.forest.engine import Counts, ForestWeights, machine_code
-from fgg.runtime.forest.grow import Entries, Forests, ItemForest
-from fgg.runtime.learn.distributions import Distributions, log_beta, log_mean
+from fgg.runtime.forest.engine import ForestWeights, machine_code
+from fgg.runtime.forest.grow import ItemForest
+from fgg.runtime.learn.distributions import log_beta, log_mean
+from fgg.runtime.learn.flat_layout import FlatLayout, SparseCounts
 from fgg.runtime.learn.item_batches import CheckedItems
+from fgg.runtime.learn.item_forests import ItemForests
 from fgg.runtime.learn.method import CountingMethod, CountingOptions, alone
 from fgg.runtime.learn.tied_factors import refuse_ties
 from fgg.runtime.memory import require
 from fgg.runtime.model.model import Model
-from fgg.runtime.program.program import Program
-from fgg.runtime.program.reference_program import ReferenceProgram
 
 Unit = tuple[int, ...]
 """A unit of counting: the number of an item, or the numbers of the items of a batch."""
 
 LEAST_PRIOR = 1e-50
 """The least prior that can be added to counts."""
-
-
-@dataclass(frozen=True, eq=False)
-class SparseCounts:
-    """The counts other than 0 of a flat vector of all tables: `index` and `value`, `[counts]`."""
-
-    index: Tensor
-    value: Tensor
-
-    def plain(self) -> Counts:
-        """The same as arrays."""
-        return Counts(self.index.numpy(), self.value.numpy())
-
-    @property
-    def bytes(self) -> int:
-        """The memory that they take."""
-        return int(
-            self.index.numel() * self.index.element_size()
-            + self.value.numel() * self.value.element_size()
-        )
-
-
-class FlatLayout:
-    """The layout of the tables of all factors in one flat vector, `[size]`."""
-
-    def __init__(self, distributions: Mapping[str, Distributions]) -> None:
-        self.distributions = distributions
-        self.first: dict[str, int] = {}
-        self.size = 0
-        for name, dists in distributions.items():
-            self.first[name] = self.size
-            self.size += dists.rows * dists.entries
-        self.index_type = torch.int32 if self.size < 2**31 else torch.int64
-
-    def tables(self, flat: Tensor) -> dict[str, Tensor]:
-        """Views of a flat vector as tables `[rows, entries]` by factor."""
-        return {
-            name: flat[first : first + d.rows * d.entries].view(d.rows, d.entries)
-            for (name, first), d in zip(
-                self.first.items(), self.distributions.values(), strict=True
-            )
-        }
-
-    def flat(self, tables: Mapping[str, Tensor]) -> Tensor:
-        """Tables by factor as a flat vector, `[size]`."""
-        return torch.cat([tables[name].reshape(-1) for name in self.distributions])
-
-    def packed(self, counts: Counts) -> SparseCounts:
-        """Counts of forests as they are kept."""
-        index = torch.from_numpy(counts.index).to(self.index_type)
-        return SparseCounts(index, torch.from_numpy(counts.value))
-
-    def sparse(self, flat: Tensor) -> SparseCounts:
-        """The entries of a flat vector that are not 0."""
-        (index,) = torch.nonzero(flat, as_tuple=True)
-        return SparseCounts(index.to(self.index_type), flat[index])
 
 
 class CountStore:
@@ -180,14 +123,6 @@ class CollapsedOptions(CountingOptions, total=False):
     forests: bool
 
 
-FOREST_BYTES = 2**31
-"""The memory that the forests of all items may take, roughly."""
-LARGEST_FOREST = 2**15
-"""The most alternatives of a forest. The charts of larger ones cost less than their forest."""
-ALTERNATIVE_BYTES = 48
-"""About what an alternative takes."""
-
-
 class CollapsedMethod(CountingMethod):
     """A method that integrates the weights out: θ = (f + α) / Σ_A (f + α), f without the item.
 
@@ -218,10 +153,7 @@ class CollapsedMethod(CountingMethod):
             refuse("F476", f"a prior of {self.least} is too small")
         self.constant = {n: x.exp() for n, x in self.logs.items() if n not in self.distributions}
         self.uses_forests = forests and self.reduce is alone and machine_code() is not None
-        limit = FOREST_BYTES // (ALTERNATIVE_BYTES * (items or 1))
-        self.forest_limit = min(LARGEST_FOREST, limit)
-        self.forests: dict[Program, Forests] = {}
-        self.item_forests: dict[int, ItemForest | None] = {}
+        self.item_forests = ItemForests(self.distributions, self.constant, items)
         self.known_changes = 0
 
     # counting over forests
@@ -229,20 +161,12 @@ class CollapsedMethod(CountingMethod):
     @cached_property
     def distribution_of(self) -> Tensor:
         """The number of each entry's distribution among those of all factors, `[size]`."""
-        numbers = {name: dists.numbers() for name, dists in self.distributions.items()}
-        flat = self.layout.flat(numbers)
-        first = 0
-        for name, dists in self.distributions.items():
-            self.layout.tables(flat)[name].add_(first)
-            first += dists.rows * dists.per_row
-        return flat
+        return self.layout.distribution_numbers()
 
     @cached_property
     def forest_weights(self) -> ForestWeights:
         """The counts and priors as forests weigh them."""
-        constants = [x.log().flatten() for x in self.constant.values()]
-        given = self.layout.flat({n: d.table(self.logs[n]) for n, d in self.distributions.items()})
-        logs = torch.cat([given, *constants])
+        logs = self.item_forests.flat_logs(self.logs)
         return ForestWeights(self.store.total, self.alpha, self.distribution_of, logs)
 
     def weights_without(self, unit: Unit) -> ForestWeights:
@@ -264,32 +188,7 @@ class CollapsedMethod(CountingMethod):
         """The forest of each item of a batch, or None if they are to be counted over charts."""
         if not self.uses_forests:
             return None
-        forests = []
-        for place, number in enumerate(batch.ids):
-            if number not in self.item_forests:
-                self.item_forests[number] = self._forest_of(batch.item(place))
-            forest = self.item_forests[number]
-            if forest is None:
-                return None
-            forests.append(forest)
-        return forests
-
-    def _forest_of(self, item: CheckedItems) -> ItemForest | None:
-        program = item.program
-        if isinstance(program, ReferenceProgram):
-            return None
-        if program not in self.forests:
-            self.counter(program)  # refuses a query that needs other factors
-            learned = {n: d.shape for n, d in self.distributions.items()}
-            constant = {n: tuple(x.shape) for n, x in self.constant.items()}
-            support = {n: d.prior.view(d.shape).sign() for n, d in self.distributions.items()}
-            self.forests[program] = Forests(
-                program.compiled,
-                Entries.of({**learned, **constant}),
-                {**self.constant, **support},
-                self.forest_limit,
-            )
-        return self.forests[program].of(item.collated)
+        return self.item_forests.of(batch, self.counter)
 
     def means(self, total: Tensor) -> Tensor:
         """(f + α) / Σ_A (f + α) of flat counts f, as a flat vector; 0 where α is 0."""

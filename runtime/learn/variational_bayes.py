@@ -11,12 +11,12 @@ from torch import Tensor
 from fgg.runtime.forest.engine import joined
 from fgg.runtime.forest.grow import ItemForest
 from fgg.runtime.learn.distributions import divergence, log_geometric, log_mean
-from fgg.runtime.learn.em import AccumulatingMethod
+from fgg.runtime.learn.em import AccumulatingMethod, AccumulatingOptions
 from fgg.runtime.learn.expected_counts import ExpectedCounts
+from fgg.runtime.learn.flat_layout import SparseCounts
 from fgg.runtime.learn.item_batches import CheckedItems
-from fgg.runtime.learn.leave_one_out import CollapsedMethod, CollapsedOptions, SparseCounts
+from fgg.runtime.learn.leave_one_out import CollapsedMethod, CollapsedOptions
 from fgg.runtime.learn.method import (
-    CountingOptions,
     ItemBatch,
     SweepReport,
     alone,
@@ -40,7 +40,7 @@ class VB(AccumulatingMethod):
 
     name = "vb"
 
-    def __init__(self, model: Model, **options: Unpack[CountingOptions]) -> None:
+    def __init__(self, model: Model, **options: Unpack[AccumulatingOptions]) -> None:
         super().__init__(model, **options)
         refuse_ties(model, self.name)
         self.counts = self.empty()

@@ -19,7 +19,7 @@ from fgg.diagnostics import GrammarError
 from fgg.runtime.forest.engine import Counts, ForestWeights, PackedForest, joined, machine_code
 from fgg.runtime.forest.forest import Alternative, Forest, Slot, scaled_exp
 from fgg.runtime.forest.grow import Entries, Forests, ItemForest
-from fgg.runtime.learn import CVB, Hastings, Items
+from fgg.runtime.learn import CVB, EM, VB, Hastings, Items
 from fgg.runtime.learn.distributions import log_beta
 from fgg.runtime.program.program import Program
 from tests.generators.indexed import write_grammar
@@ -283,16 +283,48 @@ def test_collapsed_variational_bayes_is_the_same_with_and_without(together: int)
     torch.testing.assert_close(totals[0], totals[1], rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", [EM, VB])
+def test_whole_sweeps_are_the_same_with_and_without(kind: Any) -> None:
+    program = fgg.compile(fgg.load("hmm_blocks", sizes={"m": 2, "k": 2, "d": 5}))
+    batches = [Items({"w": DATA[:2]}, None, (0, 1)), Items({"w": DATA[2:]}, None, (2, 3, 4))]
+    logs, objectives = [], []
+    for forests in (True, False):
+        method = kind(program.model(seed=0, dtype=torch.float64), forests=forests)
+        items = [method.ready(batch) for batch in batches]
+        objectives.append([method.sweep(items).objective for _ in range(5)])
+        state = method.state_dict()
+        resumed = kind(program.model(seed=1, dtype=torch.float64), forests=forests)
+        resumed.load_state_dict(state)
+        objectives[-1].append(resumed.sweep([resumed.ready(b) for b in batches]).objective)
+        assert method.sweep(items).objective == objectives[-1][-1]
+        logs.append(method.logs)
+    assert objectives[0] == pytest.approx(objectives[1], rel=1e-12)
+    for name, table in logs[0].items():
+        torch.testing.assert_close(table, logs[1][name], rtol=1e-9, atol=1e-9)
+
+
+def test_an_item_without_derivations_is_refused_or_left_out() -> None:
+    program = fgg.compile(loads(ZEROS))
+    batch = Items({"w": [[0, 1], [1, 1]]}, None, (0, 1))
+    nothing = {"first": torch.tensor([1.0, 0.0]), "step": torch.eye(2)}  # state 0 never says 0
+    method = EM(program.model(dtype=torch.float64), weights=nothing, forests=True)
+    with pytest.raises(GrammarError) as error:
+        method.sweep([batch])
+    assert error.value.diagnostics[0].code == "F474"
+    method = EM(program.model(dtype=torch.float64), weights=nothing, forests=True, skip=True)
+    assert method.sweep([batch]).items == 1 and method.skipped == 1
+
+
 def test_forests_and_charts_mix() -> None:
     # Items above the limit are counted over charts; both change the same sum.
     program = fgg.compile(fgg.load("hmm", sizes={"k": 3, "d": 5}))
     results = []
     for limit in (0, 30, 2**15):
         method = CVB(program.model(seed=0, dtype=torch.float64), prior=0.3)
-        method.forest_limit = limit
+        method.item_forests.limit = limit
         items = [method.ready(Items({"w": [x]}, None, (i,))) for i, x in enumerate(DATA[:4])]
         results.append([method.sweep(items).objective for _ in range(4)])
-        grown = [forest is not None for forest in method.item_forests.values()]
+        grown = [forest is not None for forest in method.item_forests.of_item.values()]
         assert grown.count(True) == {0: 0, 30: 3, 2**15: 4}[limit]
     assert results[0] == pytest.approx(results[1], rel=1e-12)
     assert results[0] == pytest.approx(results[2], rel=1e-12)

@@ -15,7 +15,7 @@ import fgg
 from fgg.runtime.forest.engine import ForestWeights
 from fgg.runtime.learn import CVB, EM, VB, CheckedItems, ExpectedCounter, Hastings, Items
 from fgg.runtime.learn.distributions import log_beta
-from fgg.runtime.learn.leave_one_out import SparseCounts
+from fgg.runtime.learn.flat_layout import SparseCounts
 from fgg.runtime.learn.sampled_counts import entries_of
 from tests.oracles.learning_cases import (
     FILE,
