@@ -220,14 +220,28 @@ class Compilation:
                 return None
             return plan_of_trees(trees, length=self.length, batch=self.batch)
 
+    def with_cell_weights(self) -> tuple[CompiledProgram, Mapping[str, str]] | None:
+        """The program in which each cell has a log-potential, with their input factors."""
+        from fgg.compiler.passes.cell_weights import with_cell_weights
+
+        weighted = with_cell_weights(self.source)
+        if weighted is None:
+            return None
+        return replace(self, model=weighted.grammar, query=None).compiled(), weighted.factors
+
     def outline(self) -> Plan:
         """The plan of the shapes of derivations, without states."""
         from fgg.compiler.passes.outline import outline
-        from fgg.compiler.passes.split import split
+        from fgg.compiler.passes.split import SplitImpossible, split
         from fgg.compiler.plan.derivation_plan import plan_of_trees
 
+        source = traced(self.source)
         with compilable(self.model.name):
-            atomic = split(outline(traced(self.source)))
+            try:
+                # First, so that a cell's part of a union still says which rules it can have.
+                atomic = outline(split(source))
+            except SplitImpossible:
+                atomic = split(outline(source))
             return plan_of_trees(atomic, length=self.length, batch=self.batch)
 
     def described(self, plan: Plan) -> PlanDescription:

@@ -115,7 +115,7 @@ class Source:
         """The key by which the reference engine orders choices: rule, index variables, values."""
         rule = self.of_rule(choice.rule)
         values = self.values(choice)
-        inner = tuple(values[node.name] for node in rule.rhs.internals)
+        inner = tuple(values[n.name] for n in rule.rhs.internals if n.name in values)
         return (self.order[rule.name], tuple(choice.variables.values()), inner)
 
     def values(self, choice: Choice) -> dict[str, int]:

@@ -95,9 +95,15 @@ class Derivation:
         return hash(self.key)
 
     def spans(self) -> tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]:
-        """For each step: the family, its indices, and the values of the external nodes."""
+        """For each step: the family, its indices, and the values of the external nodes.
+
+        Nodes without values are left out.
+        """
         return tuple(
-            (*self.cell(step), tuple(step.values[name] for name in step.rule.rhs.externals))
+            (
+                *self.cell(step),
+                tuple(step.values[n] for n in step.rule.rhs.externals if n in step.values),
+            )
             for step in self.steps
         )
 

@@ -18,12 +18,14 @@ from torch import Tensor
 
 from fgg.grammar import Attachment, Edge, Grammar
 from fgg.grammar.domains import select
+from fgg.grammar.provenance import families_of
 from fgg.plan import Plan
 from fgg.runtime.derive import search
 from fgg.runtime.derive.assemble import PlanAssembler, Source
 from fgg.runtime.derive.choices import Floats
 from fgg.runtime.derive.decode import items
 from fgg.runtime.derive.derivation import Derivation, Step
+from fgg.runtime.derive.frontier import BatchSearch
 from fgg.runtime.derive.mbr import wanted_families
 from fgg.runtime.interpret.batch import Batch, batch_of
 from fgg.runtime.interpret.charts import ends as ends_of
@@ -47,39 +49,47 @@ class Outline:
 def mbr_on_outline(
     outline: Outline,
     source: Source,
-    marginals: Mapping[str, Tensor],
+    worths: Mapping[str, Floats],
     inputs: Mapping[str, object],
     lengths: Lengths,
     *,
     families: Sequence[str] | None,
-    states: bool,
-    log_weight: Callable[[Derivation], float],
 ) -> list[Derivation]:
-    """The derivation of each item whose cells have the greatest sum of marginals.
+    """The derivation of each item whose cells have the greatest sum of worths, without states.
 
-    `marginals` are those of the user's families, `[batch, *indices, *values]`; with `states` a cell
-    counts together with its best values. Raises GrammarError if an item has no derivation.
+    `worths` are those of the user's families, `[batch, *indices]`; a cell whose worth is 0 is not
+    used. Nodes of cells have no values. Raises GrammarError if an item has no derivation.
     """
     outline_source = Source(source.grammar)
     batch = batch_of(outline.plan, inputs, lengths)
-    tables = {
-        name: FamilyMarginals(array.numpy(), len(source.grammar.nonterminal[name].indices))
-        for name, array in marginals.items()
-    }
     chosen = wanted_families(source, families)
     flat = {
         name: torch.where(torch.isfinite(logs), 0.0, -inf)
         for name, logs in batch.potentials.items()
     }
     batch = replace(batch, potentials=flat)
-    worths = _worths(outline.plan, outline_source, tables, chosen, batch, states=states)
-    charts = best_charts(outline.plan, outline.modules, {}, batch, worths)
-    derivations = []
-    for number, choices in enumerate(items(charts)):
-        bare = PlanAssembler(outline_source, choices).derivation(search.best(choices), 0.0)
-        full = _with_states(bare, number, tables)
-        derivations.append(replace(full, log_weight=log_weight(full)))
-    return derivations
+    marks = _marks(outline.plan, source.grammar, worths, chosen, batch)
+    charts = best_charts(outline.plan, outline.modules, {}, batch, marks)
+    all_choices = list(items(charts, outline_source, rounded=True))
+    together = BatchSearch(all_choices[0].steps, outline_source)
+    paths = together.paths() if together.is_possible() else map(search.best, all_choices)
+    return [
+        PlanAssembler(outline_source, choices).derivation(path, nan)
+        for choices, path in zip(all_choices, paths, strict=True)
+    ]
+
+
+def with_best_states(
+    bare: Sequence[Derivation],
+    marginals: Mapping[str, Floats],
+    log_weight: Callable[[Derivation], float],
+) -> list[Derivation]:
+    """Derivations with the most probable values at the nodes of their cells, and their weights.
+
+    `marginals` are those of the user's families, `[batch, *indices, *values]`.
+    """
+    full = [_with_states(derivation, item, marginals) for item, derivation in enumerate(bare)]
+    return [replace(derivation, log_weight=log_weight(derivation)) for derivation in full]
 
 
 def entangled(grammar: Grammar) -> str | None:
@@ -93,71 +103,55 @@ def entangled(grammar: Grammar) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class FamilyMarginals:
-    """The marginals of a family, `[batch, *indices, *values]`."""
-
-    array: Floats
-    indices: int
-
-    def worth(self, item: int, index: Sequence[int], *, states: bool) -> float:
-        """The score of a cell: its marginal, or that of its best values."""
-        cell = self.at(item, index)
-        if cell is None or not cell.size:
-            return 0.0
-        return float(cell.max() if states else cell.sum())
-
-    def best(self, item: int, index: Sequence[int]) -> tuple[int, ...]:
-        """The most probable values of a cell's external nodes."""
-        cell = self.at(item, index)
-        assert cell is not None
-        return tuple(int(i) for i in np.unravel_index(int(cell.argmax()), cell.shape))
-
-    def at(self, item: int, index: Sequence[int]) -> Floats | None:
-        """The marginals of a cell, `[*values]`; None beyond the table's end."""
-        extents = self.array.shape[1 : 1 + self.indices]
-        if any(not 0 <= i < n for i, n in zip(index, extents, strict=True)):
-            return None
-        return np.asarray(self.array[(item, *index)])
-
-
-def _worths(
-    plan: Plan,
-    source: Source,
-    tables: Mapping[str, FamilyMarginals],
-    chosen: set[str],
-    batch: Batch,
-    *,
-    states: bool,
-) -> dict[str, Floats]:
-    """The score of each cell of the outline's charts, `[*axes, batch]`; -inf if it is not used."""
-    scope = Scope(plan, batch)
-    worths: dict[str, Floats] = {}
-    for chart in plan.charts:
-        part = Refinement(chart.family, chart.family, source.grammar, ())
-        low, high = ends_of(chart, scope)
-        extents = tuple(max(b - a + 1, 0) for a, b in zip(low, high, strict=True))
-        places = part.places(plan, list(low), extents)
-        marks = np.full((int(np.prod(extents)), batch.size), -inf)
-        table, counts = tables.get(chart.family), chart.family in chosen
-        for number in range(len(marks)):
-            index = [place[number] for place in places]
-            for item in range(batch.size):
-                worth = 0.0 if table is None else table.worth(item, index, states=states)
-                if worth > 0.0:
-                    marks[number, item] = worth if counts else 0.0
-        worths[chart.family] = marks.reshape((*extents, batch.size))
+def cell_worths(marginals: Mapping[str, Tensor], grammar: Grammar) -> dict[str, Floats]:
+    """The worth of each cell together with its values: the greatest marginal among them."""
+    worths = {}
+    for name, table in marginals.items():
+        item = grammar.nonterminal[name]
+        cells = table.flatten(1 + len(item.indices)).amax(-1) if item.domains else table
+        worths[name] = np.asarray(cells.double().cpu().numpy())
     return worths
 
 
-def _with_states(
-    bare: Derivation,
-    item: int,
-    tables: Mapping[str, FamilyMarginals],
-) -> Derivation:
+def _marks(
+    plan: Plan,
+    grammar: Grammar,
+    worths: Mapping[str, Floats],
+    chosen: set[str],
+    batch: Batch,
+) -> dict[str, Floats]:
+    """The score of each cell of the outline's charts, `[*axes, batch]`; -inf if it is not used."""
+    scope = Scope(plan, batch)
+    sources = families_of(plan.grammar)
+    marks: dict[str, Floats] = {}
+    for chart in plan.charts:
+        source = sources[chart.family].family if chart.family in sources else chart.family
+        low, high = ends_of(chart, scope)
+        extents = tuple(max(b - a + 1, 0) for a, b in zip(low, high, strict=True))
+        shape = (*extents, batch.size)
+        if source not in worths:
+            marks[chart.family] = np.zeros(shape)
+            continue
+        table = np.moveaxis(worths[source], 0, -1)  # [*indices, batch]
+        places = Refinement(chart.family, source, grammar, ()).places(plan, list(low), extents)
+        cells = [np.array(column, dtype=np.int64) for column in places]
+        inside = np.ones(int(np.prod(extents)), dtype=bool)
+        for column, extent in zip(cells, table.shape, strict=False):
+            inside &= (column >= 0) & (column < extent)
+        worth = np.zeros((len(inside), batch.size))
+        worth[inside] = table[tuple(column[inside] for column in cells)]
+        used = worth if source in chosen else np.zeros_like(worth)
+        marks[chart.family] = np.where(worth > 0.0, used, -inf).reshape(shape)
+    return marks
+
+
+def _with_states(bare: Derivation, item: int, marginals: Mapping[str, Floats]) -> Derivation:
     """A derivation with the most probable values at the nodes of its cells."""
-    cells = [bare.cell(step) for step in bare.steps]
-    best = [tables[family].best(item, index) for family, index in cells]
+    best = []
+    for step in bare.steps:
+        family, indices = bare.cell(step)
+        cell = marginals[family][(item, *indices)]
+        best.append(tuple(int(i) for i in np.unravel_index(int(cell.argmax()), cell.shape)))
     steps = []
     for number, step in enumerate(bare.steps):
         values = dict(step.values)

@@ -77,6 +77,13 @@ class Compiler(Protocol):
         """
         ...
 
+    def with_cell_weights(self) -> tuple[CompiledProgram, Mapping[str, str]] | None:
+        """Return the program in which each cell has a log-potential, with their input factors.
+
+        The factors are given by family. None if a family has cells with negative indices.
+        """
+        ...
+
     def outline(self) -> Plan:
         """Return the plan of the shapes of derivations, without states."""
         ...

@@ -14,10 +14,13 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg.diagnostics import refuse
+from fgg.factors.maps import is_map
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
 from fgg.inputs.written import WrittenWords, written_words
@@ -86,6 +89,20 @@ class Posterior(ABC):
         `[batch, *indices, *states]`; an index counts from 0. Items without derivations have 0.
         """
 
+    @cached_property
+    def cell_marginals(self) -> Mapping[str, Tensor]:
+        """For every family, how often a derivation is expected to use each cell.
+
+        `[batch, *indices]`: the marginals summed over states, such as those of spans.
+        """
+        grammar = self.program.grammar
+        return {
+            name: table.flatten(1 + len(grammar.nonterminal[name].indices)).sum(-1)
+            if grammar.nonterminal[name].domains
+            else table
+            for name, table in self.marginals.items()
+        }
+
     @property
     @abstractmethod
     def counts(self) -> Mapping[str, Tensor]:
@@ -115,7 +132,11 @@ class Posterior(ABC):
 
     @abstractmethod
     def mbr(
-        self, *, families: Sequence[str] | None = None, states: bool | None = None
+        self,
+        *,
+        families: Sequence[str] | None = None,
+        states: bool | None = None,
+        values: bool = True,
     ) -> list[Derivation]:
         """The derivation of each item with the greatest expected number of right cells.
 
@@ -123,6 +144,9 @@ class Posterior(ABC):
         `families` named (all with indices, if none are). With `states` a cell counts together with
         its values. By default it does where every indexed family has one index (chains: each
         position has a cell anyway) and does not elsewhere (trees: spans).
+
+        Without `values`, only the cells are wanted: nodes may have no values, and the log-weight
+        is NaN then. In rank space nothing of the size of the states is computed for them.
         """
 
     def decode(
@@ -131,12 +155,15 @@ class Posterior(ABC):
         *,
         families: Sequence[str] | None = None,
         states: bool | None = None,
+        values: bool = True,
     ) -> list[Derivation]:
         """The best derivation of each item by a method of `METHODS`: `best()` or `mbr(…)`."""
         if method not in METHODS:
             known = ", ".join(f"`{name}`" for name in METHODS)
             refuse("F415", f"there is no decoding method `{method}`", f"there are {known}")
-        return self.best() if method == "viterbi" else self.mbr(families=families, states=states)
+        if method == "viterbi":
+            return self.best()
+        return self.mbr(families=families, states=states, values=values)
 
     @abstractmethod
     def kl(self, other: Posterior) -> Tensor:
@@ -301,6 +328,20 @@ class CompiledPosterior(Posterior):
             return self._passes.marginals()
 
     @cached_property
+    def cell_marginals(self) -> Mapping[str, Tensor]:
+        """For every family, how often a derivation is expected to use each cell.
+
+        `[batch, *indices]`: the marginals summed over states, such as those of spans. In rank
+        space no table of states is made.
+        """
+        weighted = self.program.with_cell_weights if self.program.space == "rank" else None
+        if weighted is None:
+            return super().cell_marginals
+        from fgg.runtime.program.cell_marginals import cell_marginals
+
+        return cell_marginals(*weighted, self)
+
+    @cached_property
     def counts(self) -> dict[str, Tensor]:
         """How often each entry of each factor is expected to be used, over the whole batch.
 
@@ -415,7 +456,11 @@ class CompiledPosterior(Posterior):
         return self._with_words(drawn)
 
     def mbr(
-        self, *, families: Sequence[str] | None = None, states: bool | None = None
+        self,
+        *,
+        families: Sequence[str] | None = None,
+        states: bool | None = None,
+        values: bool = True,
     ) -> list[Derivation]:
         """The derivation of each item with the greatest expected number of right cells.
 
@@ -423,47 +468,84 @@ class CompiledPosterior(Posterior):
         `families` named (all with indices, if none are). With `states` a cell counts together with
         its values. By default it does where every indexed family has one index (chains: each
         position has a cell anyway) and does not elsewhere (trees: spans).
+
+        Without `values`, only the cells are wanted: nodes may have no values, and the log-weight
+        is NaN then. In rank space nothing of the size of the states is computed for them.
         """
         from fgg.runtime.derive.mbr import mbr
 
         grammar = self.program.grammar
         if states is None:
             states = {len(x.indices) for x in grammar.nonterminals if x.indices} <= {1}
-        large = _too_large(self.program)
-        if large is not None and self.program.outline is not None:
-            return self._mbr_on_outline(large, families, states)
-        origin = self.program.origin
-        scored = mbr(self._tree_charts, families=families, states=states, source=origin)
-        return self._first_with_words([one.derivation for one in scored])
+        decoded = self._mbr_on_outline(families, states, values)
+        if decoded is None:
+            origin = self.program.origin
+            scored = mbr(self._tree_charts, families=families, states=states, source=origin)
+            decoded = [one.derivation for one in scored]
+        return self._first_with_words(decoded)
 
     def _mbr_on_outline(
-        self, large: str, families: Sequence[str] | None, states: bool
-    ) -> list[Derivation]:
-        """The same from marginals alone, where a factor is too large to be multiplied out."""
-        from fgg.runtime.derive.mbr_outline import entangled, log_weight, mbr_on_outline
+        self, families: Sequence[str] | None, states: bool, values: bool
+    ) -> list[Derivation] | None:
+        """The same from marginals alone, without charts of whole factors.
+
+        None where states of cells depend on each other, unless a factor is too large to be
+        multiplied out.
+        """
+        from fgg.runtime.derive.mbr_outline import (
+            cell_worths,
+            entangled,
+            log_weight,
+            mbr_on_outline,
+            with_best_states,
+        )
 
         program = self.program
+        large = _too_large(program)
         rule = entangled(program.grammar)
-        if rule is not None:
+        if large is not None and rule is not None:
             refuse(
                 "F420",
                 f"factor `{large}` is too large to be multiplied out",
                 f"rule `{rule}` needs joint states, and marginals alone do not give them",
             )
-        assert program.outline is not None
-        decoded = mbr_on_outline(
+        if program.outline is None or (large is None and (rule or not self._is_positive)):
+            return None
+        grammar = program.grammar
+        if states:
+            worths = cell_worths(self.marginals, grammar)
+        else:
+            worths = {name: _numpy(table) for name, table in self.cell_marginals.items()}
+        bare = mbr_on_outline(
             program.outline,
-            Source.of(program.grammar),
-            {name: table.double().cpu() for name, table in self.marginals.items()},
+            Source.of(grammar),
+            worths,
             self.inputs or {},
             self.lengths,
             families=families,
-            states=states,
-            log_weight=lambda made: log_weight(
-                made, program.weighted, self.weights, program.pieces
-            ),
         )
-        return self._first_with_words(decoded)
+        if not values:
+            return bare
+        full = with_best_states(
+            bare,
+            {name: _numpy(table) for name, table in self.marginals.items()},
+            lambda made: log_weight(made, program.weighted, self.weights, program.pieces),
+        )
+        impossible = large is None and any(made.log_weight == -torch.inf for made in full)
+        return None if impossible else full
+
+    @cached_property
+    def _is_positive(self) -> bool:
+        """Whether no weight is 0 and no log-potential -inf, so that states exclude no others."""
+        program = self.program
+        used = {edge.label for rule in program.grammar.rules for edge in rule.rhs.edges}
+        if any(is_map(f) for f in program.grammar.factors if f.name in used):
+            return False
+        weights = (as_weight(name, value) for name, value in self.weights.items())
+        logs = (self.collated.inputs[name] for name in program.grammar.input_factor)
+        return all(bool((w > 0).all()) for w in weights) and all(
+            bool(torch.isfinite(x).all()) for x in logs
+        )
 
     def entropy(self) -> Tensor:
         """The entropy of the derivations of each item, in nats, `[batch]`; differentiable."""
@@ -556,6 +638,11 @@ def _each(change: Callable[[Tensor], Tensor], value: object) -> Tensor | list[Te
             return [change(row) for row in rows]
         value = torch.stack(rows) if rows else value
     return change(torch.as_tensor(value))
+
+
+def _numpy(values: Tensor) -> NDArray[np.float64]:
+    """Numbers in double precision on the CPU."""
+    return np.asarray(values.detach().double().cpu().numpy())
 
 
 def _tracked(value: Tensor) -> Tensor:

@@ -350,6 +350,11 @@ class CompiledProgram(Program):
         return DerivationModules(plan, load, engines)
 
     @cached_property
+    def with_cell_weights(self) -> tuple[CompiledProgram, Mapping[str, str]] | None:
+        """The program in which each cell has a log-potential, and the input factor by family."""
+        return self.compiler.with_cell_weights()
+
+    @cached_property
     def outline(self) -> Outline | None:
         """The plan of the shapes of derivations, if factors are not multiplied out."""
         from fgg.runtime.derive.mbr_outline import Outline

@@ -292,7 +292,11 @@ class ReferencePosterior(Posterior):
         self.program.refuse_charts()
 
     def mbr(
-        self, *, families: Sequence[str] | None = None, states: bool | None = None
+        self,
+        *,
+        families: Sequence[str] | None = None,
+        states: bool | None = None,
+        values: bool = True,
     ) -> list[Derivation]:
         """Refused (F425): it is read off the charts of a compiled program."""
         self._refuse_charts()

@@ -84,7 +84,9 @@ def evaluate(
                 log_z += program.log_z(weights, items.inputs, items.lengths).double().tolist()
             if decoding:
                 posterior = program.posterior(weights, items.inputs, items.lengths)
-                derivations += posterior.decode(asked.method)
+                # Only tags are values of nodes; all else is read from cells and rules.
+                values = "tags" in asked.scores
+                derivations += posterior.decode(asked.method, values=values)
             examples += batch.examples
             if tick is not None:
                 tick(sum(batch.lengths))
