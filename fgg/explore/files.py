@@ -9,7 +9,9 @@ SCRIPTS = (
     "server.js",
     "highlight.js",
     "editor.js",
+    "plot.js",
     "passes.js",
+    "cost.js",
     "share.js",
     "main.js",
 )

@@ -35,6 +35,8 @@ class View(NamedTuple):
 VIEWS = {
     "check": View("check", "editor", 20),
     "passes": View("passes", "compiler", 60),
+    "cost": View("cost", "cost", 120),
+    "roofline": View("roofline", "runtime", 120),
 }
 LANES = tuple(dict.fromkeys(view.lane for view in VIEWS.values()))
 HEAVY = ("runtime",)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
+from typing import Any
 
 from fgg.explore.asked import Answer, Asked, Home
 from fgg.explore.lanes import VIEWS, Lanes
@@ -101,7 +102,7 @@ class Viewed:
     done: Answer = field(default_factory=dict)
     parts: list[Answer] = field(default_factory=list)
 
-    def all(self, key: str) -> list[object]:
+    def all(self, key: str) -> list[Any]:
         """The parts of a kind."""
         return [part[key] for part in self.parts if key in part]
 

@@ -34,7 +34,7 @@ def view(asked: Asked, send: Send) -> Answer:
     }
 
 
-def adjustable_sizes(grammar: Grammar) -> list[Json]:
+def adjustable_sizes(grammar: Grammar) -> list[Answer]:
     """The sizes that are plain numbers, with their values."""
     values = size_values(grammar)
     return [
