@@ -53,3 +53,8 @@ def test_files_with_errors_stay_and_so_do_all_others(
     assert "wrong.fgg:1" in capsys.readouterr().err
     assert file.read_text() == MESSY
     assert main(["format", str(tmp_path / "none.fgg")]) == 2
+
+
+def test_grammars_of_the_library_are_not_files(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["format", "hmm"]) == 2
+    assert "fggc show hmm --emit fgg > hmm.fgg" in capsys.readouterr().err
