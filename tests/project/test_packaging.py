@@ -130,7 +130,7 @@ def test_wheel_says_whose_it_is(unpacked: Path) -> None:
     assert "Typing :: Typed" in message.get_all("Classifier", [])
     extras = {"bench", "dev", "docs", "draw", "explore", "gpu", "lsp", "plot"}
     assert set(message.get_all("Provides-Extra", [])) == extras
-    assert "structured probabilistic model" in message.get_payload()
+    assert "structured probabilistic model" in str(message.get_payload())
 
 
 def run_unpacked(unpacked: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
