@@ -91,7 +91,15 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for directory in PACKAGE_DIR.values():
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / directory, source / directory, symlinks=True, ignore=ignore)
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, source]
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--no-isolation",
+        "--outdir",
+        str(folder),
+        str(source),
+    ]
     outcome = subprocess.run(command, capture_output=True, text=True)
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
     return folder
