@@ -1,0 +1,75 @@
+"""Tutorials run, and what they compute is what their text says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.site import notebook
+from tests.helpers.places import ROOT
+
+PAGES = sorted(p for p in (ROOT / "docs" / "tutorials").glob("*.md") if p.stem != "index")
+SLOW: frozenset[str] = frozenset()
+"""Pages that compute for more than some seconds."""
+
+WIDEST = 130
+"""The most characters of a line of output; readers scroll longer ones."""
+
+
+def executed(page: Path) -> notebook.Outputs:
+    """The outputs of a page, run in this folder; the tests of a page share them."""
+    return notebook.run(page.read_text("utf-8"), page.name)
+
+
+def text_of(outputs: notebook.Outputs) -> str:
+    """All that a page prints."""
+    return "".join(out.content for cell in outputs for out in cell if out.kind == "text")
+
+
+def percentages(text: str) -> list[float]:
+    return [float(share) for share in re.findall(r"([\d.]+)%", text)]
+
+
+def check_hmm_tagger(text: str) -> None:
+    counts, runs = (
+        re.search(r"   10 tagged sentences.*\n.*\n.*", text),
+        re.findall(r"from.*%", text),
+    )
+    assert counts is not None and percentages(counts[0]) == sorted(percentages(counts[0]))
+    assert len(runs) == 3
+    for run, number in zip(runs, (10, 100, 1000), strict=True):
+        start, best, end = percentages(run)
+        assert end < start - 20, "EM on plain text alone drifts away from the tags"
+        assert (best > start + 1) == (number == 10)
+    few, some, many = percentages(text[text.index("990 plain") - 20 :])[:3]
+    assert few < some < 80 and many > 94
+    before, after = percentages(text[text.index("seven tags") :])
+    assert after > before + 10
+
+
+CLAIMS = {"hmm_tagger": check_hmm_tagger}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=[pytest.mark.slow] if p.stem in SLOW else []) for p in PAGES],
+    ids=[page.stem for page in PAGES],
+)
+def test_a_tutorial_shows_what_its_text_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outputs = executed(page)
+    text = text_of(outputs)
+    assert "Warning" not in text and "Traceback" not in text
+    assert max(map(len, text.splitlines())) <= WIDEST
+    assert any(out.kind == "svg" for cell in outputs for out in cell), "a page has pictures"
+    CLAIMS[page.stem](text)
+
+
+def test_every_tutorial_is_listed() -> None:
+    index = (ROOT / "docs" / "tutorials" / "index.md").read_text("utf-8")
+    for page in PAGES:
+        assert f"({page.name})" in index and page.stem in CLAIMS
