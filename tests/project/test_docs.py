@@ -17,7 +17,7 @@ from tests.helpers.places import ROOT
 
 BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.M | re.S)
 FILE = re.compile(r"^```file (\S+)\n(.*?)^```$", re.M | re.S)  # as in the pages of codes
-TUTORIALS = ROOT / "docs" / "tutorials"  # their blocks share variables: see test_tutorials.py
+TUTORIALS = ROOT / "docs" / "tutorials"  # their blocks share variables: see tests/site
 PAGES = [
     ROOT / "README.md",
     *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path.parent != TUTORIALS),
