@@ -199,8 +199,8 @@ class Compilation:
                 raise
             return other.in_space("state")
 
-    def derivation_plan(self, *, known: bool = False) -> Plan | None:
-        """The plan that derivations are read from, or None if they cannot be enumerated."""
+    def derivation_plan(self, *, known: bool = False) -> Plan:
+        """The plan that derivations are read from."""
         from fgg.compiler.passes.close_start import close
         from fgg.compiler.passes.pin import pin
         from fgg.compiler.passes.split import split
@@ -210,14 +210,12 @@ class Compilation:
         with compilable(self.model.name):
             source = traced(self.source)
             closed = close(source)
-            # Derivations begin with the user's own start symbol, unless its nodes would be split.
-            trees = split(closed) if closed is source else unclosed(source)
-            if known and trees is not None:
+            # Derivations begin with the user's own start symbol, unless its nodes have to be split.
+            trees = split(closed) if closed is source else unclosed(source) or split(closed)
+            if known:
                 trees = pin(trees, whole=True)
-            if self.missing and trees is not None:
+            if self.missing:
                 trees = tie(trees)
-            if trees is None:
-                return None
             return plan_of_trees(trees, length=self.length, batch=self.batch)
 
     def with_cell_weights(self) -> tuple[CompiledProgram, Mapping[str, str]] | None:

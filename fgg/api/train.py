@@ -96,21 +96,6 @@ def _paths(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> 
     return tuple(os.fspath(path) for path in several)
 
 
-def load_fed(
-    path: str | os.PathLike[str],
-    query: str | None = None,
-    *,
-    space: str | None = None,
-    backend: str = AUTO,
-) -> tuple[Model, Feed]:
-    """A trained model, of a file or a run, and the feed that reads data for it.
-
-    `query` and `space` may be others than those the model was trained with.
-    """
-    model = load_model(path, query=query, space=space, backend=backend)
-    return model, Feed.of(model.program.grammar, model.preprocessing.fields)
-
-
 def file_inputs(
     preprocessing: Preprocessing, grammar: Grammar, path: str, format: str | None = None
 ) -> tuple[dict[str, list[list[int] | list[list[int]]]], WrittenWords]:
@@ -149,7 +134,6 @@ __all__ = [
     "curves",
     "file_inputs",
     "history",
-    "load_fed",
     "load_feed",
     "start",
 ]

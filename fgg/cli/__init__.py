@@ -30,7 +30,7 @@ GROUPS = {
     },
     "learn from data": {
         "train": "fit a model to data; a run can be stopped and resumed",
-        "eval": "score a trained model on data",
+        "eval": "score a model on data: likelihood, trees, heads, tags, segments, pairs",
         "cluster": "put the words of a text into blocks",
         "unmix": "estimate the parameters of a latent tree model from moments of sentences",
     },

@@ -70,6 +70,19 @@ def add_normalisation(parser: Parser) -> None:
 def add_training_data(parser: Parser) -> None:
     """Add the options that give training data and say how to read them."""
     parser.values("--data", "PATH", "files of data (also .gz, .xz)")
+    add_reading(parser)
+    for option, text in {
+        "--min-count": "replace words that occur less often by <unk>",
+        "--max-words": "keep only so many words in the vocabulary",
+        "--max-part": "the greatest length of a part, for the field `parts`",
+    }.items():
+        parser.value(option, "N", text, type=int)
+    parser.flag("--unknown-shapes", "use several kinds of <unk>, by the shape of the word")
+    parser.flag("--no-unknown", "have no <unk> in the vocabulary")
+
+
+def add_reading(parser: Parser) -> None:
+    """Add the options that say how to read items from files of data."""
     parser.add_argument("--format", help="the format of the data: words, ids, conllu, trees, …")
     parser.repeated(
         "--field",
@@ -82,18 +95,13 @@ def add_training_data(parser: Parser) -> None:
     for option, text in {
         "--min-length": "leave out shorter items",
         "--max-length": "leave out longer items",
-        "--min-count": "replace words that occur less often by <unk>",
-        "--max-words": "keep only so many words in the vocabulary",
-        "--max-part": "the greatest length of a part, for the field `parts`",
     }.items():
         parser.value(option, "N", text, type=int)
-    parser.flag("--unknown-shapes", "use several kinds of <unk>, by the shape of the word")
-    parser.flag("--no-unknown", "have no <unk> in the vocabulary")
 
 
 def changes_of(arguments: argparse.Namespace) -> dict[str, object]:
     """Return the options that change the data, those that are given. Raises Usage."""
-    values = {name: getattr(arguments, name) for name in (*CHANGES, *VOCABULARY)}
+    values = {name: getattr(arguments, name, None) for name in (*CHANGES, *VOCABULARY)}
     for name, value in values.items():
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:
             raise Usage(f"`--{name.replace('_', '-')}` must be at least 1")

@@ -137,6 +137,12 @@ def families_of(grammar: Grammar) -> dict[str, FamilySource]:
     return {item.name: item.source for item in grammar.nonterminals if item.source is not None}
 
 
+def is_added(grammar: Grammar, name: str) -> bool:
+    """Whether a pass has added a nonterminal, so that it stands for no family of the user's."""
+    families = families_of(grammar)
+    return bool(families) and name not in families
+
+
 def pins_of(grammar: Grammar) -> Pins:
     """The pins of each family that has lost external nodes to the pass `pin`."""
     return {name: source.pins for name, source in families_of(grammar).items() if source.pins}

@@ -107,10 +107,6 @@ class Source:
         """The user's rule that a rule of the plan comes from."""
         return self.rule[self.origin(rule).rule]
 
-    def families(self, grammar: Grammar) -> dict[str, str]:
-        """The user's nonterminal for each nonterminal of a plan's grammar."""
-        return {rule.lhs: self.of_rule(rule).lhs for rule in grammar.rules}
-
     def key(self, choice: Choice) -> tuple[object, ...]:
         """The key by which the reference engine orders choices: rule, index variables, values."""
         rule = self.of_rule(choice.rule)

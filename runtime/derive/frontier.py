@@ -78,7 +78,7 @@ class BatchSearch:
         self.plan = steps.charts.plan
         self.batch = steps.charts.batch
         self.order = {
-            name: source.order[source.of_rule(step.step.rule).name]
+            name: source.order.get(source.origin(step.step.rule).rule, 0)
             for name, step in steps.of_rule.items()
         }
         sizes = size_values(self.plan.grammar)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fgg.grammar.domains import domain_size
 from fgg.grammar.index import Expr
+from fgg.grammar.provenance import is_added
 from fgg.inputs.tokens import MISSING
 from fgg.plan import Step
 from fgg.runtime.derive.cell_index import (
@@ -108,12 +109,21 @@ class PlanChoices:
 
     @cached_property
     def start(self) -> list[Cell]:
-        """The cells of the start symbol."""
+        """The cells of the user's start symbol.
+
+        If the plan's has been added in order to sum over its nodes, they are the cells below it.
+        """
         start = self.grammar.start
         indices = tuple(int(i.evaluate(self.known) or 0) for i in start.indices)
         domains = self.grammar.nonterminal[start.label].domains
         sizes = [domain_size(self.grammar, d) for d in domains]
-        return [Cell(start.label, indices, values) for values in np.ndindex(*sizes)]
+        cells = [Cell(start.label, indices, values) for values in np.ndindex(*sizes)]
+        if not is_added(self.grammar, start.label):
+            return cells
+        (added,) = cells
+        ways = self.at(added)
+        below = [self.children(ways.decode(int(number)))[0] for number in np.sort(ways.ranked())]
+        return below or cells
 
     def place(self, cell: Cell) -> list[int]:
         """Where a cell stands in its chart."""

@@ -152,8 +152,6 @@ class Forests:
     def of(self, collated: Collated) -> ItemForest | None:
         """The forest of a batch of one item, or None if it would be too large."""
         suited = suited_to(self.program, collated)
-        if suited.tree_plan is None:
-            return None
         known = suited.known_trees if suited is self.program else None
         plan, modules = known or (suited.trees, suited.tree_modules)
         if least_alternatives(self.program, plan) > self.limit:
@@ -189,7 +187,7 @@ class Forests:
         source = self.program.origin
         origin = source.origin(rule)
         picky = set()
-        for used in source.factor_uses[origin.rule]:
+        for used in source.factor_uses.get(origin.rule, ()):
             pieces = self.program.pieces(used.label)
             is_given = used.label not in self.entries.first and pieces == (used.label,)
             if is_given or not self.with_zeros.isdisjoint(pieces):
@@ -224,7 +222,7 @@ def least_alternatives(program: CompiledProgram, plan: Plan) -> int:
         read = {clamp.attachment.node for clamp in rule.rhs.clamps}
         free = (node for node in rule.rhs.nodes if node.name not in read)
         ranks = [1]
-        for used in uses[program.origin.origin(rule).rule]:
+        for used in uses.get(program.origin.origin(rule).rule, ()):
             first, *others = program.pieces(used.label)
             ranks.append(program.shape(first)[-1] if others else 1)
         count = prod(domain_size(grammar, node.domain) for node in free)

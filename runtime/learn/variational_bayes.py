@@ -191,7 +191,7 @@ class CVB(CollapsedMethod):
         objective = self.log_marginal() + self.entropy
         self.publish_means(self.store.total)
         self.sweeps += 1
-        details = {"entropy": self.entropy}
+        details = {"entropy": max(self.entropy, 0.0)}
         return SweepReport(
             self.sweeps - 1, "collapsed bound", objective, self.items, self.total, details
         )

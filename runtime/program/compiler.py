@@ -69,11 +69,10 @@ class Compiler(Protocol):
         """Return the program for batches with missing tokens, in a space if that can be."""
         ...
 
-    def derivation_plan(self, *, known: bool = False) -> Plan | None:
+    def derivation_plan(self, *, known: bool = False) -> Plan:
         """Return a plan without messages, whose derivations are the user's.
 
-        With `known`, it is for batches in which no token is missing. None if derivations cannot be
-        enumerated.
+        With `known`, it is for batches in which no token is missing.
         """
         ...
 

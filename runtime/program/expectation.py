@@ -32,7 +32,7 @@ def entropy(
     real = _tensors(checked_weights(plan, weights))
     logs = {name: _logs(w) for name, w in real.items()}
     z, mean = _directed(plan, modules, real, batch, logs, dict(batch.potentials))
-    return z - mean
+    return not_negative(z - mean)
 
 
 def kl(
@@ -72,7 +72,12 @@ def kl(
         beyond_here = {name: torch.isinf(g).to(torch.float64) for name, g in potentials.items()}
         _, uses = _directed(plan, modules, real_p, batch, beyond, beyond_here)
         divergence = torch.where(uses > 0, float("inf"), divergence)
-    return divergence
+    return not_negative(divergence)
+
+
+def not_negative(values: Tensor) -> Tensor:
+    """Numbers that cannot be negative, 0 where rounding made them so; derivatives stay."""
+    return values - values.detach().clamp_max(0.0) + 0.0  # and no -0.0
 
 
 def expected_counts(

@@ -7,7 +7,7 @@ wrong is reported with the input, the item and what was expected.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, prod
 from typing import Any
 
@@ -37,12 +37,16 @@ NO_ENTRY = -(2**40)
 
 @dataclass(frozen=True)
 class Collated:
-    """A batch: tensors `[batch, …]` by input, lengths, and whether tokens are missing."""
+    """A batch: tensors `[batch, …]` by input, lengths, and whether tokens are missing.
+
+    `shapes` are those of each item's log-potentials, where they were given item by item.
+    """
 
     size: int
     inputs: Mapping[str, Tensor]
     lengths: Mapping[str, list[int]]
     missing: bool
+    shapes: Mapping[str, Sequence[torch.Size]] = field(default_factory=dict)
 
     def items(self, places: Sequence[int]) -> tuple[dict[str, Tensor], dict[str, list[int]]]:
         """The inputs and lengths of some items, to be collated as a batch of their own."""
@@ -90,7 +94,7 @@ class _Collator:
         # The inputs in which some tokens may be missing.
         self.doubtful: set[str] = set()
         self.lengths = self.read_lengths(lengths)
-        self.padded = {name for name in self.lengths}
+        self.shapes: dict[str, list[torch.Size]] = {}
 
     def fail(self, message: str, help: str = "", code: str = "F411") -> GrammarError:
         return GrammarError([Diagnostic(code=code, message=message, help=help)])
@@ -131,7 +135,7 @@ class _Collator:
         for item in grammar.observed:
             tensors[item.name] = self.fit(item, tensors[item.name])
         missing = any(bool((tensors[name] == MISSING).any()) for name in self.doubtful)
-        return Collated(size, tensors, self.lengths, missing)
+        return Collated(size, tensors, self.lengths, missing, self.shapes)
 
     # lengths
 
@@ -304,6 +308,8 @@ class _Collator:
                 rows = [torch.as_tensor(row, device=self.device) for row in value]
                 tensor = _padded(rows)
                 shapes = [row.shape for row in rows]
+                if len(set(shapes)) > 1:
+                    self.shapes[item.name] = shapes
             else:
                 tensor = torch.as_tensor(value, device=self.device)
                 shapes = [tensor.shape[1:]] * (len(tensor) if tensor.dim() else 0)
@@ -320,7 +326,8 @@ class _Collator:
         self.batch(f"`{item.name}`", tensor.shape[0])
         # The greatest is no number where any is none.
         if tensor.is_floating_point() and tensor.numel() and not float(tensor.detach().max()) < inf:
-            raise self.fail(f"`{item.name}` has log-potentials that are NaN or +inf")
+            number = next(i for i, row in enumerate(tensor.detach()) if not float(row.max()) < inf)
+            raise self.fail(f"`{item.name}`: item {number} has log-potentials that are NaN or +inf")
         if len(self.lengths) < len(self.wanted):
             for position, expr in _extents(self.grammar, item.name):
                 self.set_length(expr, [shape[position] for shape in shapes])
@@ -373,15 +380,31 @@ def _extents(grammar: Grammar, name: str) -> tuple[tuple[int, Expr], ...]:
 
 
 def check_potentials(plan: Plan, batch: Collated) -> None:
-    """Raise GrammarError where log-potentials do not reach as far as the lengths need."""
-    ends = environment(batch.lengths)
+    """Raise GrammarError where log-potentials do not reach as far as the lengths need.
+
+    Those that were given item by item have to reach as far as the lengths of the item.
+    """
+    whole = environment(batch.lengths)
     for step in plan.preparations:
-        if isinstance(step, Potential):
-            wanted = extents(plan.table[step.name], ends)
-            have = tuple(batch.inputs[step.source].shape[1 : 1 + len(wanted)])
-            if any(h < w for h, w in zip(have, wanted, strict=True)):
-                message = f"`{step.source}` has {have} positions; the lengths need {wanted}"
-                refuse("F411", message)
+        if not isinstance(step, Potential):
+            continue
+        table = plan.table[step.name]
+        wanted = extents(table, whole)
+        have = tuple(batch.inputs[step.source].shape[1 : 1 + len(wanted)])
+        if _is_short(have, wanted):
+            refuse("F411", f"`{step.source}` has {have} positions; the lengths need {wanted}")
+        for number, shape in enumerate(batch.shapes.get(step.source, ())):
+            have = tuple(shape[: len(wanted)])
+            if _is_short(have, wanted):
+                own = {name: [values[number]] for name, values in batch.lengths.items()}
+                needed = extents(table, environment(own))
+                if _is_short(have, needed):
+                    message = f"item {number} has {have} positions; its lengths need {needed}"
+                    refuse("F411", f"`{step.source}`: {message}")
+
+
+def _is_short(have: Sequence[int], wanted: Sequence[int]) -> bool:
+    return any(h < w for h, w in zip(have, wanted, strict=True))
 
 
 def _padded(rows: Sequence[Tensor]) -> Tensor:

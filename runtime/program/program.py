@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import Diagnostic, refuse
+from fgg.diagnostics import Diagnostic
 from fgg.grammar import Grammar
 from fgg.grammar.provenance import pins_of
 from fgg.plan import Plan
@@ -305,20 +305,9 @@ class CompiledProgram(Program):
         return refinements(self.grammar, self.plan)
 
     @cached_property
-    def tree_plan(self) -> Plan | None:
-        """A plan without messages, if derivations can be enumerated."""
-        return self.compiler.derivation_plan()
-
-    @property
     def trees(self) -> Plan:
-        """The plan that derivations are read from. Raises GrammarError (F425) if there is none."""
-        if self.tree_plan is None:
-            refuse(
-                "F425",
-                f"`{self.grammar.name}`: derivations of this start symbol cannot be enumerated",
-                "its node is a union or a product: begin with a symbol that has no nodes",
-            )
-        return self.tree_plan
+        """The plan that derivations are read from; it has no messages."""
+        return self.compiler.derivation_plan()
 
     @cached_property
     def tree_modules(self) -> DerivationModules:

@@ -124,7 +124,7 @@ class _Uses:
             for level in scope.levels(stage):
                 for step in stage.steps:
                     frame = scope.frame(step, level)
-                    if frame is not None and self.source.of_rule(step.rule) is self.rule:
+                    if frame is not None and self.source.origin(step.rule).rule == self.rule.name:
                         self.variables = tuple(step.variables)
                         self.add(step, frame)
         size = self.charts.batch.size

@@ -160,7 +160,7 @@ class GroundPosterior:
         for name, counts in self.counts.items():
             logs = self.solution.weights.converted(name).detach()
             total -= float(torch.where(counts > 0, counts * logs, 0.0).sum())
-        return total
+        return max(total, 0.0)
 
     def fragment(self, rule: str, nodes: tuple[str, ...]) -> Tensor:
         """The expected number of applications of a rule, by the values of some of its nodes."""

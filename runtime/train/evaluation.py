@@ -10,10 +10,11 @@ import torch
 from fgg.data import Batches, Example
 from fgg.data.preprocessing import UNTAGGED
 from fgg.diagnostics import GrammarError, refuse
+from fgg.grammar import Grammar
 from fgg.grammar.annotations import RuleLink, heads, pairs, segments, span_cells, tags
 from fgg.grammar.domains import lengths
 from fgg.runtime.derive.derivation import Derivation
-from fgg.runtime.model.model import Model
+from fgg.runtime.entries.factor_reader import Weight
 from fgg.runtime.native.jobs import Job
 from fgg.runtime.program.prepared_batch import number_type
 from fgg.runtime.program.program import Program
@@ -50,7 +51,8 @@ class Evaluation:
 
 
 def evaluate(
-    model: Model,
+    program: Program,
+    weights: Mapping[str, Weight],
     feed: Feed,
     batches: Batches,
     asked: Evaluation,
@@ -62,10 +64,8 @@ def evaluate(
     derivations: list[Derivation] = []
     log_z: list[float] = []
     decoding = any(name in ANNOTATIONS for name in asked.scores)
-    with torch.no_grad():
-        weights = model.readers()
-    program = model.program
-    dtype, device = number_type([*model.parameters(), *model.buffers()])
+    tensors = (w if isinstance(w, torch.Tensor) else w.products.left for w in weights.values())
+    dtype, device = number_type([*tensors])
     job = Job(
         batches=feed.checked(program, batches),
         dtype=dtype,
@@ -94,7 +94,7 @@ def evaluate(
         scores["likelihood"] = _likelihood(log_z, examples, generates_ends(program, weights))
     for name in asked.scores:
         if name in ANNOTATIONS:
-            scores[name] = SCORERS[name](model, examples, derivations, asked)
+            scores[name] = SCORERS[name](program.grammar, examples, derivations, asked)
     return scores
 
 
@@ -143,7 +143,7 @@ Derivations = Sequence[Derivation]
 
 
 def _spans(
-    model: Model, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
+    grammar: Grammar, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
 ) -> dict[str, float]:
     gold = [example.spans or () for example in examples]
     sizes = list(map(len, examples))
@@ -164,7 +164,7 @@ def _spans(
 
 
 def _heads(
-    model: Model, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
+    grammar: Grammar, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
 ) -> dict[str, float]:
     if not asked.links:
         message = "no rule says which word is the head of which"
@@ -184,7 +184,7 @@ def _heads(
 
 
 def _tags(
-    model: Model, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
+    grammar: Grammar, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
 ) -> dict[str, float]:
     gold = [tag for example in examples for tag in example.tags or ()]
     guess: list[str] = []
@@ -203,7 +203,7 @@ def _tags(
 
 
 def _segments(
-    model: Model, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
+    grammar: Grammar, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
 ) -> dict[str, float]:
     gold = [example.segments or () for example in examples]
     guess = [segments(d, len(e)) for d, e in zip(derivations, examples, strict=True)]
@@ -218,10 +218,10 @@ def _segments(
 
 
 def _pairs(
-    model: Model, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
+    grammar: Grammar, examples: Sequence[Example], derivations: Derivations, asked: Evaluation
 ) -> dict[str, float]:
     gold = [example.pairs or () for example in examples]
-    guess = [pairs(d, model.program.grammar, asked.links) for d in derivations]
+    guess = [pairs(d, grammar, asked.links) for d in derivations]
     score = pair_score(gold, guess)
     return {
         "mean_f1": score.mean_f1,
@@ -231,7 +231,7 @@ def _pairs(
     }
 
 
-Scorer = Callable[[Model, Sequence[Example], Derivations, Evaluation], dict[str, float]]
+Scorer = Callable[[Grammar, Sequence[Example], Derivations, Evaluation], dict[str, float]]
 SCORERS: dict[str, Scorer] = {
     "spans": _spans,
     "heads": _heads,

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 import fgg
 from fgg import GrammarError, load
-from fgg.api.train import MODEL, history, load_fed, start
+from fgg.api.train import MODEL, history, start
 from fgg.cli import main
 from fgg.runtime.learn import CVB
 from fgg.runtime.train.digests import digest
@@ -197,12 +197,12 @@ def test_a_migrated_run_equals_one_that_begins_with_the_model(tmp_path: Path, co
     run, other = tmp_path / "run", tmp_path / "other.txt"
     start(run, settings(corpus, epochs=1)).run()
     write(other, WORDS[:3])
-    model, feed = load_fed(run)
-    items = {"w": [feed.ids("w", example) for example in fgg.data.read(other)]}
+    model = fgg.load_model(run)
+    items = {"w": [list(example.words) for example in fgg.data.read(other)]}
     learned = fgg.learn(model, items, method="em", epochs=1)
     given = {"data": (str(other),), "epochs": 2}
     start(run, None, resume=True, migrate=True, given=given).run()
-    migrated = load_fed(run)[0].state_dict()
+    migrated = fgg.load_model(run).state_dict()
     for name, tensor in learned.model.state_dict().items():
         torch.testing.assert_close(migrated[name], tensor)
 

@@ -17,8 +17,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from fgg import GrammarError, load
-from fgg.api.train import MODEL, history, load_fed, start
+from fgg import GrammarError, load, load_model
+from fgg.api.train import MODEL, history, start
 from fgg.cli import main
 from fgg.plan import backend as rule
 from fgg.runtime.train import RunSettings
@@ -212,8 +212,7 @@ def test_a_run_stops_early_where_held_out_data_get_no_better(tmp_path: Path, cor
     assert at.finished and len(epochs) < 200
     best = min(entry["valid"] for entry in epochs)
     assert epochs[-1]["valid"] > best and epochs[-2]["valid"] > best
-    model, feed = load_fed(tmp_path / "run")
-    assert feed.vocabularies["W"].values[0] == "<unk>" and model.vocabulary["W"][0] == "<unk>"
+    assert load_model(tmp_path / "run").vocabulary["W"][0] == "<unk>"
 
 
 def test_held_out_data_are_looked_at_several_times_an_epoch(tmp_path: Path, corpus: Path) -> None:
@@ -239,7 +238,7 @@ def test_held_out_data_are_looked_at_several_times_an_epoch(tmp_path: Path, corp
     # The run ends six checks after the best one, even within an epoch.
     assert best + 6 in (len(checks) - 1, len(checks) - 2) and within <= 3
     assert epochs[-1]["details"]["rate"] <= 0.3 / 4  # every second check without progress halves it
-    saved, _ = load_fed(tmp_path / "run")
+    saved = load_model(tmp_path / "run")
     assert not same_state(saved.state_dict(), trainer.model.state_dict())
     # Stopped in the middle, it goes on as it would have.
     start(tmp_path / "parts", asked, stopping=stopped_after(7)).run()
@@ -395,8 +394,7 @@ def test_decoding_reads_data_as_the_run_did(
     begin = ["train", "tagger", "--query", "tagged", "--data", str(text), "--field", "tag=tags"]
     more = ["--lower", "--min-count", "2", "--epochs", "3", "--max-length", "5"]
     assert main([*begin, *more, "--out", run]) == 0
-    _, feed = load_fed(run)
-    assert set(feed.vocabularies["T"].values) == {"D", "N", "V"}
+    assert set(load_model(run).vocabulary["T"]) == {"D", "N", "V"}
     plain = tmp_path / "b.txt"
     plain.write_text("THE DOG hops\nthe cow sees the dog the dog\n")
     capsys.readouterr()

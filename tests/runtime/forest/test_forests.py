@@ -110,8 +110,6 @@ def random_grammar(seed: int) -> str:
     except GrammarError as error:
         assert [d.code for d in error.diagnostics] == ["F425"]
         return "refused"
-    if program.compiled.tree_plan is None:
-        return "refused"
     rng = random.Random(seed)
     weights = random_weights(cpd(grammar), rng, zero=0.1)
     model = None

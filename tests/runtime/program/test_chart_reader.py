@@ -142,8 +142,7 @@ def test_expectations_are_those_of_the_interpreter(name: str, query: str | None)
 
 def test_trees_keep_variables_that_are_fixed() -> None:
     given = fgg.compile(fgg.load("pcfg_dense", sizes={"nt": 2, "pt": 2, "words": 3}))
-    assert given.compiled.tree_plan is not None
-    steps = {step.rule.name: step for step in given.compiled.tree_plan.steps}
+    steps = {step.rule.name: step for step in given.compiled.trees.steps}
     assert set(steps["binary_P_N"].variables) == {"i", "j", "k"}
     assert not steps["binary_P_N"].splits
     assert given.compiled.tree_modules.plan is given.compiled.plan

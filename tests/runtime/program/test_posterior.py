@@ -143,3 +143,20 @@ def test_log_potentials_of_items_of_several_lengths_may_be_a_list() -> None:
     asked = program.posterior(weights, {"score": leaves, "y": tags})
     for number, slope in enumerate(torch.autograd.grad(asked.log_z.sum(), leaves)):
         assert torch.allclose(slope, post.counts["score"][number, : len(rows[number])])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_entropy_that_is_0_is_not_printed_as_negative(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    grammar = fgg.load("hmm", sizes={"k": 3, "d": 3})
+    weights = {
+        "init": torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64),
+        "trans": torch.eye(3, dtype=torch.float64)[torch.randperm(3, generator=generator)],
+        "emit": torch.rand(3, 3, generator=generator, dtype=torch.float64).softmax(-1),
+    }
+    words = [0, 1, 2] * 9
+    post = fgg.compile(grammar).posterior(weights, {"w": [words, words[:5]]})
+    ground = fgg.rewrite.ground(grammar, query="string", inputs={"w": words})
+    reference = fgg.reference.posterior(ground, weights=weights).entropy
+    for entropy in (*post.entropy().tolist(), *post.kl(post).tolist(), reference):
+        assert 0.0 <= entropy < 1e-9 and not str(entropy).startswith("-")
