@@ -158,7 +158,25 @@ def as_text(entries: Sequence[Entry]) -> str:
         for row in rows
     ]
     notes = table.notes()
-    return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
+    bound = [sentence] if (sentence := bound_of_no(entries)) else []
+    return "\n".join([*lines, *([""] if notes or bound else []), *notes, *bound]) + "\n"
+
+
+def error_of_all(entries: Sequence[Entry]) -> float:
+    """How probable it is, at most, that some entry is wrong: the sum of their errors."""
+    return min(1.0, sum(entry.error for entry in entries))
+
+
+def bound_of_no(entries: Sequence[Entry]) -> str:
+    """A sentence about the error of all entries that are not identifiable; empty without any."""
+    count = sum(entry.verdict == "no" for entry in entries)
+    if not count:
+        return ""
+    which = "1 entry is" if count == 1 else f"{count:,} entries are"
+    error = f"{error_of_all(entries):.1g}"
+    return (
+        f"{which} not identifiable; all these verdicts are right, but for a probability of {error}"
+    )
 
 
 def as_latex(entries: Sequence[Entry]) -> str:
@@ -170,6 +188,8 @@ def as_latex(entries: Sequence[Entry]) -> str:
     for grammar in table.grammars:
         lines.append(" & ".join(map(_tex, [grammar, *table.row(grammar)])) + r" \\")
     lines += [r"\hline", r"\end{tabular}", *(f"% {note}" for note in table.notes())]
+    if sentence := bound_of_no(entries):
+        lines.append(f"% {sentence}")
     return "\n".join(lines) + "\n"
 
 
@@ -191,7 +211,7 @@ def as_csv(entries: Sequence[Entry]) -> str:
     sizes = list(dict.fromkeys(name for entry in entries for name in entry.sizes))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    counts = ["parameters", "moments", "rank", "deficiency", "verdict"]
+    counts = ["parameters", "moments", "rank", "deficiency", "verdict", "error"]
     writer.writerow(["grammar", "observed", *sizes, "L", *counts])
     for entry in entries:
         values = entry.as_json()  # None is written as nothing
@@ -210,6 +230,7 @@ def as_json(entries: Sequence[Entry]) -> dict[str, object]:
             for grammar in table.grammars
         },
         "notes": table.notes(),
+        "error": error_of_all(entries),
         "entries": [entry.as_json() for entry in entries],
     }
 

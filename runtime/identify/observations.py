@@ -39,9 +39,12 @@ class TokenSubsets:
         """How many moments there are, given the number of values of each token."""
         if len(set(sizes)) <= 1:
             size = sizes[0] if sizes else 1
-            more = len(sizes) - self.order if self.along else 1
-            return int(comb(len(sizes), self.order) * size**self.order * more)
+            return int(size**self.order * self.sets(len(sizes)))
         return sum(part.count(sizes) for part in self.parts(len(sizes)))
+
+    def sets(self, count: int) -> int:
+        """How many sets of tokens there are, those weighted by the direction included."""
+        return comb(count, self.order) * (count - self.order if self.along else 1)
 
     def parts(self, count: int) -> list[KeptTokens]:
         """The same moments, set by set."""

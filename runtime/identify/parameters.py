@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
+from fractions import Fraction
+from math import lcm, prod
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from fgg.grammar.definitions import ProductOf, Slice, Tied
 from fgg.grammar.domains import domain_size, size_values
 from fgg.grammar.values import Map, Word
 from fgg.runtime.identify.algebra import FUNCTIONAL, TARGET, JetAlgebra
-from fgg.runtime.identify.fields import Field
+from fgg.runtime.identify.fields import Field, RealField
 from fgg.runtime.identify.jets import Ring
 from fgg.runtime.interpret.algebra import Named, Product
 from fgg.runtime.interpret.semirings.base import NumpyArray
@@ -109,6 +110,34 @@ class Parameters:
         leaf = self.sources[source.source]
         size = leaf.shape[0] if isinstance(leaf, FreeTable) else len(self.sources)
         return 2 * size * self.degree(source.source)
+
+    def coefficient_sums(self) -> dict[str, Tensor]:
+        """Bounds of the sums of the absolute coefficients of every factor's entries.
+
+        Entries are polynomials in the coordinates, denominators cleared: the last of a
+        distribution is one minus the others.
+        """
+        sums: dict[str, Tensor] = {}
+        for name, source in self.sources.items():
+            if isinstance(source, FreeTable):
+                table = torch.ones(source.rows, source.columns, dtype=torch.float64)
+                table[:, -1] = source.columns
+                sums[name] = table.reshape(source.shape)
+            elif isinstance(source, FixedTable):
+                values = np.asarray(source.values, dtype=object)
+                common = lcm(*(Fraction(value).denominator for value in values.flat))
+                whole = np.frompyfunc(lambda value, by=common: float(abs(value * by)), 1, 1)
+                sums[name] = torch.from_numpy(np.asarray(whole(values), dtype=np.float64))
+            elif isinstance(source, Multiplied):
+                product = _multiplied(RealField(), source, sums).result
+                sums[name] = _ordered(product, source.axes)
+            else:
+                # Cofactors of the system, products of sums over its rows, times their sum.
+                size = sums[source.source].shape[0]
+                row = float(sums[source.source].sum(0).max()) + 1
+                cofactor = torch.full((size,), row, dtype=torch.float64) ** (size - 1)
+                sums[name] = 2 * size * cofactor * cofactor
+        return sums
 
     def point(self, field: Field, rng: np.random.Generator) -> ParameterPoint:
         """A random point: distributions at the leaves, and the factors that follow from them."""

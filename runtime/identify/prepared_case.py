@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import prod
+from math import inf, lcm, log2, prod
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
 from fgg.plan import Plan
 from fgg.progress import steps
-from fgg.runtime.identify.fields import Field, PrimeField
+from fgg.runtime.identify.fields import Field, PrimeField, RealField
 from fgg.runtime.identify.functionals import InputToken, Sentence, Words, batch_of, chunk
 from fgg.runtime.identify.jet_pass import jacobian_of, z_of
 from fgg.runtime.identify.jets import Ring
@@ -170,6 +170,37 @@ class Case:
         """A bound of the degree of Z in the coordinates, denominators cleared."""
         names = self.plan.parameters
         return self.soft.degree({name: self.parameters.degree(name) for name in names})
+
+    @cached_property
+    def bits(self) -> float:
+        """A bound of log2 of the sum of the coefficients of Z, as a polynomial in the coordinates.
+
+        All entries are replaced by the sums of their coefficients. Z is homogeneous in the words,
+        so those are small enough that Z is finite in float64.
+        """
+        sums = self.parameters.coefficient_sums()
+        scales = torch.arange(0, 101, 4, dtype=torch.float64)
+        words = {
+            name: torch.exp2(-scales).reshape(1, -1, 1, 1) * word
+            for name, word in self.sentence(RealField()).ones(len(scales), 1).items()
+        }
+        arrays = {name: sums[name] for name in self.plan.parameters}
+        totals = z_of(self.soft, RealField(), PLAIN, arrays, words)[:, 0]
+        finite = torch.isfinite(totals) & (totals > 0)
+        bounds = torch.log2(totals) + scales * len(self.tokens)
+        return float(bounds[finite].min()) if bool(finite.any()) else inf
+
+    def bits_of_moments(self, parts: Sequence[MomentSet]) -> float:
+        """A bound of log2 of the sum of the coefficients of a functional, for words of ones."""
+        given = [1] if isinstance(self.direction, int) else self.direction
+        weights = [Fraction(weight) for weight in given]
+        common = lcm(*(weight.denominator for weight in weights))
+        along = log2(max(sum((abs(weight) * common for weight in weights), Fraction()), 1))
+        sets = sum(
+            1 if isinstance(part, KeptTokens) else part.sets(len(self.tokens)) for part in parts
+        )
+        most = max(len(p.along) if isinstance(p, KeptTokens) else int(p.along) for p in parts)
+        return log2(sets) + along * most
 
 
 def _unused(place: ParameterPoint, words: Words, ring: Ring) -> dict[str, Tensor]:

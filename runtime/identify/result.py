@@ -32,7 +32,8 @@ class Identification:
     rank: int | None
     verdict: str
     error: float = 0.0
-    prime: int | None = None
+    primes: tuple[int, ...] = ()
+    """The primes modulo which the rank was computed: one for a `yes`, two for a `no`."""
     second: SecondOpinion | None = None
     undetermined: tuple[str, ...] = ()
     """The factors that null directions move; the others are determined all the same."""
@@ -40,6 +41,11 @@ class Identification:
     deficiency_of_all: int | None = None
     """The deficiency from whole strings of this length, where the verdict is `no`."""
     gauges: tuple[Gauge, ...] = ()
+
+    @property
+    def prime(self) -> int | None:
+        """The first of the primes."""
+        return self.primes[0] if self.primes else None
 
     @property
     def deficiency(self) -> int | None:
@@ -82,7 +88,7 @@ class Identification:
             "deficiency": self.deficiency,
             "verdict": self.verdict,
             "error": self.error,
-            "prime": self.prime,
+            "primes": list(self.primes),
             "float64": float64,
             "agree": self.agree,
             "undetermined": list(self.undetermined),
@@ -108,9 +114,9 @@ class Identification:
         if self.verdict == "yes":
             lines.append(f"  exact: full rank at a random point modulo {self.prime}, a proof")
         else:
-            lines.append(
-                f"  exact: modulo {self.prime}; wrong with probability at most {self.error:.1g}"
-            )
+            primes = " and ".join(map(str, self.primes))
+            bound = f"wrong with probability at most {self.error:.1g}"
+            lines.append(f"  exact: at random points modulo {primes}; {bound}")
         lines += self._second()
         if self.verdict == "no":
             lines += self._null()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log2
 
 import numpy as np
 import torch
@@ -15,10 +16,10 @@ from fgg.runtime.identify.float_check import Direction, SingularSpace, direction
 from fgg.runtime.identify.gauges import Gauge, gauges
 from fgg.runtime.identify.jets import Ring
 from fgg.runtime.identify.observations import KeptTokens, MomentSet, TokenSubsets
-from fgg.runtime.identify.parameters import ParameterPoint, Parameters
+from fgg.runtime.identify.parameters import Parameters
 from fgg.runtime.identify.prepared_case import MORE, PLAIN, Case
 from fgg.runtime.identify.result import Identification
-from fgg.runtime.interpret.semirings.modular import LOW, random_prime
+from fgg.runtime.interpret.semirings.modular import LOW, PRIMES, random_prime
 
 Observed = Mapping[str, tuple[MomentSet, ...] | None]
 """Observation functions by name; None where strings are too short for one."""
@@ -51,37 +52,29 @@ def _identify(
 ) -> dict[str, Identification]:
     defined = {name: parts for name, parts in observed.items() if parts is not None}
     sizes = [token.size for token in case.tokens]
-    every = [part for parts in defined.values() for part in parts]
     count = case.parameters.count
-    ring = Ring(tuple(p.target for p in dict.fromkeys(every) if isinstance(p, TokenSubsets)))
-    counts = [part.count(sizes) for part in every]
-    rows = max((min(number, count) + MORE for number in counts), default=0)
-    case.check_memory(ring.size or 1, rows * max(map(len, defined.values()), default=0))
-    rng = np.random.default_rng([seed, 1])
-    field = PrimeField(random_prime(rng))
-    case.check_reading(rng, field)
-    place = case.parameters.point(field, rng)
-    sketches = case.sketch(place, every, rng) if count else {}
-    results: dict[str, Identification] = {}
-    for name, parts in observed.items():
-        base = undefined(case, name, query)
-        if parts is None:
-            results[name] = base
-            continue
-        matrix = _joined([sketches[part] for part in parts], field, rng) if count else None
-        reduced = None if matrix is None else echelon(matrix, field)
-        rank = reduced.rank if reduced is not None else 0
+    _check_memory(case, defined)
+    draws = [Draw(case, defined, np.random.default_rng([seed, 1]))]
+    again = {name: parts for name, parts in defined.items() if draws[0].rank(name) < count}
+    if again:
+        draws.append(Draw(case, again, np.random.default_rng([seed, 3])))
+    results = {name: undefined(case, name, query) for name in observed}
+    for name, parts in defined.items():
+        used = [draw for draw in draws if name in draw.echelons]
+        best = max(used, key=lambda draw: draw.rank(name))
+        rank = best.rank(name)
         more = _More(case, parts, seed, wanted)
-        if reduced is not None and rank < count and wanted.null:
-            more.explain(place, reduced, rng)
+        if rank < count and wanted.null:
+            more.explain(best, name)
         opinion = more.opinion
+        primes = tuple(draw.field.prime for draw in used)
         results[name] = replace(
-            base,
+            results[name],
             moments=sum(part.count(sizes) for part in parts),
             rank=rank,
             verdict="yes" if rank == count else "no",
-            error=0.0 if rank == count else _error(case, parts),
-            prime=field.prime,
+            error=0.0 if rank == count else error_of_no(case, parts, primes),
+            primes=(best.field.prime,) if rank == count else primes,
             second=None if opinion is None else opinion.opinion,
             undetermined=more.undetermined,
             directions=() if opinion is None else more.directions(rank),
@@ -89,6 +82,42 @@ def _identify(
             gauges=more.gauges,
         )
     return results
+
+
+def _check_memory(case: Case, defined: Mapping[str, tuple[MomentSet, ...]]) -> None:
+    """Raise GrammarError if the Jacobians would not fit into memory."""
+    sizes = [token.size for token in case.tokens]
+    every = [part for parts in defined.values() for part in parts]
+    count = case.parameters.count
+    ring = Ring(tuple(p.target for p in dict.fromkeys(every) if isinstance(p, TokenSubsets)))
+    counts = [part.count(sizes) for part in every]
+    rows = max((min(number, count) + MORE for number in counts), default=0)
+    case.check_memory(ring.size or 1, rows * max(map(len, defined.values()), default=0))
+
+
+class Draw:
+    """A random prime, a random point modulo it, and the echelon forms of Jacobians there."""
+
+    def __init__(
+        self, case: Case, observed: Mapping[str, tuple[MomentSet, ...]], rng: np.random.Generator
+    ) -> None:
+        self.rng = rng
+        self.field = PrimeField(random_prime(rng))
+        case.check_reading(rng, self.field)
+        self.place = case.parameters.point(self.field, rng)
+        self.echelons: dict[str, Echelon | None] = dict.fromkeys(observed)
+        if not case.parameters.count:
+            return
+        every = [part for parts in observed.values() for part in parts]
+        sketches = case.sketch(self.place, every, rng)
+        for name, parts in observed.items():
+            matrix = _joined([sketches[part] for part in parts], self.field, rng)
+            self.echelons[name] = echelon(matrix, self.field)
+
+    def rank(self, name: str) -> int:
+        """The rank of the Jacobian of an observation function."""
+        reduced = self.echelons[name]
+        return 0 if reduced is None else reduced.rank
 
 
 def undefined(case: Case, name: str, query: str | None) -> Identification:
@@ -120,17 +149,18 @@ class _More:
         if wanted.second:
             self.opinion = second_opinion(case, parts, seed)
 
-    def explain(self, place: ParameterPoint, reduced: Echelon, rng: np.random.Generator) -> None:
+    def explain(self, draw: Draw, name: str) -> None:
         """Find the undetermined factors, the deficiency of whole strings, and gauges."""
-        case, field = self.case, reduced.field
+        case, field, reduced = self.case, draw.field, draw.echelons[name]
+        assert reduced is not None
         count = case.parameters.count
         self.undetermined = undetermined(case.parameters, reduced)
         whole = KeptTokens(tuple(range(len(case.tokens))))
-        words = case.sentence(field).kept([(whole, count + MORE)], field, rng)
-        rows = case.jacobian(place, PLAIN, words)[:, 0]
+        words = case.sentence(field).kept([(whole, count + MORE)], field, draw.rng)
+        rows = case.jacobian(draw.place, PLAIN, words)[:, 0]
         self.deficiency = count - echelon(rows, field).rank
         if self.deficiency:
-            self.gauges = gauges(case.grammar, place, rows)
+            self.gauges = gauges(case.grammar, draw.place, rows)
 
     def directions(self, rank: int) -> tuple[Direction, ...]:
         """A basis of the null directions."""
@@ -170,13 +200,20 @@ def _joined(rows: Sequence[Tensor], field: PrimeField, rng: np.random.Generator)
     return field.reduce(total)
 
 
-def _error(case: Case, parts: Sequence[MomentSet]) -> float:
-    """How probable it is, at most, that the rank at a random point is less than the generic one.
+def error_of_no(case: Case, parts: Sequence[MomentSet], primes: Sequence[int]) -> float:
+    """How probable it is, at most, that all ranks modulo these primes are below the generic one.
 
-    Of a minor that is not zero, a polynomial of degree n (degree of Z + order of the functionals),
-    at a random point of GF(p) [Schwartz, Zippel].
+    Take a minor that is not zero as a polynomial with whole coefficients. Its degree is at most
+    n (degree of Z + order of the functionals), so it is zero at a random point of GF(p) with
+    probability n · degree / p at most [Schwartz, Zippel]. A coefficient of it is below
+    (degree · size of Z)^n, so few of the primes between 2^30 and 2^31 divide it. The primes and
+    the points are independent of each other.
     """
+    count = case.parameters.count
     order = max(
         (len(p.tokens) if isinstance(p, KeptTokens) else p.order + 2 * p.along) for p in parts
     )
-    return min(1.0, case.parameters.count * (case.degree + order + 1) / LOW)
+    degree = case.degree + order + 1
+    bits = count * (log2(degree) + case.bits + case.bits_of_moments(parts))
+    once = count * degree / LOW + bits / log2(LOW) / PRIMES
+    return float(min(1.0, once) ** len(primes))

@@ -349,3 +349,44 @@ def test_soft_words_and_index_arrays_count_as_memory(
     with pytest.raises(GrammarError) as caught:
         fgg.identify(fgg.load(name, sizes=sizes), length=length, moments=moments)
     assert caught.value.diagnostics[0].code == "F420"
+
+
+def test_a_no_rests_on_two_primes() -> None:
+    grammar = fgg.load("cnf", sizes={"k": 2, "d": 2})
+    no = fgg.identify(grammar, length=4, moments="***", second=False)
+    assert len(set(no.primes)) == 2 and 0.0 < no.error < 1e-12
+    assert all(str(prime) in "\n".join(no.lines()) for prime in no.primes)
+    yes = fgg.identify(fgg.load("hmm", sizes={"k": 2, "d": 2}), length=3, second=False)
+    assert len(yes.primes) == 1 and yes.error == 0.0
+
+
+def test_the_better_of_two_points_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fgg.runtime.identify.fields import PrimeField
+    from fgg.runtime.identify.parameters import ParameterPoint, Parameters
+
+    drawn = []
+    original = Parameters.point
+
+    def first_is_bad(self: Parameters, field: Any, rng: Any) -> ParameterPoint:
+        place = original(self, field, rng)
+        if isinstance(field, PrimeField):
+            drawn.append(place)
+            if len(drawn) == 1:  # all states emit alike: a point of no generic rank
+                emit = place.arrays["emit"]
+                emit[:] = emit[:1].clone()
+        return place
+
+    monkeypatch.setattr(Parameters, "point", first_is_bad)
+    result = fgg.identify(fgg.load("hmm", sizes={"k": 2, "d": 2}), length=3, second=False)
+    assert len(drawn) == 2 and result.verdict == "yes" and result.error == 0.0
+
+
+def test_the_sum_of_coefficients_of_an_hmm_is_counted_by_hand() -> None:
+    from fgg.runtime.identify.prepared_case import Case
+
+    model = model_of(fgg.load("hmm"), None, {"k": 2, "d": 3})
+    for length in (1, 3, 200):
+        case = Case("hmm", model.grammar, model.plan, model.parameters, {"n": length})
+        # Entries count 1, the last of a row as many as the row has; words are summed out.
+        hidden, words = np.log2(1 + 2), np.log2(1 + 1 + 3)
+        assert case.bits == pytest.approx(length * (hidden + words))

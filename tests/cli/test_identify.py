@@ -156,6 +156,9 @@ def test_a_sweep_makes_the_table_in_every_form(
     assert (one["k"], one["parameters"], one["rank"], one["verdict"]) == ("", "6", "5", "no")
     data = json.loads((folder / "t.json").read_text("utf-8"))
     assert data["table"]["hmm"]["12"] == "no" and len(data["entries"]) == len(rows)
+    errors = [entry["error"] for entry in data["entries"]]
+    assert data["error"] == pytest.approx(sum(errors)) and 0 < data["error"] < 1e-10
+    assert lines[-1].endswith(f"but for a probability of {data['error']:.1g}")
     tex = (folder / "t.tex").read_text("utf-8")
     assert r"dep\_ies & $L \ge 3^*$" in tex and tex.count(r"\\") == 3
     picture = ElementTree.fromstring((folder / "t.svg").read_text("utf-8"))
