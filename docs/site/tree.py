@@ -69,6 +69,8 @@ def tree(*, run: bool = True) -> Tree:
     site.files |= gallery.files(run=run)
     for path in sorted(DOCS.rglob("*")):
         name = path.relative_to(ROOT).as_posix()
+        if path == gallery.ANSWERS:
+            continue
         if path.suffix == ".svg":
             site.files[places.place(name)] = path.read_bytes()
         elif path.suffix == ".md":

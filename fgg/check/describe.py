@@ -23,7 +23,7 @@ from fgg.grammar import (
 )
 from fgg.grammar.constants import constants, implied_factors, unfixed_edges
 from fgg.grammar.definitions import InputEvidence, InputPotential
-from fgg.grammar.domains import domain_size, size_values
+from fgg.grammar.domains import domain_size, lengths, size_values
 from fgg.grammar.index import Expr
 from fgg.grammar.options import is_frozen
 from fgg.grammar.values import Constant, Exp, Eye, Load, Map, Sparse, Table, Uniform
@@ -183,7 +183,7 @@ def _free_indices(grammar: Grammar, rule: Rule) -> list[str]:
     bound = {name for expr in rule.indices for name in expr.names()}
     exprs = [index for edge in rule.rhs.edges for index in edge.indices]
     exprs += [index for clamp in rule.rhs.clamps for index in clamp.indices]
-    known = bound | set(grammar.size)
+    known = bound | set(grammar.size) | set(lengths(grammar))
     known |= {n for item in grammar.observed for e in item.shape for n in e.names()}
     return list(dict.fromkeys(n for expr in exprs for n in expr.names() if n not in known))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from fgg.draw import TooLarge, style
 from fgg.draw.geometry import Box, text_width
@@ -114,7 +115,7 @@ class Beliefs:
 
 
 def beliefs_picture(title: str, beliefs: Sequence[Beliefs]) -> Picture:
-    """The pictures of families one below the other: tables of tags, charts of spans.
+    """The pictures of families one below the other: tables of tags, charts of spans, grids.
 
     Families without indices are left out, and those with more than two. Raises `TooLarge`.
     """
@@ -126,7 +127,7 @@ def beliefs_picture(title: str, beliefs: Sequence[Beliefs]) -> Picture:
         name = Text(
             text=clean(family.family), place=(MARGIN, y + 11), size=style.CAPTION, bold=True
         )
-        made, box = (_tags if family.axes == 1 else _chart)(family, y + 22)
+        made, box = _layout(family)(family, y + 22)
         marks += [name, *made]
         y, right = box.bottom + 20, max(right, box.right)
     if not marks:
@@ -134,6 +135,14 @@ def beliefs_picture(title: str, beliefs: Sequence[Beliefs]) -> Picture:
         marks = [Text(text=note, place=(MARGIN, y + 11), size=style.INSIDE, color=style.QUIET)]
         right, y = text_width(note, style.INSIDE) + MARGIN, y + 20
     return Sketch(title=title, width=right + MARGIN, height=y, painted=tuple(marks))
+
+
+def _layout(family: Beliefs) -> Callable[[Beliefs, float], tuple[list[Mark], Box]]:
+    """How a family is drawn: cells [i, j] are a chart of spans if every i is less than its j."""
+    if family.axes == 1:
+        return _tags
+    used = (cell for cell, row in family.cells.items() if sum(row) >= LEAST)
+    return _chart if all(i < j for i, j in used) else _grid
 
 
 def shade(probability: float) -> str:
@@ -208,6 +217,28 @@ def _cell(box: Box, share: float, best: bool, title: str) -> Iterator[Mark]:
     place = (box.center[0], box.center[1] + 4)
     if text := _percent(share):
         yield Text(text=text, place=place, size=10.5, color=_ink(share), anchor="middle")
+
+
+def _grid(family: Beliefs, top: float) -> tuple[list[Mark], Box]:
+    """Pairs of positions: the first index from left to right, the second from top to bottom."""
+    _checked(family)
+    columns, rows = (max(places) + 1 for places in zip(*family.cells, strict=True))
+    left, wide, high = MARGIN + 26.0, 34.0, 24.0
+    number = partial(Text, size=style.INSIDE, color=style.QUIET)
+    marks: list[Mark] = []
+    for i in range(columns):
+        place = (left + (i + 0.5) * wide, top + 12)
+        marks.append(number(text=str(i), place=place, anchor="middle"))
+    for j in range(rows):
+        y = top + 20 + j * high
+        marks.append(number(text=str(j), place=(left - 8, y + 16), anchor="end"))
+        for i in range(columns):
+            if (i, j) in family.cells:
+                x = left + i * wide
+                box = Box(x + 1, y + 1, x + wide - 1, y + high - 1)
+                title = f"{clean(family.family)}[{i}, {j}]"
+                marks += _cell(box, sum(family.cells[i, j]), best=False, title=title)
+    return marks, Box(MARGIN, top, left + columns * wide, top + 20 + rows * high)
 
 
 def _chart(family: Beliefs, top: float) -> tuple[list[Mark], Box]:

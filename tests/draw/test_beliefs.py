@@ -47,6 +47,20 @@ def test_a_chart_has_a_cell_for_each_span_shaded_by_its_probability() -> None:
     assert shade(0.0) == "#ffffff"
 
 
+def test_pairs_of_positions_that_are_no_spans_are_a_grid() -> None:
+    program = fgg.compile(fgg.load("ctc", sizes={"labels": 2}))
+    scores = torch.zeros(5, 3, dtype=torch.float64)
+    post = program.model().posterior(y=[[1, 2]], score=[scores], lengths={"n": [5]})
+    shown = titles(post.draw().svg())
+    for family in ("B", "L"):
+        shares = post.marginals[family][0]
+        for i in range(6):
+            for j in range(3):
+                if shares[i, j] > 0:
+                    assert f"{family}[{i}, {j}] {shares[i, j]:.4f}" in shown
+    assert any(title.startswith("B[0, 0] 1.0000") for title in shown)
+
+
 def test_lines_mark_the_best_value_and_list_the_cells_of_charts() -> None:
     flat = Beliefs("X", 1, 2, ("no", "yes").__getitem__, {(0,): (0.25, 0.75)}, ["word"])
     assert list(flat.lines())[2].split() == ["0", "word", "0.2500", "0.7500*"]

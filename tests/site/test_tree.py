@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from docs.site import markdown, places
+import fgg
+from docs.site import gallery, markdown, notebook, places
 from docs.site.commands import names, parser_of
 from docs.site.public import CLASSES, MODULES, public_names
 from docs.site.tree import ORPHAN, Tree, tree, write
+from fgg.check.describe import equations
 from fgg.cli import COMMANDS
 from fgg.diagnostics.codes import CODES
 from fgg.library import library_names, library_text
@@ -39,6 +41,27 @@ def test_every_grammar_is_in_the_gallery(site: Tree) -> None:
     for name in library_names():
         assert library_text(name).strip() in site.pages[f"gallery/{name}.md"]
         assert f"]({name}.md)" in site.pages["gallery/index.md"], name
+
+
+def test_every_grammar_has_an_answer_of_its_own() -> None:
+    texts = [entry.text for entry in gallery.entries()]
+    assert len(set(texts)) == len(texts)
+    for entry in gallery.entries():
+        (cell,) = notebook.cells(entry.text)
+        assert f'"{entry.name}"' in cell.text, "the answer is one of this grammar"
+
+
+@pytest.mark.parametrize("name", ["hmm_rank", "dmv", "branching"])
+def test_the_page_of_a_grammar_has_its_equations_and_costs(name: str) -> None:
+    (entry,) = [entry for entry in gallery.entries() if entry.name == name]
+    drawn = notebook.Output("svg", "<svg/>")
+    text = gallery.page(entry, [[drawn]], run=True)
+    joined = [joined for _, joined in gallery.programs(fgg.load(name))]
+    assert all("\n".join(equations(each)) in text for each in joined)
+    tables = text.count("| space | order |")
+    assert tables == (0 if name == "branching" else len(joined))
+    if name == "hmm_rank":
+        assert "| rank (`auto`) | `O(n*r^2 + k*r^2)` |" in text and "dense | none" in text
 
 
 def test_every_command_with_every_option_is_in_the_reference(site: Tree) -> None:
