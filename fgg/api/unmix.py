@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fgg.diagnostics import GrammarError, refuse
+from fgg.diagnostics import Diagnostic, GrammarError, refuse
 from fgg.grammar import Grammar
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ def unmix(
     Sentences are lists of word numbers, or arrays `[sentences, words]` by their length; those of at
     most `max_length` words are used. Works for grammars with the structure of PCFG-IE (with as many
     words as states, or more) and of DEP-IES, whatever they are called and however their rules are
-    written; all others are refused (F460). `refine` is the most steps of EM that follow, on all
-    sentences. Raises GrammarError: F461 where moments do not determine the parameters, F462 and
-    F463 where eigenvalues are complex or collide. Estimates outside the simplex are projected to
-    it, with a note (F464).
+    written; all others are refused (F460). `refine` is the most steps that follow towards the
+    maximum of the likelihood of all sentences. Raises GrammarError: F461 where moments do not
+    determine the parameters, F462 and F463 where eigenvalues are complex or collide. Estimates
+    outside the simplex are projected to it, with a note (F464).
     """
     from fgg.api.compile import compile
     from fgg.runtime.unmix.moments import ExactMoments, SampledMoments, sampled
@@ -74,12 +74,26 @@ def unmix(
 
 
 def refined(result: Unmixing, data: SampledMoments, steps: int) -> Unmixing:
-    """A result after at most `steps` steps of EM on all sentences."""
-    from fgg.runtime.unmix.solve import refine
+    """A result nearer to the maximum of the likelihood of all sentences, by at most `steps` steps.
 
-    weights, levels = refine(result.program, result.weights, data, steps=steps)
-    refined_weights = {name: weights[name].detach().numpy() for name in result.weights}
-    return replace(result, weights=refined_weights, levels=levels)
+    A note (F465) says so where these end before the gradient is as good as zero.
+    """
+    from fgg.runtime.unmix.likelihood import GRADIENT, refine
+
+    climb = refine(result.program, result.weights, data, steps=steps)
+    weights = {name: climb.weights[name].detach().numpy() for name in result.weights}
+    notes = result.notes
+    if climb.gradient > GRADIENT:
+        taken = len(climb.levels) - 1
+        message = (
+            f"after {taken:,} {'step' if taken == 1 else 'steps'} the gradient of the mean "
+            f"log-likelihood is {climb.gradient:.1g}, not {GRADIENT:.0e}"
+        )
+        help = "more steps bring the estimate nearer to the maximum: `--refine 1000`"
+        notes = (*notes, Diagnostic(code="F465", message=message, help=help))
+    return replace(
+        result, weights=weights, levels=climb.levels, gradient=climb.gradient, notes=notes
+    )
 
 
 def checked(program: Program, weights: Mapping[str, object]) -> dict[str, Tensor]:

@@ -198,6 +198,7 @@ CODES: dict[str, Code] = {
         F442="a tolerance that no rank reaches",
         F487="items that were skipped",
         F464="an estimate outside the simplex",
+        F465="a likelihood that is not maximised",
         F495="a factor with blocks in a rule without the block",
     ),
 }

@@ -141,12 +141,20 @@ class Parameters:
 
     def point(self, field: Field, rng: np.random.Generator) -> ParameterPoint:
         """A random point: distributions at the leaves, and the factors that follow from them."""
+        tables = {
+            name: field.distribution(source.rows, source.columns, rng).reshape(source.shape)
+            for name, source in self.sources.items()
+            if isinstance(source, FreeTable)
+        }
+        return self.at(field, tables)
+
+    def at(self, field: Field, tables: Mapping[str, Tensor]) -> ParameterPoint:
+        """The point with these tables of distributions; other factors follow from them."""
         arrays: dict[str, Tensor] = {}
         solved: dict[str, Tensor] = {}
         for name, source in self.sources.items():
             if isinstance(source, FreeTable):
-                drawn = field.distribution(source.rows, source.columns, rng)
-                arrays[name] = drawn.reshape(source.shape)
+                arrays[name] = tables[name]
             elif isinstance(source, FixedTable):
                 arrays[name] = field.convert(source.values)
             elif isinstance(source, Multiplied):

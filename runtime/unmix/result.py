@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
@@ -28,7 +29,7 @@ class Unmixing:
     `weights` are distributions. `raw` is the estimate before it was projected to the simplex, and
     `moved` how far that moved it. `residual` is the greatest error of the moments that were used,
     `gap` the least relative distance of eigenvalues. `levels` are the mean log-likelihoods of the
-    steps of EM.
+    steps towards their maximum, `gradient` is the greatest derivative by a log-weight after them.
     """
 
     program: Program
@@ -42,19 +43,28 @@ class Unmixing:
     used: tuple[str, ...]
     facts: Mapping[str, object]
     levels: tuple[float, ...] = ()
+    gradient: float | None = None
     notes: tuple[Diagnostic, ...] = ()
 
     def aligned(self, truth: Mapping[str, object]) -> dict[str, Floats]:
         """The weights with their states in the order of others: states have no names."""
-        return aligned(self.shape, self.weights, truth)
+        return aligned(self.shape, self.weights, self._whole(truth))
 
     def errors(self, truth: Mapping[str, object]) -> dict[str, float]:
         """The greatest error of each factor, after states are matched."""
-        return errors(self.aligned(truth), truth)
+        return errors(self.aligned(truth), self._whole(truth))
 
     def error(self, truth: Mapping[str, object]) -> float:
         """The greatest error of all factors."""
         return max(self.errors(truth).values())
+
+    def _whole(self, truth: Mapping[str, object]) -> dict[str, Floats]:
+        """Weights to compare with; those of factors that follow from others may be left out.
+
+        Raises GrammarError (F417) if others are missing, or of another shape.
+        """
+        tensors = self.program.weights(truth, dtype=torch.float64)
+        return {name: np.asarray(tensors[name], dtype=float) for name in self.weights}
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in self.weights.items())
@@ -87,6 +97,7 @@ class Unmixing:
             },
             **{name: value for name, value in self.facts.items() if name != "method"},
             "log_likelihoods": list(self.levels),
+            "gradient": self.gradient,
         }
 
 

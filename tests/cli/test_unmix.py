@@ -61,11 +61,12 @@ def test_samples_give_an_estimate_and_a_plot(
     found = json.loads(capsys.readouterr().out)
     levels = found["log_likelihoods"]
     assert len(levels) == 6 and levels[-1] > levels[0]
+    assert found["gradient"] > 1e-7 and "F465" in [d["code"] for d in found["diagnostics"]]
     picture = ElementTree.parse(folder / "error.svg").getroot()
     assert len(list(picture.iter("{http://www.w3.org/2000/svg}circle"))) >= 3
     assert main(command) == 0
     shown = capsys.readouterr().out
-    assert "EM: 5 steps" in shown and "emit [2, 4]" in shown
+    assert "refined: 5 steps" in shown and "emit [2, 4]" in shown
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def add_arguments(parser: Parser) -> None:
     parser.value(
         "--refine",
         "N",
-        "afterwards take at most N steps of EM on all sentences (default: 0)",
+        "afterwards take at most N steps to the greatest likelihood of all sentences (default: 0)",
         type=whole_number(0, 100_000),
         default=0,
     )
@@ -207,8 +207,8 @@ def _print(estimate: Unmixing, report: Figures) -> None:
         print(f"polynomial {report['polynomial']}, {report['choices']:,} ways to choose roots")
     if estimate.levels:
         print(
-            f"EM: {len(estimate.levels) - 1} steps, mean log Z {estimate.levels[0]:.6g} -> "
-            f"{estimate.levels[-1]:.6g}"
+            f"refined: {len(estimate.levels) - 1} steps, mean log Z {estimate.levels[0]:.6g} -> "
+            f"{estimate.levels[-1]:.6g}, gradient {estimate.gradient:.1e}"
         )
     for name, value in estimate.weights.items():
         error = f", greatest error {report['errors'][name]:.3g}" if "errors" in report else ""

@@ -13,10 +13,11 @@ import fgg
 from fgg.api.unmix import checked, curve, draw, unmix
 from fgg.runtime.stationary_distribution import stationary
 from fgg.runtime.unmix import pcfg_ie
+from fgg.runtime.unmix.likelihood import expected, refine
 from fgg.runtime.unmix.moments import ExactMoments, sampled
 from fgg.runtime.unmix.pcfg_ie import project
 from fgg.runtime.unmix.result import aligned
-from fgg.runtime.unmix.solve import expected, refine, solve
+from fgg.runtime.unmix.solve import solve
 from fgg.runtime.unmix.structure import States, shape_of
 from tests.helpers.unmixing import TRUTH, instance, load
 
@@ -206,14 +207,60 @@ def test_em_raises_the_likelihood_at_each_step(name: str, sizes: dict[str, int])
     own = {n: draw(grammar, truth, n, 500, seed=n) for n in (2, 3, 4)}
     data = sampled(own, 3)
     start = program.weights(seed=2, dtype=torch.float64)
-    weights, levels = refine(program, start, data, steps=15)
-    assert len(levels) > 5
+    refined = refine(program, start, data, steps=40)
+    weights, levels = refined.weights, refined.levels
+    assert len(levels) > 25
     assert all(b >= a for a, b in pairwise(levels))
     assert levels[-1] > levels[0] + 1e-3
     for value in weights.values():
         np.testing.assert_allclose(value.sum(dim=-1), 1)
     if name == "dep_ies":
         np.testing.assert_allclose(weights["root"], weights["root"] @ weights["arc"])
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("pcfg_ie", {"k": 2, "d": 3}), ("dep_ies", {"d": 3})])
+def test_the_likelihood_is_maximised_to_a_stated_gradient(name: str, sizes: dict[str, int]) -> None:
+    """The maximum is one: neither way along a log-weight raises it, and slopes are as small."""
+    grammar = load(name, **sizes)
+    program = fgg.compile(grammar)
+    own = {n: draw(grammar, program.weights(seed=1), n, 2_000, seed=n) for n in (2, 3)}
+    data = sampled(own, sizes["d"])
+    found = refine(program, program.weights(seed=1, dtype=torch.float64), data, steps=500)
+    assert found.gradient <= 1e-7
+    best, _ = expected(program, found.weights, data)
+    assert abs(best - found.levels[-1]) < 1e-12
+    for leaf in ("arc",) if name == "dep_ies" else ("child", "emit"):
+        levels = []
+        for sign in (-1, 1):
+            moved = found.weights[leaf].log().clone()
+            moved[0, 1] += sign * 1e-4
+            trial = {**found.weights, leaf: moved.softmax(dim=-1)}
+            if name == "dep_ies":
+                trial["root"] = torch.as_tensor(stationary(trial["arc"].numpy()))
+            levels.append(expected(program, trial, data)[0])
+        assert abs(levels[1] - levels[0]) / 2e-4 < 2e-7
+        assert max(levels) <= best + 1e-12
+
+
+def test_the_norm_of_the_gradient_does_not_depend_on_the_number_of_sentences() -> None:
+    grammar = load("pcfg_ie", k=2, d=4)
+    program = fgg.compile(grammar)
+    own = draw(grammar, TRUTH, 3, 500, seed=0)
+    start = {name: torch.as_tensor(value) for name, value in TRUTH.items()}
+    once = refine(program, start, sampled({3: own}, 4), steps=0)
+    twice = refine(program, start, sampled({3: np.concatenate([own, own])}, 4), steps=0)
+    assert once.gradient == pytest.approx(twice.gradient, abs=1e-12)
+    assert once.gradient > 1e-3
+
+
+def test_errors_need_no_weights_that_follow_from_others() -> None:
+    arc = np.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.3, 0.1, 0.6]])
+    found = unmix(load("dep_ies", d=3), weights={"arc": arc})
+    assert found.errors({"arc": arc}).keys() == {"root", "arc"}
+    assert found.error({"arc": arc}) < 1e-10
+    for wrong in ({}, {"arc": arc[:2]}, {"arc": arc, "ark": arc}):
+        with pytest.raises(fgg.GrammarError):
+            found.error(wrong)
 
 
 def test_counts_of_different_sentences_are_those_of_all() -> None:
