@@ -1,8 +1,9 @@
 """Pages that run: their blocks are the cells of a notebook, and their outputs stand below them.
 
 A block of Python is a cell; all cells of a page share their variables. A block of `sh` holds
-commands (`fggc …`). A grammar that begins with `# name.fgg:` and a block `file NAME` become files.
-The output of `python picture` stands above its code, which is folded.
+commands (`fggc …`), and the SVG files that they write are shown. A grammar that begins with
+`# name.fgg:` and a block `file NAME` become files. The output of `python picture` stands above its
+code, which is folded.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from threading import TIMEOUT_MAX
+from unittest.mock import patch
 
 from docs.site import places
 from docs.site.markdown import Fence, fenced, parts
@@ -87,22 +90,30 @@ def run_cell(cell: Fence, variables: dict[str, object], name: str) -> Iterator[O
     elif cell.kind == "sh":
         for line in cell.text.splitlines():
             run_command(line, several=len(cell.text.splitlines()) > 1)
+        for path in pictures(cell):
+            yield Output("svg", Path(path).read_text("utf-8"))
     else:
         value = run_python(cell.text, variables, name)
         if value is not None:
             yield displayed(value)
 
 
+def pictures(cell: Fence) -> list[str]:
+    """The SVG files that the commands of a cell write by `-o`."""
+    return re.findall(r"(?<= -o )\S+\.svg\b", cell.text)
+
+
 def run_command(line: str, several: bool) -> None:
     """Run a command line of `fggc`; among several, each stands above its output."""
-    from fgg.cli import main
+    from fgg.cli import main, progress
 
     program, *arguments = shlex.split(line, comments=True)
     if program != "fggc":
         raise ValueError(f"a page can run `fggc` alone, not `{program}`")
     if several:
         print(f"$ {line}")
-    status = main(arguments)
+    with patch.object(progress, "PATIENCE", TIMEOUT_MAX):  # a page is the same on a slow machine
+        status = main(arguments)
     if status not in (0, 1):
         raise ValueError(f"`{line}` ended with exit code {status}")
 
@@ -228,7 +239,9 @@ def code_cell(cell: Fence, outputs: Sequence[Output]) -> dict[str, object]:
 def jupyter_source(cell: Fence) -> str:
     """The source of a cell in Jupyter: files and commands in its own way."""
     if cell.kind == "sh":
-        return "".join(f"!{line}\n" for line in cell.text.splitlines())
+        commands = "".join(f"!{line}\n" for line in cell.text.splitlines())
+        shown = "".join(f'display(SVG("{path}"))\n' for path in pictures(cell))
+        return f"from IPython.display import SVG\n{commands}{shown}" if shown else commands
     if cell.kind == "python":
         return cell.text
     return f"%%writefile {grammar_file(cell) or cell.note}\n{cell.text}"
