@@ -1,119 +1,270 @@
 """Grammar induction on CRAFT trees: `python -m examples.pcfg_induction`.
 
-Trees of sentences of 2 to 10 words from their tags alone, by a PCFG with low-rank rules whose
-weights come from networks (Kim, Dyer and Rush 2019; Yang, Zhao and Tu 2021). Several seeds; the
-model that is used is the one with the best held-out likelihood, for which no tree is looked at.
+Trees of sentences from their words alone, by PCFGs with low-rank rules whose weights come from the
+networks of the rank-space paper (Yang, Liu and Tu 2022, appendix A). The rank is fixed, and the
+number of symbols grows: the paper's figure 6. Trees are those of minimum Bayes risk, computed in
+rank space. Training ends after so many epochs; no tree decides anything.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+import argparse
+import math
+import random
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 import fgg
-from examples.report import Report, finish, parser, percent, say
-from fgg.data import Example, find, read
+from examples.kept_training import KeptTraining, Look
+from examples.report import Report, finish, kept_runs, parser, percent, say, spread
+from fgg.data import Example, Vocabulary, build_vocabulary, find, read
 from fgg.draw.plot import Line, Plot
 from fgg.grammar.annotations import span_cells
-from fgg.runtime.learn import perplexity
+from fgg.runtime.learn.adam import Adam
+from fgg.runtime.learn.item_batches import Items
+from fgg.runtime.learn.method import SweepReport
 from fgg.runtime.model.model import Model
 from fgg.scores import left_branching, oracle_binary, right_branching, span_score
 
 GRAMMAR = Path(__file__).parent / "neural_pcfg.fgg"
+Spans = Collection[tuple[int, int]]
+MEASURES = ("dev perplexity", "dev S-F1", "test perplexity", "test S-F1")
 
 
-def score(model: Model, examples: Sequence[Example], inputs: Sequence[list[int]]) -> float:
-    """S-F1 of the trees of minimum Bayes risk."""
-    found = []
-    for first in range(0, len(inputs), 200):
-        found += model.posterior(w=inputs[first : first + 200]).mbr()
-    spans = [span_cells(tree) for tree in found]
-    gold = [e.spans or () for e in examples]
-    return span_score(gold, spans, list(map(len, examples))).mean_f1
+@dataclass(frozen=True)
+class Part:
+    """Sentences with their gold spans, and the numbers of their words."""
+
+    examples: list[Example]
+    inputs: list[list[int]]
+
+    @staticmethod
+    def of(examples: Sequence[Example], vocabulary: Vocabulary) -> Part:
+        """Sentences as numbers of a vocabulary."""
+        return Part(list(examples), [vocabulary.encode(e.words) for e in examples])
+
+    def s_f1(self, trees: Sequence[Spans]) -> float:
+        """Sentence-level F1 of trees, given as spans."""
+        gold = [e.spans or () for e in self.examples]
+        return span_score(gold, trees, list(map(len, self.inputs))).mean_f1
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """What is trained on, what is looked at after each epoch, and what is tested at the end."""
+
+    train: Part
+    dev: Part
+    test: Part
+    words: int
+
+
+def corpus(given: argparse.Namespace) -> Corpus:
+    """The treebank, with the most frequent words of its training sentences."""
+
+    def sentences(part: str, longest: int) -> list[Example]:
+        examples = read(find(f"craft_trees/{part}.trees.xz"))
+        return [e for e in examples if 2 <= len(e) <= longest]
+
+    train = sentences("train", given.longest)
+    dev, test = sentences("dev", given.longest), sentences("test", 40)
+    dev = dev[:: max(len(dev) // 400, 1)][:400]
+    if given.small:
+        train, dev, test = train[:20], dev[:10], test[:10]
+    vocabulary = build_vocabulary(train, most=given.words)
+    parts = [Part.of(examples, vocabulary) for examples in (train, dev, test)]
+    return Corpus(parts[0], parts[1], parts[2], len(vocabulary))
+
+
+def equal_lengths(inputs: Sequence[list[int]], size: int, seed: int) -> Iterator[Items]:
+    """Batches of so many sentences of equal length, in random order."""
+    by_length: dict[int, list[list[int]]] = defaultdict(list)
+    for sentence in inputs:
+        by_length[len(sentence)].append(sentence)
+    draw = random.Random(seed)
+    batches = []
+    for sentences in by_length.values():
+        draw.shuffle(sentences)
+        batches += [sentences[i : i + size] for i in range(0, len(sentences), size)]
+    draw.shuffle(batches)
+    return (Items({"w": batch}) for batch in batches)
+
+
+def parsed(model: Model, part: Part) -> tuple[float, float]:
+    """Perplexity a word, and S-F1 of the trees of minimum Bayes risk."""
+    order = sorted(range(len(part.inputs)), key=lambda i: len(part.inputs[i]))
+    trees: dict[int, Spans] = {}
+    log_z = 0.0
+    with torch.no_grad():
+        for first in range(0, len(order), 50):
+            batch = order[first : first + 50]
+            post = model.posterior(w=[part.inputs[i] for i in batch])
+            log_z += float(post.log_z.sum())
+            trees |= zip(batch, map(span_cells, post.mbr(values=False)), strict=True)
+    f1 = part.s_f1([trees[i] for i in range(len(trees))])
+    return math.exp(-log_z / sum(map(len, part.inputs))), f1
+
+
+def grammar(given: argparse.Namespace, symbols: int, words: int) -> fgg.Grammar:
+    """The PCFG with so many symbols, and twice as many preterminals."""
+    net = f"residual(dim={given.dim}, layers=2, init=xavier)"
+    text = GRAMMAR.read_text("utf-8").replace("residual(dim=64, layers=2)", net)
+    sizes = {"nt": symbols, "pt": 2 * symbols, "r": given.rank, "words": words}
+    return fgg.loads(text, sizes=sizes)
+
+
+@dataclass
+class Run:
+    """A grammar with so many symbols that is trained from one seed."""
+
+    given: argparse.Namespace
+    own: Corpus
+    symbols: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        names = ("longest", "words", "rank", "dim", "batch", "rate")
+        settings = {name: getattr(self.given, name) for name in names}
+        self.settings = settings | {"symbols": self.symbols, "seed": self.seed}
+        self.runs = kept_runs(self.given, "pcfg_induction")
+
+    def train(self, epochs: int) -> KeptTraining:
+        """Train until there are so many epochs."""
+        program = fgg.compile(grammar(self.given, self.symbols, self.own.words), space="rank")
+        model = program.model(seed=self.seed, dtype=torch.float32)
+        rate, seed = self.given.rate, self.seed
+        method = Adam(model, rate=rate, betas=(0.75, 0.999), clip=3.0, seed=seed)
+        training = KeptTraining(method, self.runs, self.settings)
+
+        def sweep(epoch: int) -> SweepReport:
+            order = 1000 * seed + epoch
+            return method.sweep(equal_lengths(self.own.train.inputs, self.given.batch, order))
+
+        training.run(epochs, sweep, lambda: self.look(model, "dev"))
+        return training
+
+    def tested(self, epochs: int) -> list[Look]:
+        """What was seen after each of so many epochs, and of the test sentences after the last."""
+        training = self.train(epochs)
+        if len(training.looks) > epochs:
+            raise SystemExit("more epochs than that have been trained: give a new folder as --runs")
+        test = self.runs.run(
+            self.settings | {"epochs": epochs}, lambda: self.look(training.method.model, "test")
+        )
+        return [*training.looks[:-1], training.looks[-1] | test]
+
+    def look(self, model: Model, part: str) -> Look:
+        """Perplexity and S-F1 on `dev` or `test`."""
+        perplexity, f1 = parsed(model, getattr(self.own, part))
+        name = f"nt {self.symbols}, seed {self.seed}"
+        say(f"{name}: {part} perplexity {perplexity:.1f}, S-F1 {percent(f1)}")
+        return {f"{part} perplexity": perplexity, f"{part} S-F1": f1}
+
+
+def branching(own: Corpus) -> Iterator[tuple[str, list[float]]]:
+    """S-F1 on dev and test of trees that nothing was learned for, and of the best binary ones."""
+    for name in ("left branching", "right branching", "oracle"):
+        shares = []
+        for part in (own.dev, own.test):
+            lengths = list(map(len, part.inputs))
+            if name == "oracle":
+                gold = [e.spans or () for e in part.examples]
+                guess = [oracle_binary(g, n) for g, n in zip(gold, lengths, strict=True)]
+            else:
+                branch = left_branching if name == "left branching" else right_branching
+                guess = list(map(branch, lengths))
+            shares.append(part.s_f1(guess))
+        yield name, shares
+
+
+def by_symbols(runs: Mapping[int, Sequence[Sequence[Look]]], flat: Mapping[str, float]) -> Plot:
+    """Test S-F1 and perplexity by the number of nonterminals, each seed and the mean."""
+    counts = sorted(runs)
+    ends = (float(counts[0]), float(counts[-1]))
+    lines = []
+    for measure, scale in (("test S-F1", 100.0), ("test perplexity", 0.1)):
+        ends_of = {n: [scale * looks[-1][measure] for looks in runs[n]] for n in counts}
+        label = "S-F1, %" if scale == 100 else "perplexity / 10"
+        means = tuple((float(n), sum(v) / len(v)) for n, v in ends_of.items())
+        lines.append(Line(label=f"{label}: mean", points=means))
+        seeds = tuple((float(n), v) for n, values in ends_of.items() for v in values)
+        lines.append(Line(label=f"{label}: seeds", points=seeds, joined=False))
+    for name, value in flat.items():
+        across = tuple((x, 100 * value) for x in ends)
+        lines.append(Line(label=name, points=across, markers=False))
+    return Plot(
+        title="PCFG induction on CRAFT: test sentences up to 40 words",
+        x="nonterminals (preterminals: twice as many)",
+        lines=tuple(lines),
+        log_x=True,
+    )
+
+
+def options() -> argparse.ArgumentParser:
+    """What the command takes."""
+    asked = parser(__doc__)
+    asked.add_argument("--symbols", type=int, nargs="+", default=[30, 100, 300])
+    asked.add_argument("--seeds", type=int, default=2)
+    asked.add_argument("--epochs", type=int, default=4)
+    asked.add_argument("--longest", type=int, default=20, help="words of a training sentence")
+    asked.add_argument("--words", type=int, default=5000, help="words besides <unk>")
+    asked.add_argument("--rank", type=int, default=128)
+    asked.add_argument("--dim", type=int, default=256, help="the width of embeddings")
+    asked.add_argument("--batch", type=int, default=4, help="sentences of a batch")
+    asked.add_argument("--rate", type=float, default=0.001)
+    return asked
 
 
 def main(arguments: Sequence[str] | None = None) -> Report:
     """Induce grammars, and report."""
-    options = parser(__doc__)
-    options.add_argument("--seeds", type=int, default=6)
-    options.add_argument("--epochs", type=int, default=16)
-    options.add_argument("--tokens", type=int, default=200, help="tokens of a batch (200)")
-    given = options.parse_args(arguments)
-    sizes, count = {"nt": 30, "pt": 60, "r": 64}, None
+    given = options().parse_args(arguments)
     if given.small:
-        given.seeds, given.epochs, sizes, count = 1, 1, {"nt": 3, "pt": 5, "r": 4}, 20
+        given.symbols, given.seeds, given.epochs = [2, 4], 1, 1
+        given.rank, given.dim, given.words = 4, 8, 50
     torch.set_num_threads(1)
-    parts = {
-        part: list(read(find(f"craft_trees/{part}.len10.trees")))[:count]
-        for part in ("train", "dev", "test")
-    }
-    index = {t: i for i, t in enumerate(sorted({t for e in parts["train"] for t in e.tags or ()}))}
-    inputs = {
-        part: [[index.get(t, 0) for t in e.tags or ()] for e in own] for part, own in parts.items()
-    }
-    program = fgg.compile(fgg.load(GRAMMAR, sizes={**sizes, "words": len(index)}))
+    own = corpus(given)
     report = Report(
         name="pcfg_induction",
-        title="PCFG induction on CRAFT trees, 2 to 10 words",
+        title="PCFG induction on words of CRAFT",
         command="python -m examples.pcfg_induction",
-        columns=["", "dev perplexity", "dev S-F1", "test S-F1", "seconds"],
+        columns=["", *MEASURES, "seeds", "CPU seconds a seed"],
     )
-    for name in ("left", "right", "oracle"):
-        shares = []
-        for part in ("dev", "test"):
-            gold = [e.spans or () for e in parts[part]]
-            lengths = list(map(len, parts[part]))
-            guess = {
-                "left": [left_branching(n) for n in lengths],
-                "right": [right_branching(n) for n in lengths],
-                "oracle": [oracle_binary(g, n) for g, n in zip(gold, lengths, strict=True)],
-            }[name]
-            shares.append(span_score(gold, guess, lengths).mean_f1)
-        report.add(f"{name} branching" if name != "oracle" else name, "", *map(percent, shares), "")
-    best: tuple[float, float, int] | None = None
-    lines = []
+    flat = {}
+    for name, (dev, test) in branching(own):
+        report.add(name, "", percent(dev), "", percent(test), "", "")
+        flat[name] = test
+    runs: dict[int, list[list[Look]]] = {n: [] for n in given.symbols}
     for seed in range(given.seeds):
-        model = program.model(seed=seed)
-        begun = time.process_time()
-        points: list[tuple[float, float]] = []
-
-        def note(progress: object, model: Model = model, points: list = points) -> None:  # type: ignore[type-arg]
-            points.append((len(points) + 1.0, perplexity(model, inputs["dev"])))
-
-        fgg.learn(
-            model,
-            inputs["train"],
-            method="adam",
-            epochs=given.epochs,
-            budget=given.tokens,
-            seed=seed,
-            report=note,
-            rate=0.003,
-            betas=(0.75, 0.999),
-            clip=3.0,
-        )
-        seconds = time.process_time() - begun
-        shares = [score(model, parts[part], inputs[part]) for part in ("dev", "test")]
-        held = points[-1][1]
-        say(seed, held, *map(percent, shares))
-        report.add(f"neural PCFG, seed {seed}", held, *map(percent, shares), f"{seconds:.0f}")
-        best = min(best, (held, shares[1], seed)) if best else (held, shares[1], seed)
-        lines.append(Line(label=f"seed {seed}", points=tuple(points)))
-        report.numbers[f"seed {seed}"] = {"curve": points, "dev": shares[0], "test": shares[1]}
-    if best is not None:
-        chosen = f"chosen by dev likelihood: seed {best[2]}"
-        report.add(chosen, best[0], "", percent(best[1]), "")
+        mine = [Run(given, own, symbols, seed) for symbols in given.symbols]
+        for epoch in range(given.epochs):
+            for run in mine:
+                run.train(epoch + 1)
+        for run in mine:
+            runs[run.symbols].append(run.tested(given.epochs))
+    for symbols, seeds in runs.items():
+        ends = [looks[-1] for looks in seeds]
+        cells = []
+        for measure in MEASURES:
+            scale = 100.0 if "F1" in measure else 1.0
+            cells.append(spread([scale * end[measure] for end in ends], ".1f"))
+        seconds = spread([end["seconds"] for end in ends], ".0f")
+        report.add(f"nt {symbols}, pt {2 * symbols}", *cells, len(seeds), seconds)
+        report.numbers[f"nt {symbols}"] = seeds
     report.notes = [
-        f"{len(parts['train']):,} training sentences as {len(index)} tags; nt, pt, r = "
-        f"{sizes['nt']}, {sizes['pt']}, {sizes['r']}; Adam, {given.epochs} epochs",
-        "S-F1: mean over sentences, unlabelled, spans of one word and whole sentences left out",
+        f"{len(own.train.inputs):,} training sentences of 2 to {given.longest} words, without "
+        f"tags or trees; {own.words:,} words; rank {given.rank}, dim {given.dim}; Adam, rate "
+        f"{given.rate:g}, batches of {given.batch} sentences of equal length, "
+        f"{given.epochs} epochs",
+        f"dev: {len(own.dev.inputs):,} sentences up to {given.longest} words; test: all "
+        f"{len(own.test.inputs):,} up to 40 words; mean and deviation over seeds",
+        "S-F1: mean over sentences, unlabelled, spans of one word and whole sentences left out; "
+        "trees of minimum Bayes risk, in rank space; nothing is chosen by a tree",
     ]
-    report.plot = Plot(
-        title="PCFG induction: held-out perplexity per tag", x="epoch", y="dev", lines=tuple(lines)
-    )
+    report.plot = by_symbols(runs, flat)
     return finish(report, given)
 
 

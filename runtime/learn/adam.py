@@ -86,9 +86,11 @@ class Adam(Method):
     def step(self, batch: ItemBatch | None) -> None:
         """One step along the gradient of a batch's log-likelihood."""
         self.optimizer.zero_grad(set_to_none=True)
-        log_z, weight, items = 0.0, 0.0, 0
-        if batch is not None:
-            log_z, weight, items = self.backward(batch)
+        log_z, weight, items = (0.0, 0.0, 0) if batch is None else self.backward(batch)
+        self.update(log_z, weight, items)
+
+    def update(self, log_z: float, weight: float, items: int) -> None:
+        """A step along the gradients that a batch has left: its log Z, its weight, its items."""
         log_z, weight, count = self.summed(log_z, weight, float(items))
         if not count:
             return

@@ -10,7 +10,7 @@ backpropagation).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import exp
+from math import exp, log
 from typing import TYPE_CHECKING
 
 import torch
@@ -33,13 +33,14 @@ class CarriedState:
     """The distribution of the current state of each row of a stream: `state`, `[rows, states]`.
 
     `names` are the names of the initial distribution, the transitions, and the two input factors;
-    `words` is the name of the input of tokens.
+    `words` is the name of the input of tokens. Without transitions, `None`, the next window begins
+    in the state in which the last one ended: its node is `final` in one and `first` in the other.
     """
 
     def __init__(
         self,
         *,
-        names: tuple[str, str, str, str] = (INIT, TRANS, FIRST, FINAL),
+        names: tuple[str, str | None, str, str] = (INIT, TRANS, FIRST, FINAL),
         words: str = "w",
     ) -> None:
         self.names = names
@@ -60,23 +61,27 @@ class CarriedState:
         states `kept`.
         """
         init, trans, first, final = self.names
-        device = weights[trans].device
+        device = weights[init].device
         alive = torch.from_numpy(window.lengths > 0)
         ids = torch.from_numpy(window.ids)[alive].to(device)
         lengths = torch.from_numpy(window.lengths)[alive].tolist()
         begin = as_tensor(weights[init])
+        # What a row begins with is all in `first`, so that rows which continue have no derivative
+        # in `init`, not one that cancels.
+        weights = {**weights, init: torch.full_like(begin, 1 / begin.numel(), requires_grad=False)}
         none = begin.new_zeros((len(ids), begin.numel()))
         last = torch.zeros_like(none).requires_grad_()
         inputs = {self.words: ids, first: none, final: last}
         wanted = entries_at_start(program, init, inputs, lengths)
-        inputs[first] = self.first(begin, weights[trans], window, alive, kept, wanted)
+        moves = None if trans is None else weights[trans]
+        inputs[first] = self.first(begin, moves, window, alive, kept, wanted)
         self._last = (last, alive, kept, len(window.lengths))
         return program.log_z(weights, inputs, lengths)
 
     def first(
         self,
         init: Tensor,
-        trans: Weight,
+        trans: Weight | None,
         window: Window,
         alive: Tensor,
         kept: Kept | None,
@@ -84,14 +89,16 @@ class CarriedState:
     ) -> Tensor:
         """The potentials `first` of the live rows, `[live rows, states]`.
 
-        They are log (p A) - log π if a row continues, and 0 if it begins. With `wanted`, the states
+        They are log (p A) if a row continues, and log π if it begins, each with the logarithm of
+        the number of states added; without transitions A is the identity. With `wanted`, the states
         in which each row can be, `[live rows, some states]`, all others have -inf if a row
         continues.
         """
         going = torch.from_numpy(window.continues)[alive].to(init.device)
-        none = init.new_zeros((len(going), init.numel()))
+        many = init.numel()
+        fresh = _logs(init.reshape(1, -1)).expand(len(going), -1) + log(many)
         if self.state is None or not bool(going.any()):
-            return none
+            return fresh
         known = self.state[alive].to(init)
         if kept is not None:
             blocks = len(kept.index)
@@ -102,15 +109,12 @@ class CarriedState:
         if isinstance(trans, FactorReader):
             after = trans.rows_times(known, wanted)
         else:
-            after = known @ trans.reshape(init.numel(), -1)
+            after = known if trans is None else known @ trans.reshape(many, -1)
             after = after if wanted is None else after.gather(-1, wanted)
-        logs = after.clamp(min=torch.finfo(init.dtype).tiny).log()
-        begin = init.reshape(-1).log()
-        if wanted is None:
-            logs = logs - begin
-        else:
-            logs = torch.full_like(none, -torch.inf).scatter(-1, wanted, logs - begin[wanted])
-        return torch.where(going.reshape(-1, 1), logs, none)
+        logs = _logs(after) + log(many)
+        if wanted is not None:
+            logs = torch.full_like(fresh, -torch.inf).scatter(-1, wanted, logs)
+        return torch.where(going.reshape(-1, 1), logs, fresh)
 
     def advance(self) -> None:
         """Keep the distribution of the states in which the last window ended."""
@@ -159,3 +163,8 @@ def stream_perplexity(
     """The perplexity per token of a stream."""
     total, count = stream_log_likelihood(model, windows, carried)
     return exp(-total / max(count, 1))
+
+
+def _logs(weights: Tensor) -> Tensor:
+    """Logarithms, of the least positive number instead of zero."""
+    return weights.clamp(min=torch.finfo(weights.dtype).tiny).log()

@@ -22,7 +22,8 @@ from tests.helpers.real_data import real
 SCRIPTS = {
     "morphology_methods": "nguni_verbs/isizulu.train.tsv",
     "hmm_language_model": "wikitext2/train.txt.xz",
-    "pcfg_induction": "craft_trees/train.len10.trees",
+    "pcfg_induction": "craft_trees/train.trees.xz",
+    "rank_space_hmm": "wikitext2/train.txt.xz",
     "dmv_dependencies": "ewt/dmv10.train.tsv",
     "rna_folding": "rna/trna.train.dbn",
     "word_segmentation": "hkcancor/train.txt",
