@@ -18,9 +18,11 @@ from torch import Tensor
 
 from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.factors.maps import groups as blocks_of_values
+from fgg.grammar import Factor
 from fgg.grammar.options import prior_of
 from fgg.runtime.model.model import Model
 from fgg.runtime.model.segment_softmax import group_sums, group_tensor, log_softmax_in_groups
+from fgg.runtime.program.program import Program
 
 Alpha = ArrayLike | Tensor
 """A Dirichlet prior: a number, or one for each entry of a factor."""
@@ -102,10 +104,7 @@ def learned_distributions(
             help = "use `adam`, or freeze it: `with frozen = yes`"
             problems.append(Diagnostic(code="F473", message=message, help=help))
             continue
-        shape = model.program.shape(name)
-        blocks = block_numbers(blocks_of_values(model.program.weighted, factor))
-        left = factor.given if blocks is None else len(shape) - 1
-        dists = Distributions(name, shape, prod(shape[:left]), prod(shape[left:]), blocks=blocks)
+        dists = distributions_of(model.program, factor)
         if priors:
             alpha = given.get(name, given.get("", prior_of(factor)))
             dists = _with_prior(dists, 1.0 if alpha is None else alpha)
@@ -115,6 +114,15 @@ def learned_distributions(
     if problems:
         raise GrammarError(problems)
     return learned
+
+
+def distributions_of(program: Program, factor: Factor) -> Distributions:
+    """The distributions of a factor `f(A -> B)`: one for each value of A, and each block of B."""
+    assert factor.given is not None
+    shape = program.shape(factor.name)
+    blocks = block_numbers(blocks_of_values(program.weighted, factor))
+    left = factor.given if blocks is None else len(shape) - 1
+    return Distributions(factor.name, shape, prod(shape[:left]), prod(shape[left:]), blocks=blocks)
 
 
 def nothing_to_learn(model: Model) -> Diagnostic:

@@ -19,6 +19,7 @@ from fgg.runtime.native.jobs import Job
 from fgg.runtime.program.prepared_batch import number_type
 from fgg.runtime.program.program import Program
 from fgg.runtime.train.feed import Feed
+from fgg.runtime.train.usage import Usage
 from fgg.scores import (
     head_score,
     left_branching,
@@ -37,7 +38,7 @@ from fgg.scores import (
 
 ANNOTATIONS = ("spans", "heads", "tags", "segments", "pairs")
 """The scores that compare derivations with the field of an example of the same name."""
-SCORES = ("likelihood", *ANNOTATIONS)
+SCORES = ("likelihood", "usage", *ANNOTATIONS)
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,14 @@ def evaluate(
     derivations: list[Derivation] = []
     log_z: list[float] = []
     decoding = any(name in ANNOTATIONS for name in asked.scores)
+    usage = Usage.of(program, weights) if "usage" in asked.scores else None
     tensors = (w if isinstance(w, torch.Tensor) else w.products.left for w in weights.values())
     dtype, device = number_type([*tensors])
     job = Job(
         batches=feed.checked(program, batches),
         dtype=dtype,
         device=device,
-        derivatives=decoding,
+        derivatives=decoding or usage is not None,
         look=True,
     )
     with torch.no_grad(), job.on_one_backend(program):
@@ -82,8 +84,10 @@ def evaluate(
                 _check(example, asked)
             if "likelihood" in asked.scores:
                 log_z += program.log_z(weights, items.inputs, items.lengths).double().tolist()
+            posterior = program.posterior(weights, items.inputs, items.lengths)
+            if usage is not None:
+                usage.add(posterior)
             if decoding:
-                posterior = program.posterior(weights, items.inputs, items.lengths)
                 # Only tags are values of nodes; all else is read from cells and rules.
                 values = "tags" in asked.scores
                 derivations += posterior.decode(asked.method, values=values)
@@ -92,6 +96,8 @@ def evaluate(
                 tick(sum(batch.lengths))
     if "likelihood" in asked.scores:
         scores["likelihood"] = _likelihood(log_z, examples, generates_ends(program, weights))
+    if usage is not None:
+        scores["usage"] = usage.numbers()
     for name in asked.scores:
         if name in ANNOTATIONS:
             scores[name] = SCORERS[name](program.grammar, examples, derivations, asked)

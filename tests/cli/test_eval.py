@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from math import exp
+from itertools import product
+from math import exp, log
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,50 @@ def test_what_is_missing_is_named(
     assert main(["eval", *words, "--data", "moods.txt", *more]) == 2
     error = capsys.readouterr().err
     assert code in error and message in error
+
+
+def entropy(probabilities: list[float]) -> float:
+    return -sum(p * log(p) for p in probabilities if p)
+
+
+def test_usage_is_that_of_all_sequences_of_states(capsys: pytest.CaptureFixture[str]) -> None:
+    first, step = [2 / 3, 1 / 3], [[0.8, 0.2], [0.4, 0.6]]
+    emitted, moved, total = [0.0, 0.0], [0.0, 0.0], 0.0
+    for text in ([0, 1, 0], [1]):
+        counts = []
+        for states in product(range(2), repeat=len(text)):
+            weight = first[states[0]] * MOOD[states[0]][text[0]]
+            for i in range(1, len(text)):
+                weight *= step[states[i - 1]][states[i]] * MOOD[states[i]][text[i]]
+            counts.append((weight, states))
+        total = sum(weight for weight, _ in counts)
+        for weight, states in counts:
+            for i, state in enumerate(states):
+                emitted[state] += weight / total
+                moved[state] += weight / total * (i < len(states) - 1)
+    usage = scores(capsys, "valued.fgg", "--data", "moods.txt", "--score", "usage")["usage"]
+    rows = list(map(entropy, MOOD))
+    share = [count / sum(emitted) for count in emitted]
+    assert usage["mood entropy"] == pytest.approx(sum(rows) / 2)
+    in_use = sum(s * h for s, h in zip(share, rows, strict=True))
+    assert usage["mood entropy_in_use"] == pytest.approx(in_use)
+    assert usage["mood occupancy"] == pytest.approx(exp(entropy(share)))
+    assert usage["mood distributions"] == 2
+    assert usage["mood used_once_or_more"] == sum(count >= 1 for count in emitted)
+    share = [count / sum(moved) for count in moved]
+    assert usage["next occupancy"] == pytest.approx(exp(entropy(share)))
+    assert usage["first entropy"] == usage["first entropy_in_use"] == pytest.approx(entropy(first))
+    assert "first occupancy" not in usage
+
+
+def test_usage_of_blocks_and_of_pieces_of_low_rank(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("ids.txt").write_text("0 1 5 2\n3 3 4\n")
+    sizes = ["--set", "m=2", "k=3", "d=6", "--seed", "1"]
+    options = ["--data", "ids.txt", "--score", "usage"]
+    usage = scores(capsys, "hmm_blocks", *sizes, *options, "--format", "ids")["usage"]
+    assert usage["emit distributions"] == 2 * 3 and usage["trans distributions"] == 2 * 3
+    assert 0 < usage["emit entropy"] <= log(3) and 1 <= usage["emit occupancy"] <= 6
+    sizes = ["--set", "k=4", "r=3", "d=6", "--seed", "1", "--space", "rank"]
+    usage = scores(capsys, "hmm_rank", *sizes, *options, "--format", "ids")["usage"]
+    assert usage["step_0 distributions"] == 4 and usage["step_2 distributions"] == 3
+    assert 1 <= usage["step_2 occupancy"] <= 3

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fgg.runtime.entries.factor_reader import Weight
     from fgg.runtime.program.program import Program
 
-SCORES = ("likelihood", "spans", "heads", "tags", "segments", "pairs")
+SCORES = ("likelihood", "usage", "spans", "heads", "tags", "segments", "pairs")
 
 
 def add_arguments(parser: Parser) -> None:
