@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,8 +10,7 @@ from typing import Any, NoReturn
 from fgg.cli.help import EXAMPLES, SECTIONS, Formatter, section_of, with_headings
 from fgg.diagnostics import did_you_mean
 from fgg.inputs.given import Nest
-
-_IDS = re.compile(r"-?\d{1,18}(\s*,\s*-?\d{1,18})+")
+from fgg.inputs.typed import typed_values
 
 
 class Usage(Exception):
@@ -185,12 +182,7 @@ def read_inputs(groups: Iterable[Sequence[str]]) -> dict[str, Nest]:
 
 def _values(name: str, text: str) -> Nest:
     """Return the values of a JSON list, ids joined by commas, or words between white space."""
-    if text.lstrip().startswith("["):
-        try:
-            nest: Nest = json.loads(text)
-        except (ValueError, RecursionError):
-            raise Usage(f"`--input {name}`: this is not a JSON list") from None
-        return nest
-    if _IDS.fullmatch(text):
-        return [int(part) for part in text.split(",")]
-    return text.split()
+    values = typed_values(text)
+    if values is None:
+        raise Usage(f"`--input {name}`: this is not a JSON list")
+    return values

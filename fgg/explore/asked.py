@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,6 +24,7 @@ Send = Callable[[Answer], None]
 
 MAX_TEXT = 200_000
 MAX_SIZE = 10**9
+_NAME = re.compile(r"[\w .+-]{1,80}\.fgg")
 SPACES = ("auto", "dense", "state", "rank")
 
 
@@ -115,11 +117,19 @@ class Asked:
         Sizes that the text does not declare are passed over: they were set for an earlier version.
         """
         folder = self.home.folder or "."
-        name = self.home.name or "grammar.fgg"
+        name = self.name
         read = analyse(self.text, name, folder=folder)
         known = read.grammar.size if read.grammar is not None else {}
         sizes = {name: value for name, value in self.sizes.items() if name in known}
         return analyse(self.text, name, folder=folder, sizes=sizes) if sizes else read
+
+    @property
+    def name(self) -> str:
+        """What the text is called: as the page says, or as the explorer was started."""
+        given = self.options.get("name")
+        if isinstance(given, str) and _NAME.fullmatch(given):
+            return given
+        return self.home.name or "grammar.fgg"
 
     @cached_property
     def grammar(self) -> Grammar:

@@ -12,6 +12,8 @@ SCRIPTS = (
     "plot.js",
     "passes.js",
     "cost.js",
+    "heat.js",
+    "inference.js",
     "share.js",
     "main.js",
 )

@@ -19,7 +19,7 @@ def snapshot(start: Answer, lanes: Lanes, views: Sequence[str] = tuple(VIEWS)) -
 
     What a view refuses is a part of the page. Raises GrammarError (F438) if one takes too long.
     """
-    model = {name: start.get(name) for name in ("text", "sizes", "query")}
+    model = {name: start.get(name) for name in ("name", "text", "sizes", "query")}
     model["space"] = start.get("space", "auto")
     answers: Answer = {}
     for view in steps(views, "view"):

@@ -26,7 +26,7 @@ FEW = 16
 MAX_LENGTHS = 12
 """More combinations of lengths than these are drawn from."""
 MANY_TABLES = 60
-"""So many random tables of given lengths are drawn; see `_others_of`."""
+"""So many random tables of given lengths are drawn; see `others_of`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,12 +132,12 @@ def _inputs_of(
         tokens = [_draw(shapes, sizes, chance, rng) for chance in draws]
     else:
         tokens = list(_all(shapes, sizes))
-    others = _others_of(grammar, lengths, len(tokens), rng)
+    others = others_of(grammar, lengths, len(tokens), rng)
     items = [Item(lengths, {**inputs, **more}) for inputs, more in zip(tokens, others, strict=True)]
     return list({item.key: item for item in items}.values())
 
 
-def _others_of(
+def others_of(
     grammar: Grammar, lengths: Mapping[str, int], number: int, rng: np.random.Generator
 ) -> list[dict[str, NumpyArray]]:
     """Random tables and log-potentials for several items.

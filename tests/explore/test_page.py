@@ -91,6 +91,57 @@ def test_the_slider_of_the_passes_makes_h_appear(browser: Browser) -> None:
     assert browser.errors() == []
 
 
+def opened(browser: Browser, grammar: str, view: str) -> None:
+    """Open a library grammar in a tab, and wait until the tab shows it."""
+    browser.run("page.open(arguments[0])", grammar)
+    browser.wait(f"page.name === '{grammar}.fgg' && {CHECKED} === 'ok' && page.checked.name")
+    browser.click(f"#tab-{view}")
+    browser.wait(f"page.checked.name === '{grammar}' && page.current.seen === page.version")
+
+
+def test_a_sentence_is_parsed_and_its_tree_is_drawn(browser: Browser) -> None:
+    opened(browser, "dyck", "inference")
+    browser.wait("document.querySelector('.headline') && !page.current.work.busy")
+    browser.run("document.getElementById('input-w').value = ''")
+    browser.type("#input-w", "( [ ] )\ue007")  # Enter
+    browser.wait("document.querySelector('.tokens')?.textContent === '([])'")
+    browser.wait(
+        "document.querySelector('.derivations[data-what=best] svg') && !page.current.work.busy"
+    )
+    assert "log Z" in browser.text(".headline")
+    browser.run("page.current.go(0)")
+    filled = "return document.querySelectorAll('.heat').length"
+    first = browser.run(filled)
+    browser.click("#level-play")
+    browser.wait("page.current.at === page.current.levels.length - 1")
+    last = browser.run(filled)
+    assert isinstance(first, int) and isinstance(last, int) and first < last
+    browser.run("document.getElementById('input-w').value = ''")
+    browser.type("#input-w", "( walrus )\ue007")
+    browser.wait("document.querySelector('#panel-inference .problem[data-code=F411]')")
+    assert "walrus" in browser.text("#panel-inference .problem")
+    assert browser.errors() == []
+
+
+def test_a_long_run_is_cancelled(browser: Browser, server: Server) -> None:
+    opened(browser, "pcfg", "inference")
+    browser.wait("document.querySelector('.headline') && !page.current.work.busy")
+    browser.run("document.getElementById('input-w').value = '7 '.repeat(150)")
+    browser.click("#infer")
+    browser.wait("page.current.work.status.classList.contains('busy')")
+    browser.click("#panel-inference .cancel")
+    browser.wait(
+        "document.querySelector('#panel-inference .problem.mild')?.textContent === 'cancelled'"
+    )
+    assert browser.run("return page.current.work.busy") is False
+    browser.run("document.getElementById('input-w').value = '7 8'")
+    browser.click("#infer")
+    browser.wait(
+        "document.querySelector('.tokens')?.textContent === '78' && !page.current.work.busy"
+    )
+    assert browser.errors() == []
+
+
 def test_sizes_follow_their_sliders(browser: Browser) -> None:
     browser.run(
         """const slider = document.querySelector('.size[data-size=r] input[type=range]');

@@ -27,8 +27,8 @@ class Page {
 
   /** What a view's request says of the model, with options of its own. */
   asked(options = {}) {
-    const { text, sizes, query, space } = this;
-    return { text, sizes, query, space, ...options };
+    const { name, text, sizes, query, space } = this;
+    return { name, text, sizes, query, space, ...options };
   }
 
   // the bar
