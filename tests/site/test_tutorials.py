@@ -60,7 +60,18 @@ def check_pcfg_induction(text: str) -> None:
     assert "learner: proved" in text and "rank space is the cheapest" in text
 
 
-CLAIMS = {"hmm_tagger": check_hmm_tagger, "pcfg_induction": check_pcfg_induction}
+def check_neural_crf(text: str) -> None:
+    shares = re.findall(r"^(alone|chain|brackets).* ([\d.]+)% of expressions$", text, re.M)
+    alone, chain, brackets, *sparse = (float(share) for _, share in shares)
+    assert abs(alone - chain) < 10 and brackets > max(alone, chain, 37) * 2
+    assert len(sparse) == 3 and sparse[2] > max(sparse[:2]) + 40
+
+
+CLAIMS = {
+    "hmm_tagger": check_hmm_tagger,
+    "neural_crf": check_neural_crf,
+    "pcfg_induction": check_pcfg_induction,
+}
 
 
 @pytest.fixture(autouse=True)
