@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from textwrap import wrap
 
 from fgg.plan.kernel import Stage
 
@@ -10,6 +11,7 @@ SHORT = 20
 """How long the name of a prepared tensor may be before it is replaced by a letter."""
 LETTERS = "HJKLMNPQRTUVWXYZ"
 """The letters of prepared matrices, from the H of the rank-space paper on."""
+_TIE = "\N{NO-BREAK SPACE}"
 
 
 def quoted(data: object) -> str:
@@ -21,6 +23,23 @@ def plain(text: str) -> str:
     """User's text for a comment or a docstring: one line, nothing that could end either."""
     kept = "".join(c if c.isprintable() else " " for c in text)
     return " ".join(kept.split()).replace("\\", "/").replace('"""', "'''")
+
+
+def formula_lines(text: str, width: int, first: str = "", more: str = "") -> list[str]:
+    """A rule or an equation in lines that begin with `first` and `more`, whole terms together.
+
+    A line ends inside brackets only if a term alone is wider than the line.
+    """
+    depth, letters = 0, list[str]()
+    for letter in text:
+        depth += letter in "([{"
+        depth -= letter in ")]}"
+        letters.append(_TIE if depth and letter == " " else letter)
+    terms = "".join(letters)
+    if max(map(len, terms.split()), default=0) + max(len(first), len(more)) > width:
+        terms = text
+    lines = wrap(terms, width, initial_indent=first, subsequent_indent=more, break_on_hyphens=False)
+    return [line.replace(_TIE, " ") for line in lines]
 
 
 def level_name(stage: Stage) -> tuple[str, bool]:

@@ -15,7 +15,7 @@ from fgg.compiler.emit.python.expressions import Scope
 from fgg.compiler.emit.python.layout import fitted, indented
 from fgg.compiler.emit.python.names import Names
 from fgg.compiler.emit.python.prelude import definitions_in, needed, used_names
-from fgg.compiler.emit.readable import plain, quoted
+from fgg.compiler.emit.readable import formula_lines, plain, quoted
 from fgg.compiler.emit.simplify import passes
 from fgg.factors.maps import map_values
 from fgg.grammar.domains import domain_size, size_values
@@ -226,7 +226,7 @@ class _Printer:
         scope = self.scope.extended({loop.name: self.axis[loop.name] for loop in block.loops})
         tests, lines = [scope.condition(guard) for guard in block.guards], list[str]()
         rule = print_rule(self.plan.grammar, block.rule).removeprefix("rule ")
-        yield from (f"# {line}" for line in wrap(plain(rule), 88, break_on_hyphens=False))
+        yield from formula_lines(plain(rule), 90, "# ", "# ")
         for loop in block.loops:
             name, ends = self.axis[loop.name], ", ".join(self.ends(loop, scope))
             lines.append(f"{name} = span({quoted(name)}, {ends})")

@@ -23,7 +23,7 @@ from fgg.compiler.emit.python.prelude import (
     used_names,
 )
 from fgg.compiler.emit.python.prepare import PreparePrinter
-from fgg.compiler.emit.readable import SHORT, level_name, plain, quoted
+from fgg.compiler.emit.readable import SHORT, formula_lines, level_name, plain, quoted
 from fgg.compiler.emit.simplify import passes
 from fgg.factors.maps import is_map, map_values
 from fgg.grammar.domains import domain_size, size_values
@@ -145,14 +145,14 @@ class Module:
         yield ""
         for rule in dict.fromkeys(step.rule for step in plan.steps):
             text = plain(equation(grammar, rule))
-            yield from wrap(text, WIDTH, initial_indent="    ", subsequent_indent=" " * 8)
+            yield from formula_lines(text, WIDTH, "    ", " " * 8)
         legend = list(self.legend())
         if legend:
             yield ""
             yield "where"
             yield ""
             for line in legend:
-                yield from wrap(line, WIDTH, initial_indent="    ", subsequent_indent=" " * 8)
+                yield from formula_lines(line, WIDTH, "    ", " " * 8)
         for note in about.notes:
             yield ""
             yield from wrap(plain(note), WIDTH)
@@ -454,7 +454,7 @@ class Module:
         """The rule of a block."""
         rule = plain(print_rule(self.plan.grammar, block.rule)).removeprefix("rule ")
         width = WIDTH - 4 * (depth + 2)
-        yield from wrap(rule, width, initial_indent="# ", subsequent_indent="#     ")
+        yield from formula_lines(rule, width, "# ", "#     ")
 
     # ------------------------------------------------------------------------------------- front
 

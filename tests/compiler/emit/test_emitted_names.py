@@ -11,6 +11,7 @@ from fgg import load
 from fgg.api.compile import selected
 from fgg.compiler.driver import Expected, plan_of
 from fgg.compiler.emit.python import emit
+from fgg.compiler.emit.readable import formula_lines
 from fgg.compiler.passes.split import SplitImpossible
 from fgg.compiler.plan.lower import CannotCompile
 from fgg.compiler.rank.uses import NotRankSpace
@@ -76,3 +77,12 @@ def test_all_names_are_defined(name: str, query: str | None, space: str) -> None
         pytest.skip("there is no such program")
     assert undefined(emit(plan)) == set()
     assert undefined(emit(plan, best=True)) == set()
+
+
+def test_a_line_of_a_formula_ends_between_terms_unless_a_term_is_wider_than_the_line() -> None:
+    rule = "X[i, j](p) -> left(p, a) right(a, q) Y[i, j](q)"
+    assert formula_lines(rule, 30, "# ", "#     ") == [
+        "# X[i, j](p) -> left(p, a)",
+        "#     right(a, q) Y[i, j](q)",
+    ]
+    assert formula_lines("f(a, b, c, d, e, f)", 10) == ["f(a, b, c,", "d, e, f)"]
