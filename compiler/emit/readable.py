@@ -36,7 +36,7 @@ def formula_lines(text: str, width: int, first: str = "", more: str = "") -> lis
         depth -= letter in ")]}"
         letters.append(_TIE if depth and letter == " " else letter)
     terms = "".join(letters)
-    if max(map(len, terms.split()), default=0) + max(len(first), len(more)) > width:
+    if max(map(len, terms.split(" "))) + max(len(first), len(more)) > width:
         terms = text
     lines = wrap(terms, width, initial_indent=first, subsequent_indent=more, break_on_hyphens=False)
     return [line.replace(_TIE, " ") for line in lines]
