@@ -57,7 +57,8 @@ def compile(
 
     With `cuda_graph`, passes over batches of one shape on a GPU are captured in CUDA graphs when
     the shape comes for the second time: the launches of a pass become one. On other devices it
-    changes nothing. `fgg.runtime.native.graphs` lists the conditions.
+    changes nothing; with `cpp`, which has no launches, it is refused (F415).
+    `fgg.runtime.native.graphs` lists the conditions.
     """
     if not isinstance(grammar, Grammar):
         raise TypeError("a grammar is expected: `fgg.compile(fgg.load(…))`")
@@ -67,7 +68,7 @@ def compile(
         message = f"there is no space `{space}`"
         help = "spaces are `auto`, `dense`, `state` and `rank`"
         refuse("F415", message, help)
-    check_backend(backend)
+    check_backend(backend, cuda_graph=cuda_graph)
     if backend == TRITON:
         from fgg.runtime.native.triton_engine import require_triton
 

@@ -199,8 +199,11 @@ class Backend:
             self.settled = before
 
 
-def check_backend(name: str) -> None:
-    """Raise GrammarError (F415) for what is no backend."""
+def check_backend(name: str, *, cuda_graph: bool = False) -> None:
+    """Raise GrammarError (F415) for what is no backend, and for one that has no CUDA graphs."""
     if name not in ASKED:
         known = ", ".join(f"`{known}`" for known in ASKED[:-1])
         refuse("F415", f"there is no backend `{name}`", f"there are {known} and `{ASKED[-1]}`")
+    if cuda_graph and name == CPP:
+        message = "machine code for the CPU has no launches that CUDA graphs could capture"
+        refuse("F415", message, f"leave `cuda_graph` out, or use `{AUTO}`, `{TORCH}` or `{TRITON}`")

@@ -86,9 +86,15 @@ class Parameterised(ABC):
     ) -> dict[str, Tensor]:
         """Weights for every factor: given ones, values of the grammar, random ones by seed.
 
-        Tensors that are given stay in the graph of derivatives.
+        Tensors that are given stay in the graph of derivatives. Raises GrammarError for a type
+        (F415) or a device (F437) that cannot be used.
         """
-        return self._bound(given, dtype, device, seed=seed)
+        from fgg.runtime.devices import usable_device
+        from fgg.runtime.layer.precision import check_type
+
+        check_type(dtype)
+        place = None if device is None else usable_device(str(device))
+        return self._bound(given, dtype, place, seed=seed)
 
     def fixed_weights(
         self, given: Mapping[str, object] | None = None, *, dtype: torch.dtype = torch.float32
@@ -103,7 +109,7 @@ class Parameterised(ABC):
         self,
         given: Mapping[str, object] | None,
         dtype: torch.dtype,
-        device: torch.device | str | None,
+        device: torch.device | None,
         *,
         seed: int | None = None,
         only: Collection[str] | None = None,

@@ -110,4 +110,6 @@ def test_unknown_backends_are_refused() -> None:
         check_backend("opencl")
     with pytest.raises(GrammarError, match="there is no backend `jax`"):
         fgg.compile(fgg.load("hmm"), backend="jax")
+    with pytest.raises(GrammarError, match="machine code for the CPU has no launches"):
+        fgg.compile(fgg.load("hmm"), backend="cpp", cuda_graph=True)
     assert choose(Situation(saving=inf)).backend == "cpp"

@@ -82,6 +82,15 @@ def test_training_on_what_is_not_there_is_refused(
     assert "F437" in capsys.readouterr().err and not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("device", ["tpu", "mps", "cuda:x", torch.device("meta")])
+def test_weights_are_made_where_programs_compute(device: str | torch.device) -> None:
+    program = fgg.compile(fgg.load("hmm", sizes={"k": 2, "d": 3}))
+    code, message, _ = refused(lambda: program.weights(seed=0, device=device))
+    assert code == "F437" and f"`{device}`" in message
+    code, message, _ = refused(lambda: program.weights(seed=0, dtype=torch.int64))
+    assert (code, message) == ("F415", "parameters cannot be of type `int64`")
+
+
 def test_weights_elsewhere_are_refused() -> None:
     program = fgg.compile(fgg.load("hmm", sizes={"k": 2, "d": 3}))
     weights = {name: w.to("meta") for name, w in program.weights(seed=0).items()}
