@@ -2,7 +2,8 @@
 
 Triton decides between the two when it is imported. So tests run this module in a process of its
 own: `TRITON_INTERPRET=1 python -m tests.helpers.triton_checks numbers hmm:string:state …`, or
-`python -m tests.helpers.triton_checks build 80,90 pcfg:string:rank:r=128 …`, which prints JSON.
+`python -m tests.helpers.triton_checks build 80 float32 i32 pcfg:string:rank:r=128 …`. It prints
+JSON.
 """
 
 from __future__ import annotations
@@ -24,13 +25,17 @@ import fgg
 from fgg.api.compile import compile
 from fgg.compiler.emit.triton import emit
 from fgg.diagnostics import GrammarError
+from fgg.plan import Plan
 from fgg.runtime.native.triton_engine import TritonEngine
 from fgg.runtime.program.emitted import load_module
+from fgg.runtime.program.prepared_batch import Run
 from fgg.runtime.program.program import Program
 from tests.generators.indexed import write_grammar
 from tests.helpers.compiled import SMALL
 from tests.helpers.kernels import spaces_of
 from tests.helpers.native import items_of, random_run, same
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 def program_of(name: str) -> Program:
@@ -42,6 +47,15 @@ def program_of(name: str) -> Program:
         sizes = {size: int(value) for size, value in pairs}
     model = fgg.load(grammar, sizes=sizes)
     return compile(model, query or None, space=space, fallback=False, backend="triton")
+
+
+def possible(name: str) -> Program | None:
+    """The same, or None if the grammar cannot be compiled in this space."""
+    try:
+        return program_of(name)
+    except GrammarError as error:
+        assert [d.code for d in error.diagnostics] == ["F425"]
+        return None
 
 
 def numbers(program: Program, seed: int, tolerance: float = 1e-8) -> None:
@@ -86,17 +100,27 @@ class Recorder:
         return call
 
 
-def recorded(program: Program, length: int, batch: int, device: str = "cpu") -> dict[str, Recorder]:
-    """What all kernels of a program are started with, for a batch of items of one length."""
-    module = load_module(emit(program.compiled.plan))
+def runs(program: Program, dtype: torch.dtype) -> Iterator[Run]:
+    """Batches of two items, one for each plan: the program's own, and that for missing tokens."""
+    plans: list[Plan] = []
+    for missing in (0.0, 0.5):
+        items = items_of(program.grammar, [4, 4], random.Random(0), missing=missing)
+        run = random_run(program, items, dtype, 0)
+        if run.program.plan not in plans:
+            plans.append(run.program.plan)
+            yield run
+
+
+def recorded(run: Run) -> dict[str, Recorder]:
+    """What all kernels of a program are started with, for a batch."""
+    module = load_module(emit(run.program.plan))
     kernels = {n: Recorder(x) for n, x in vars(module).items() if type(x).__name__ == "JITFunction"}
     local = {n: x for n, x in kernels.items() if x.kernel.fn.__module__ == module.__name__}
     module.__dict__.update(local)
-    rng = random.Random(0)
-    run = random_run(program, items_of(program.grammar, [length] * batch, rng), torch.float32, 0)
     with torch.no_grad():
         values, scales = module.inside(run.leaves, run.scales, run.batch)
-        module.outside(run.leaves, run.scales, values, scales, run.batch, torch.ones(batch))
+        slopes = torch.ones(run.batch.size, dtype=run.batch.dtype)
+        module.outside(run.leaves, run.scales, values, scales, run.batch, slopes)
     return local
 
 
@@ -111,13 +135,26 @@ def type_of(argument: Any) -> Any:
     return "i32"
 
 
-def built(name: str, target: int) -> Iterator[dict[str, Any]]:
-    """The kernels of a program, built for a compute capability."""
+def built(
+    program: Program, target: int, dtype: torch.dtype, points: str
+) -> Iterator[tuple[str, dict[str, int]]]:
+    """What the kernels of a program use, by name, built for a compute capability.
+
+    `points` is the type of the number of points, `i64` if there are more than 2^31.
+    """
+    for run in runs(program, dtype):
+        yield from built_for(recorded(run), target, points)
+
+
+def built_for(
+    kernels: dict[str, Recorder], target: int, points: str
+) -> Iterator[tuple[str, dict[str, int]]]:
+    """What recorded kernels use, by name, built for a compute capability."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
     from triton.compiler import compile as build
 
-    for title, recorder in recorded(program_of(name), 4, 2).items():
+    for title, recorder in kernels.items():
         if not recorder.calls:
             continue
         _, arguments, options = recorder.calls[0]
@@ -125,26 +162,27 @@ def built(name: str, target: int) -> Iterator[dict[str, Any]]:
         warps = options.pop("num_warps", 4)
         names = recorder.kernel.arg_names
         signature = dict(zip(names, map(type_of, arguments), strict=False))
+        signature |= {"points": points}
         signature |= dict.fromkeys(options, "constexpr")
         source = ASTSource(recorder.kernel, signature=signature, constexprs=options)
         found = build(source, target=GPUTarget("cuda", target, 32), options={"num_warps": warps})
         assert len(found.asm["cubin"]) > 0
         usage = resources(found, target)
-        yield {"program": name, "kernel": title, "target": target, **usage}
+        yield title, usage
 
 
 def resources(kernel: Any, target: int) -> dict[str, int]:
     """Registers, bytes spilled from them, and shared memory of a compiled kernel."""
-    import triton
+    from triton.backends.nvidia.compiler import get_ptxas
 
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
+    tool = get_ptxas(target).path  # Triton has several, for older and for newer GPUs
     # Triton compiles for the whole feature set of a generation, such as sm_90a.
     [name] = re.findall(r"\.target (\w+)", kernel.asm["ptx"])
     assert name.startswith(f"sm_{target}")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.ptx"
         path.write_text(kernel.asm["ptx"])
-        command = [str(tool), "-v", f"--gpu-name={name}", str(path), "-o", f"{path}.cubin"]
+        command = [tool, "-v", f"--gpu-name={name}", str(path), "-o", f"{path}.cubin"]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     [registers] = re.findall(r"Used (\d+) registers", said)
     spilled = sum(map(int, re.findall(r"(\d+) bytes spill", said)))
@@ -157,14 +195,10 @@ def main(task: str, *arguments: str) -> None:
     if task == "numbers":
         done = Counter(same=0, refused=0)
         for name in arguments:
-            try:
-                program = program_of(name)
-            except GrammarError as error:
-                assert [d.code for d in error.diagnostics] == ["F425"]
-                done["refused"] += 1
-            else:
+            program = possible(name)
+            if program is not None:
                 numbers(program, seed=1)
-                done["same"] += 1
+            done["refused" if program is None else "same"] += 1
         print(json.dumps(done))
     elif task == "random":
         first, last = map(int, arguments)
@@ -174,9 +208,14 @@ def main(task: str, *arguments: str) -> None:
 
         print(json.dumps(found()))
     else:
-        targets = map(int, arguments[0].split(","))
-        pairs = [(name, target) for target in targets for name in arguments[1:]]
-        print(json.dumps([usage for name, target in pairs for usage in built(name, target)]))
+        target, dtype, points, *names = arguments
+        programs = {name: program for name in names if (program := possible(name)) is not None}
+        usages = [
+            {"program": name, "kernel": title, "target": target, **usage}
+            for name, program in programs.items()
+            for title, usage in built(program, int(target), DTYPES[dtype], points)
+        ]
+        print(json.dumps(usages))
 
 
 if __name__ == "__main__":

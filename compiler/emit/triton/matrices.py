@@ -135,7 +135,8 @@ class WeightsPrinter(MatrixPrinter):
             self.say(f"{name} = tl.program_id({axis}) * {width} + tl.arange(0, {width})")
         self.say(f"acc = tl.zeros([{widths[0]}, {widths[1]}], T)")
         self.parameter("points", "points")
-        self.say(f"for start in range(0, points, {STRIP}):")
+        # With 32 bits, the strip behind 2^31 points would begin below 0.
+        self.say(f"for start in range(0, tl.cast(points, tl.int64), {STRIP}):")
         self.depth += 1
         self.open(STRIP, "start")
         every = [

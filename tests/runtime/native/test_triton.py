@@ -147,25 +147,58 @@ def test_charts_may_have_more_than_two_billion_numbers() -> None:
     assert checked("far", interpret=True) == [4 * 2**32, 4 * (2**32 + 1)]
 
 
-def assert_no_spill(found: list[Mapping[str, Any]]) -> None:
-    assert found
-    for usage in found:
+def built(
+    target: str, *names: str, dtype: str = "float32", points: str = "i32"
+) -> list[Mapping[str, Any]]:
+    """What the kernels of programs use, built for a compute capability."""
+    usages: list[Mapping[str, Any]] = checked(
+        "build", target, dtype, points, *names, interpret=False
+    )
+    assert usages
+    return usages
+
+
+def assert_no_spill(usages: list[Mapping[str, Any]]) -> None:
+    for usage in usages:
         assert usage["spilled"] == 0 and usage["registers"] <= 255, usage
         assert usage["shared"] <= 48 * 1024, usage
-    assert any(usage["shared"] for usage in found), "products of matrices share tiles"
+    assert any(usage["shared"] for usage in usages), "products of matrices share tiles"
 
 
 @needs_triton
 def test_kernels_are_built_without_spilling() -> None:
-    assert_no_spill(checked("build", "80", *SHOWN[:1], *SHOWN[-2:], interpret=False))
+    assert_no_spill(built("80", *SHOWN[:1], *SHOWN[-2:]))
+
+
+@needs_triton
+def test_kernels_of_float64_fit_into_old_gpus() -> None:
+    """A block of compute capability 7.5 has 64 KB; also with more than 2^31 points."""
+    usages = built("75", "hmm:string:state:k=64", dtype="float64", points="i64")
+    assert max(usage["shared"] for usage in usages) <= 64 * 1024
+
+
+@needs_triton
+@pytest.mark.slow
+@pytest.mark.parametrize(("target", "most"), [("70", 64), ("75", 64), ("80", 99)])
+def test_kernels_of_float64_fit(target: str, most: int) -> None:
+    """Capabilities 8.6 and 8.9 run what is built for 8.0, and have 99 KB a block."""
+    usages = built(target, *SHOWN[:1], *LARGE[1:], dtype="float64")
+    assert max(usage["shared"] for usage in usages) <= most * 1024
 
 
 @needs_triton
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["80", "90"])
-def test_all_kernels_are_built(target: str) -> None:
-    assert_no_spill(checked("build", target, *SHOWN, interpret=False))
-    assert checked("build", target, *NAMES, interpret=False)
+def test_the_showpieces_are_built_without_spilling(target: str) -> None:
+    assert_no_spill(built(target, *SHOWN))
+
+
+@needs_triton
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["80", "90"])
+@pytest.mark.parametrize("part", range(4))
+def test_all_kernels_are_built(part: int, target: str) -> None:
+    assert {usage["program"] for usage in built(target, *NAMES[part::4])}
 
 
 def plan(name: str, space: str, **sizes: int) -> Any:
