@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator
-from importlib import import_module
 
 from docs.site.markdown import escaped, fenced
-from fgg.cli import COMMANDS, GROUPS
+from fgg.cli import COMMANDS, GROUPS, module_of
 from fgg.cli.arguments import Parser
 from fgg.cli.help import EXAMPLES, Formatter
 
@@ -47,7 +46,7 @@ def overview() -> str:
 
 def parser_of(name: str) -> Parser:
     """The parser of a command, with all its options."""
-    module = import_module(f"fgg.cli.commands.{name}")
+    module = module_of(name)
     parser = Parser(name, module.__doc__)
     module.add_arguments(parser)
     return parser

@@ -18,8 +18,9 @@ from fgg.grammar.domains import lengths as length_names
 
 if TYPE_CHECKING:
     from fgg.plan import Plan
+    from fgg.runtime.identify.observations import MomentSet
     from fgg.runtime.identify.parameters import Parameters
-    from fgg.runtime.identify.prepared_case import Case
+    from fgg.runtime.identify.prepared_case import Case, Question
     from fgg.runtime.identify.result import Identification
 
 MAX_LENGTH = 1000
@@ -29,13 +30,15 @@ MAX_WEIGHT = 1e100
 
 Number = int | float | Fraction
 Position = int | tuple[str, int]
+Length = int | Mapping[str, int]
+Lengths = Length | Sequence[Length]
 
 
 def identify(
     grammar: Grammar,
     query: str | None = None,
     *,
-    length: int | Mapping[str, int],
+    length: Lengths,
     moments: str = "**",
     positions: Sequence[Position] | None = None,
     direction: Sequence[Number] | int | None = None,
@@ -46,6 +49,8 @@ def identify(
 ) -> Identification:
     """Whether the moments of strings of a length determine the parameters of a grammar.
 
+    `length` is a number, or a mapping if the grammar has several lengths, `{"n": 3, "m": 2}`. In a
+    list of them, the moments of strings of all these lengths are known together.
     `moments` is an observation function: `12`, `**`, `123`, `123e1`, `***`, `***e1` or `all`.
     `positions` replaces it by the joint moments of some tokens, counted from 1; with several
     inputs, a token is `("x", 1)`. `direction` is the η of `123e1` and `***e1`: a weight for each
@@ -148,7 +153,7 @@ class IdentificationModel:
 
     def identify(
         self,
-        length: int | Mapping[str, int],
+        length: Lengths,
         moments: Sequence[str],
         *,
         positions: Sequence[Position] | None = None,
@@ -158,34 +163,48 @@ class IdentificationModel:
         null: bool = True,
     ) -> dict[str, Identification]:
         """The identifications from several observation functions, by name."""
-        from fgg.runtime.identify.observations import KeptTokens, MomentSet, parts_of
-        from fgg.runtime.identify.prepared_case import Case
         from fgg.runtime.identify.run import Wanted, identify, undefined
 
+        cases = self._cases(length, direction)
         check_moments(moments)
-        case = Case(
-            self.name,
-            self.grammar,
-            self.plan,
-            self.parameters,
-            self._lengths(length),
-            check_direction(self.grammar, direction),
-        )
-        count = len(case.tokens)
-        observed: dict[str, tuple[MomentSet, ...] | None] = {
-            name: parts_of(name, count) for name in moments
-        }
+        observed = {name: _parts(cases, name) for name in moments}
         if positions is not None:
-            chosen = tuple(_place(case, position) for position in positions)
-            if len(set(chosen)) != len(chosen) or not chosen:
-                refuse("F456", "at least one position is needed, and none twice")
-            name = ",".join(map(_written, positions))
-            observed[name] = (KeptTokens(chosen),)
+            observed[",".join(map(_written, positions))] = _chosen(cases, positions)
         if all(parts is None for parts in observed.values()):
-            return {name: undefined(case, name, self.query) for name in observed}
-        return identify(case, observed, seed, Wanted(second=second, null=null), self.query)
+            return {name: undefined(cases, name, self.query) for name in observed}
+        return identify(cases, observed, seed, Wanted(second=second, null=null), self.query)
 
-    def _lengths(self, length: int | Mapping[str, int]) -> dict[str, int]:
+    def question(
+        self, length: Lengths, observed: str, direction: Sequence[Number] | int | None
+    ) -> Question:
+        """The moments that an observation function is of, also those of positions, `1,3`."""
+        from fgg.runtime.identify.observations import is_name
+        from fgg.runtime.identify.prepared_case import Question
+
+        cases = self._cases(length, direction)
+        if is_name(observed):
+            parts = _parts(cases, observed)
+        else:
+            names = [part.rpartition(":") for part in observed.split(",")]
+            parts = _chosen(cases, [(name, int(n)) if name else int(n) for name, _, n in names])
+        if parts is None:
+            refuse("F451", f"strings are too short for the moments `{observed}`")
+        return Question(tuple(cases), parts, 0)
+
+    def _cases(self, length: Lengths, direction: Sequence[Number] | int | None) -> list[Case]:
+        """A case for each length."""
+        from fgg.runtime.identify.prepared_case import Case
+
+        eta = check_direction(self.grammar, direction)
+        given = [length] if isinstance(length, int | Mapping) else list(length)
+        lengths = [self._lengths(item) for item in given]
+        if not lengths or any(item in lengths[:i] for i, item in enumerate(lengths)):
+            refuse("F411", "at least one length is needed, and none twice")
+        return [
+            Case(self.name, self.grammar, self.plan, self.parameters, item, eta) for item in lengths
+        ]
+
+    def _lengths(self, length: Length) -> dict[str, int]:
         names = sorted(length_names(self.grammar))
         lengths = dict(length) if isinstance(length, Mapping) else dict.fromkeys(names, length)
         for name in lengths:
@@ -202,6 +221,30 @@ class IdentificationModel:
             if value > MAX_LENGTH:
                 refuse("F411", f"length `{name}` is {value:,}; {MAX_LENGTH:,} is the greatest")
         return lengths
+
+
+def _parts(cases: Sequence[Case], name: str) -> tuple[tuple[MomentSet, ...], ...] | None:
+    """The moments of an observation function for each case; None where strings are too short."""
+    from fgg.runtime.identify.observations import parts_of
+
+    parts = [parts_of(name, len(case.tokens)) for case in cases]
+    known = tuple(some for some in parts if some is not None)
+    return known if len(known) == len(parts) else None
+
+
+def _chosen(
+    cases: Sequence[Case], positions: Sequence[Position]
+) -> tuple[tuple[MomentSet, ...], ...]:
+    """The joint moments of some positions, for each case."""
+    from fgg.runtime.identify.observations import KeptTokens
+
+    sets = []
+    for case in cases:
+        chosen = tuple(_place(case, position) for position in positions)
+        if len(set(chosen)) != len(chosen) or not chosen:
+            refuse("F456", "at least one position is needed, and none twice")
+        sets.append((KeptTokens(chosen),))
+    return tuple(sets)
 
 
 def check_direction(grammar: Grammar, given: Sequence[Number] | int | None) -> list[Number] | int:
@@ -241,8 +284,9 @@ def check_moments(moments: Sequence[str]) -> None:
 def too_short(result: Identification) -> Diagnostic:
     """The error (F451) that strings are too short for the moments."""
     from fgg.runtime.identify.observations import needed_tokens
+    from fgg.runtime.identify.result import written
 
-    lengths = ", ".join(f"{name} = {value}" for name, value in result.lengths.items())
+    lengths = " and ".join(map(written, result.lengths))
     return Diagnostic(
         code="F451",
         message=f"strings of length {lengths} are too short for the moments `{result.observed}`",

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib import import_module
+from types import ModuleType
 
 GROUPS = {
     "look at grammars": {
@@ -38,6 +39,7 @@ GROUPS = {
         "compile": "compile a grammar to a Python module, or show its plan and its cost",
         "verify": "prove that compiled programs mean the same as their grammar",
         "identify": "find out whether moments of strings determine a model's parameters",
+        "check-certificate": "check a certificate of a verdict of `identify`, on its own",
         "decompose": "approximate factors that have weights by factors of low rank",
         "bench": "measure compiled programs and compare them with other libraries",
     },
@@ -79,6 +81,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+def module_of(name: str) -> ModuleType:
+    """The module of a command."""
+    return import_module(f"fgg.cli.commands.{name.replace('-', '_')}")
+
+
 def _run(words: Sequence[str]) -> int:
     if words and words[0] in ("-V", "--version"):
         from fgg import __version__
@@ -101,7 +108,7 @@ def _run(words: Sequence[str]) -> int:
         return fail_usage(f"there is no command `{name}`", did_you_mean(name, COMMANDS), as_json)
     from fgg.cli.progress import shown_progress
 
-    module = import_module(f"fgg.cli.commands.{name}")
+    module = module_of(name)
     parser = Parser(name, module.__doc__)
     progress = nullcontext() if name in OWN_PROGRESS else shown_progress(sys.stderr, quiet=as_json)
     try:

@@ -43,6 +43,7 @@ EXAMPLES = {
     "unmix": "fggc unmix pcfg_ie --exact --seed 1 --set k=2 d=3",
     "verify": "fggc verify hmm --length 3 -o proof.svg",
     "identify": "fggc identify hmm --length 3",
+    "check-certificate": "fggc check-certificate hmm.json",
     "run": "fggc run hmm --set k=3 d=4 --input w=0,1,2 --seed 1 --marginals",
     "cluster": "fggc cluster train.txt --clusters 4 -o blocks.txt",
     "bench": "fggc bench pcfg --against torch-struct",

@@ -7,7 +7,7 @@ observed there: `w_0`, a parameter as long as the input is not given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import exp, inf
 from typing import NoReturn, cast
@@ -75,17 +75,45 @@ def ground_with_origin(
     limit: int = MAX_INSTANCES,
 ) -> tuple[Grammar, Origins]:
     """The finite grammar of a grammar without queries, and where log-potentials come from."""
+    flat, grounder = _grounded(grammar, lengths, inputs, limit)
+    labels = {} if grounder is None else grounder.labels
+    return flat, {label: key for key, label in labels.items() if label in flat.factor}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a factor of a ground grammar says: the value at a position of an input, or its part."""
+
+    input: str
+    path: tuple[str, ...]
+    position: tuple[int, ...]
+
+
+def ground_with_readings(
+    grammar: Grammar, *, lengths: Mapping[str, int], limit: int = MAX_INSTANCES
+) -> tuple[Grammar, Mapping[str, Reading]]:
+    """The finite grammar for inputs that are not given, and which factor reads which position."""
+    flat, grounder = _grounded(grammar, lengths, None, limit)
+    evidences = {} if grounder is None else grounder.evidences
+    return flat, {label: Reading(*key) for key, label in evidences.items() if label in flat.factor}
+
+
+def _grounded(
+    grammar: Grammar,
+    lengths: Mapping[str, int] | None,
+    inputs: Mapping[str, Nest] | None,
+    limit: int,
+) -> tuple[Grammar, _Grounder | None]:
+    """The finite grammar, and what wrote it out; None where there was nothing to write out."""
     if not grammar.is_indexed and not any(rule.conditions for rule in grammar.rules):
         observe(grammar, lengths=lengths, inputs=inputs)  # there must be none
-        return trim(grammar), {}
+        return trim(grammar), None
     problems = _wrong_indices(grammar)
     if problems:
         raise GrammarError(problems)
     seen = observe(grammar, lengths=lengths, inputs=inputs)
     grounder = _Grounder(grammar, seen, limit)
-    flat = trim(grounder.run())
-    origins = {label: key for key, label in grounder.labels.items() if label in flat.factor}
-    return flat, origins
+    return trim(grounder.run()), grounder
 
 
 def _asked(grammar: Grammar, query: str | None, sizes: Mapping[str, int]) -> Grammar:

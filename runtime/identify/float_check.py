@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from fgg.runtime.identify.fields import RealField
-from fgg.runtime.identify.observations import MomentSet
 from fgg.runtime.identify.parameters import ParameterPoint, Parameters
-from fgg.runtime.identify.prepared_case import Case
+from fgg.runtime.identify.prepared_case import Question
 
 Floats = NDArray[np.float64]
 
@@ -66,23 +65,21 @@ class SingularSpace:
     """Right singular vectors as rows; those of the least values are the last."""
 
 
-def second_opinion(case: Case, parts: Sequence[MomentSet], seed: int) -> SingularSpace | None:
+def second_opinion(question: Question) -> SingularSpace | None:
     """The singular values of the Jacobian in float64; None where it is too large for that."""
-    count = case.parameters.count
+    parameters = question.parameters
+    count = parameters.count
     if not 0 < count <= MAX_PARAMETERS:
         return None
-    rng = np.random.default_rng([seed, 2])
-    place = case.parameters.point(RealField(), rng)
-    sizes = [token.size for token in case.tokens]
-    total = sum(part.count(sizes) for part in parts)
+    rng = np.random.default_rng([question.seed, 2])
+    place = parameters.point(RealField(), rng)
+    total = question.moments
+    values = sum(token.size for case in question.cases for token in case.tokens)
+    work = sum(case.entries for case in question.cases)
     sampled = total > MAX_ROWS or total * count > MAX_ENTRIES
-    sampled |= total * sum(sizes) > MAX_WORDS or total * case.entries > MAX_WORK
-    if sampled:
-        sketches = case.sketch(place, parts, rng)
-        matrix = np.concatenate([sketches[part].numpy() for part in parts])
-    else:
-        matrix = case.every(place, parts).numpy()
-    return SingularSpace(*_opinion(matrix, sampled, place))
+    sampled |= total * values > MAX_WORDS or total * work > MAX_WORK
+    matrix = question.sketch(place, rng) if sampled else question.every(place)
+    return SingularSpace(*_opinion(matrix.numpy(), sampled, place))
 
 
 def _opinion(

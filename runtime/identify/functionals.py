@@ -30,6 +30,15 @@ class InputToken:
         return f"{self.input}[{self.position}]"
 
 
+@dataclass(frozen=True, eq=False)
+class SoftWords:
+    """Random values `[functional, value]` and weights `[functional, 1]` of every token."""
+
+    field: Field
+    values: tuple[Tensor, ...]
+    weights: tuple[Tensor, ...]
+
+
 class Sentence:
     """The tokens of a string, in order, and the direction at each."""
 
@@ -78,22 +87,38 @@ class Sentence:
             first += count
         return words
 
-    def subsets(self, ring: Ring, count: int, field: Field, rng: np.random.Generator) -> Words:
-        """Words 1 + ε v + δ c η with random v and c at every token.
+    def drawn(self, count: int, field: Field, rng: np.random.Generator) -> SoftWords:
+        """Random values v and weights c at every token.
 
         The weights c must differ from token to token: with one for all, rows of different tokens
         come in one sum only, and ranks come out too low.
         """
-        words = self.ones(count, ring.size)
+        values, weights = [], []
+        for size in self.sizes:
+            values.append(field.uniform((count, size), rng))
+            weights.append(field.uniform((count, 1), rng))
+        return SoftWords(field, tuple(values), tuple(weights))
+
+    def jets(self, ring: Ring, drawn: SoftWords) -> Words:
+        """Words 1 + ε v + δ c η."""
+        words = self.ones(len(drawn.values[0]), ring.size)
         place = {m: i for i, m in enumerate(ring.monomials)}
-        for token, size in enumerate(self.sizes):
+        for token, values in enumerate(drawn.values):
             word = self.at(words, token)
             if (1, 0) in place:
-                word[:, place[(1, 0)]] = field.uniform((count, size), rng)
+                word[:, place[(1, 0)]] = values
             if (0, 1) in place:
-                weight = field.uniform((count, 1), rng)
-                along = field.multiply(weight, self.direction(token).reshape(1, -1))
-                word[:, place[(0, 1)]] = along
+                along = self.direction(token).reshape(1, -1)
+                word[:, place[(0, 1)]] = drawn.field.multiply(drawn.weights[token], along)
+        return words
+
+    def of_tokens(self, part: KeptTokens, drawn: SoftWords) -> Words:
+        """Words v at the kept tokens of a part, η at those along it, and ones."""
+        words = self.ones(len(drawn.values[0]), 1)
+        for token in part.tokens:
+            self.at(words, token)[:, 0] = drawn.values[token]
+        for token in part.along:
+            self.at(words, token)[:, 0] = self.direction(token)
         return words
 
     def every(self, parts: Sequence[KeptTokens]) -> Words:

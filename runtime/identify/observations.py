@@ -65,6 +65,13 @@ class TokenSubsets:
 MomentSet = KeptTokens | TokenSubsets
 
 
+def order_of(parts: Sequence[MomentSet]) -> int:
+    """A bound of the degree of a functional of some moments in its random weights."""
+    return max(
+        (len(p.tokens) if isinstance(p, KeptTokens) else p.order + 2 * p.along) for p in parts
+    )
+
+
 def parts_of(name: str, count: int) -> tuple[MomentSet, ...] | None:
     """The moments of an observation function for `count` tokens; None where it is undefined."""
     literal = name.endswith(LITERAL)

@@ -61,15 +61,22 @@ class Case:
         ]
         return tuple(token for _, _, token in sorted(entries, key=lambda entry: entry[:2]))
 
+    @cached_property
+    def number(self) -> Mapping[tuple[str, tuple[int, ...]], int]:
+        """The number of each token, by its input and position."""
+        return {(token.input, (token.position,)): i for i, token in enumerate(self.tokens)}
+
+    def weights(self, size: int) -> list[Fraction]:
+        """η as a weight for each of so many values."""
+        if isinstance(self.direction, int):
+            return [Fraction(int(i == min(self.direction, size - 1))) for i in range(size)]
+        return [Fraction(weight) for weight in self.direction]
+
     def sentence(self, field: Field) -> Sentence:
         """The tokens with the direction as elements of a field."""
         directions = {}
         for token in self.tokens:
-            if isinstance(self.direction, int):
-                weights = np.zeros(token.size)
-                weights[min(self.direction, token.size - 1)] = 1.0
-            else:
-                weights = np.array(list(self.direction), dtype=object)
+            weights = np.array(self.weights(token.size), dtype=object)
             directions[token.input] = field.convert(weights)
         return Sentence(self.tokens, self.soft.inputs, directions)
 
@@ -125,7 +132,7 @@ class Case:
         if subsets:
             ring = Ring(tuple(p.target for p in subsets))
             number = min(max(p.count(sentence.sizes) for p in subsets), count) + MORE
-            words = sentence.subsets(ring, number, place.field, rng)
+            words = sentence.jets(ring, sentence.drawn(number, place.field, rng))
             rows = self.jacobian(place, ring, words)
             sketches |= {part: rows[:, i] for i, part in enumerate(subsets)}
         return sketches
@@ -195,12 +202,51 @@ class Case:
         given = [1] if isinstance(self.direction, int) else self.direction
         weights = [Fraction(weight) for weight in given]
         common = lcm(*(weight.denominator for weight in weights))
-        along = log2(max(sum((abs(weight) * common for weight in weights), Fraction()), 1))
+        along = log2(max(float(sum(abs(weight) for weight in weights)) * common, 1.0))
         sets = sum(
             1 if isinstance(part, KeptTokens) else part.sets(len(self.tokens)) for part in parts
         )
         most = max(len(p.along) if isinstance(p, KeptTokens) else int(p.along) for p in parts)
         return log2(sets) + along * most
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Moments of strings of one length, or of several lengths jointly.
+
+    The cases share their parameters; `parts` has the moments that are known of each.
+    """
+
+    cases: tuple[Case, ...]
+    parts: tuple[tuple[MomentSet, ...], ...]
+    seed: int
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters that the moments depend on."""
+        return self.cases[0].parameters
+
+    @property
+    def moments(self) -> int:
+        """How many moments there are."""
+        return sum(
+            part.count([token.size for token in case.tokens])
+            for case, parts in zip(self.cases, self.parts, strict=True)
+            for part in parts
+        )
+
+    def every(self, place: ParameterPoint) -> Tensor:
+        """The Jacobian of all moments, row by row."""
+        pairs = zip(self.cases, self.parts, strict=True)
+        return torch.cat([case.every(place, parts) for case, parts in pairs])
+
+    def sketch(self, place: ParameterPoint, rng: np.random.Generator) -> Tensor:
+        """The Jacobian of random functionals of the moments, of the same rank."""
+        rows = []
+        for case, parts in zip(self.cases, self.parts, strict=True):
+            sketches = case.sketch(place, parts, rng)
+            rows += [sketches[part] for part in parts]
+        return torch.cat(rows)
 
 
 def _unused(place: ParameterPoint, words: Words, ring: Ring) -> dict[str, Tensor]:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fgg.runtime.identify.float_check import Direction, SecondOpinion
 from fgg.runtime.identify.gauges import Gauge
+from fgg.runtime.identify.prepared_case import Question
 
 SHOWN = 3
 ENTRIES = 6
+
+
+def written(lengths: Mapping[str, int]) -> str:
+    """Lengths as text."""
+    return ", ".join(f"{name} = {value}" for name, value in lengths.items())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -24,7 +30,8 @@ class Identification:
 
     grammar: str
     query: str | None
-    lengths: Mapping[str, int]
+    lengths: tuple[Mapping[str, int], ...]
+    """The lengths of the strings; several if their moments are known jointly."""
     sizes: Mapping[str, int]
     observed: str
     parameters: int
@@ -41,6 +48,8 @@ class Identification:
     deficiency_of_all: int | None = None
     """The deficiency from whole strings of this length, where the verdict is `no`."""
     gauges: tuple[Gauge, ...] = ()
+    question: Question | None = field(default=None, repr=False)
+    """What was asked, with all that is needed to go on from there."""
 
     @property
     def prime(self) -> int | None:
@@ -79,7 +88,7 @@ class Identification:
             "ok": True,
             "name": self.grammar,
             "query": self.query,
-            "lengths": dict(self.lengths),
+            "lengths": [dict(lengths) for lengths in self.lengths],
             "sizes": dict(self.sizes),
             "observed": self.observed,
             "rank": self.rank,
@@ -102,7 +111,7 @@ class Identification:
 
     def lines(self) -> list[str]:
         """The result as text."""
-        where = ", ".join(f"{name} = {value}" for name, value in self.lengths.items())
+        where = " and ".join(map(written, self.lengths))
         lines = [f"{self.grammar}: {self.meaning()}"]
         lines.append(f"  moments {self.observed} of strings with {where}: {self.moments:,}")
         if self.rank is None:

@@ -6,7 +6,6 @@ import argparse
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 
 from fgg.cli.arguments import Parser, Usage
 
@@ -57,11 +56,11 @@ class Command:
 
 def described_commands() -> Iterator[Command]:
     """All commands, as their parsers describe them."""
-    from fgg.cli import COMMANDS
+    from fgg.cli import COMMANDS, module_of
     from fgg.library import library_names
 
     for name, help in COMMANDS.items():
-        module = import_module(f"fgg.cli.commands.{name}")
+        module = module_of(name)
         parser = Parser(name, module.__doc__)
         try:
             module.add_arguments(parser)

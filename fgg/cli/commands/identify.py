@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import sys
@@ -48,7 +49,9 @@ def add_arguments(parser: Parser) -> None:
     add_query(parser)
     add_declarations(parser)
     parser.repeated_values(
-        "--length", "L", "the length of strings: `--length 4`, or `--length n=4 m=3`"
+        "--length",
+        "L",
+        "the length of strings: `--length 4`, or `--length n=4 m=3`; `--length 2 3`: both jointly",
     )
     moments = (
         "the observation function: 12, **, 123, 123e1, ***, ***e1 or all (default: **); several "
@@ -65,6 +68,7 @@ def add_arguments(parser: Parser) -> None:
     parser.flag("--no-float", "compute the exact rank only, nothing in float64")
     parser.value("--plot", "PATH", "draw the singular values (.svg)")
     sweep = "make a table over ranges of sizes and lengths: `--sweep d=2..8 k=2..d L=2..9`"
+    parser.value("--certificate", "PATH", "write a proof of the verdict that can be checked alone")
     parser.repeated_values("--sweep", "RANGE", sweep)
     parser.value(
         "--results",
@@ -107,6 +111,8 @@ def _single(arguments: argparse.Namespace, moments: Sequence[str]) -> int:
     if arguments.plot and arguments.no_float:
         raise Usage("`--plot` draws the singular values of float64", "leave out `--no-float`")
     check_picture(arguments.plot)
+    if arguments.certificate:
+        check_writable(arguments.certificate)
     if arguments.direction and not any("e1" in name for name in moments):
         raise Usage(
             "`--direction` is for slices, but these moments have none",
@@ -134,6 +140,8 @@ def _single(arguments: argparse.Namespace, moments: Sequence[str]) -> int:
         notes.append(too_short(result))
     if arguments.plot:
         _plot(Path(arguments.plot), result)
+    if arguments.certificate:
+        _certify(Path(arguments.certificate), result)
     if arguments.json:
         ok = result.verdict != "undefined"
         print_json({**result.as_json(), "ok": ok, "diagnostics": [as_json(d, None) for d in notes]})
@@ -157,6 +165,13 @@ def _plot(path: Path, result: Identification) -> None:
     print(f"wrote {path}", file=sys.stderr)
 
 
+def _certify(path: Path, result: Identification) -> None:
+    from fgg.api.certificate import certificate_of
+
+    write_whole(path, (json.dumps(certificate_of(result)) + "\n").encode())
+    print(f"wrote {path}", file=sys.stderr)
+
+
 def _load(arguments: argparse.Namespace, file: str) -> tuple[Grammar, Loaded]:
     """Load a file; return its grammar with merges and ranks, and the file as it was loaded."""
     arguments.file = file
@@ -165,14 +180,14 @@ def _load(arguments: argparse.Namespace, file: str) -> tuple[Grammar, Loaded]:
 
 def _sweep(arguments: argparse.Namespace, words: Sequence[str], moments: Sequence[str]) -> int:
     """Compute a sweep, print and write its table, and return the exit code."""
-    if arguments.positions or arguments.plot:
-        raise Usage("`--positions` and `--plot` are not for sweeps")
+    if arguments.positions or arguments.plot or arguments.certificate:
+        raise Usage("`--positions`, `--plot` and `--certificate` are not for sweeps")
     for path in arguments.output:
         if not path.endswith(TABLE_SUFFIXES):
             raise Usage(f"`{path}`: tables are written as {', '.join(TABLE_SUFFIXES)}")
         check_writable(path)
     length = _length(arguments.length)
-    if isinstance(length, dict):
+    if isinstance(length, dict | list):
         raise Usage("a sweep has one length", "`--length 4`, or a range, `L=2..9`")
     from fgg.api.sweep import FIGURE, read_ranges, sweep
 
@@ -224,17 +239,18 @@ def _table(path: str, entries: Sequence[Entry]) -> str:
         refuse("F412", str(error))
 
 
-def _length(groups: Sequence[Sequence[str]]) -> int | dict[str, int] | None:
-    """Return the length that `--length 4` or `--length n=4` gives. Raises Usage."""
+def _length(groups: Sequence[Sequence[str]]) -> int | dict[str, int] | list[int] | None:
+    """Return the length that `--length 4`, `--length n=4` or `--length 2 3` gives. Raises Usage."""
     words = [word for group in groups for word in group]
     if not words:
         return None
-    if len(words) == 1 and "=" not in words[0]:
-        try:
-            return int(words[0])
-        except ValueError:
-            raise Usage(f"`--length {words[0][:60]}`: a whole number is expected") from None
-    return assignments(groups, "--length")
+    if any("=" in word for word in words):
+        return assignments(groups, "--length")
+    try:
+        lengths = [int(word) for word in words]
+    except ValueError:
+        raise Usage(f"`--length {' '.join(words)[:60]}`: whole numbers are expected") from None
+    return lengths if len(lengths) > 1 else lengths[0]
 
 
 def _positions(text: str | None) -> list[Position] | None:

@@ -65,7 +65,7 @@ def test_coefficients_are_functionals_of_moments(
     weight = strings(case, arrays)
     sentence = case.sentence(FIELD)
     ring = Ring(((2, 0), (3, 0), (2, 1)))
-    words = sentence.subsets(ring, 2, FIELD, rng)
+    words = sentence.jets(ring, sentence.drawn(2, FIELD, rng))
     z = z_of(case.soft, FIELD, ring, arrays, words)
     place_of = {m: i for i, m in enumerate(ring.monomials)}
     for item in range(2):
@@ -94,7 +94,7 @@ def test_rows_are_derivatives(name: str, sizes: dict[str, int], length: int) -> 
     place = case.parameters.point(FIELD, rng)
     sentence = case.sentence(FIELD)
     ring = Ring(((2, 0), (2, 1)))
-    words = sentence.subsets(ring, 3, FIELD, rng)
+    words = sentence.jets(ring, sentence.drawn(3, FIELD, rng))
     rows = case.jacobian(place, ring, words)
     move = FIELD.uniform((case.parameters.count,), rng)
     along = [[int(x) % P for x in FIELD.matmul(row, move.reshape(-1, 1))[:, 0]] for row in rows]
