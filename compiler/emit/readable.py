@@ -1,8 +1,13 @@
-"""What all emitted programs say alike: users' text, short names, the names of levels."""
+"""What all emitted programs say alike: users' text, short names, the names of levels.
+
+Printers also say which rule each line belongs to (`belongs`), and `Linked.of` collects that.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from textwrap import wrap
 
 from fgg.plan.kernel import Stage
@@ -12,6 +17,45 @@ SHORT = 20
 LETTERS = "HJKLMNPQRTUVWXYZ"
 """The letters of prepared matrices, from the H of the rank-space paper on."""
 _TIE = "\N{NO-BREAK SPACE}"
+
+
+MARK = "# \x1e"
+"""The beginning of a line that says which rule the next lines carry out, and is taken out again.
+
+No other line of a program has this character: text of users is plain or quoted.
+"""
+
+
+@dataclass(frozen=True)
+class Linked:
+    """A program and, for each of its lines, the names of the rules that the line carries out."""
+
+    text: str
+    rules: tuple[tuple[str, ...], ...]
+
+    @staticmethod
+    def of(text: str) -> Linked:
+        """A program from its text with marks."""
+        lines: list[str] = []
+        rules: list[tuple[str, ...]] = []
+        open_rules: tuple[str, ...] = ()
+        for line in text.split("\n"):
+            _, mark, name = line.partition(MARK)
+            if not mark:
+                lines.append(line)
+                rules.append(open_rules)
+            elif name:
+                open_rules = (*open_rules, json.loads(name))
+            else:
+                open_rules = open_rules[:-1]
+        return Linked("\n".join(lines), tuple(rules))
+
+
+def belongs(rule: str, lines: Iterable[str]) -> Iterator[str]:
+    """Lines that carry out a rule, between marks."""
+    yield MARK + json.dumps(rule)
+    yield from lines
+    yield MARK
 
 
 def quoted(data: object) -> str:

@@ -12,6 +12,7 @@ SCRIPTS = (
     "plot.js",
     "passes.js",
     "cost.js",
+    "program.js",
     "heat.js",
     "inference.js",
     "share.js",

@@ -37,6 +37,7 @@ VIEWS = {
     "passes": View("passes", "compiler", 60),
     "cost": View("cost", "cost", 120),
     "roofline": View("roofline", "runtime", 120),
+    "program": View("program", "compiler", 60),
     "inference": View("inference", "runtime", 120),
 }
 LANES = tuple(dict.fromkeys(view.lane for view in VIEWS.values()))

@@ -13,7 +13,7 @@ from fgg.compiler.emit.cpp.loops import MANY
 from fgg.compiler.emit.cpp.names import Names, Scope, identifier_like
 from fgg.compiler.emit.cpp.prepare import PrepareWriter
 from fgg.compiler.emit.cpp.step import StepWriter, roughly, work_of
-from fgg.compiler.emit.readable import LETTERS, SHORT, level_name, plain
+from fgg.compiler.emit.readable import LETTERS, SHORT, Linked, belongs, level_name, plain
 from fgg.compiler.emit.simplify import passes
 from fgg.plan import HIGH, LOW, Contract, Plan
 from fgg.plan.cpp_source import Argument, Native, told_charts
@@ -33,12 +33,18 @@ TITLE = """\
 
 def native(plan: Plan) -> Native:
     """The program of a plan in C++; `T`, the type of its numbers, is given to the compiler."""
+    return linked(plan)[0]
+
+
+def linked(plan: Plan) -> tuple[Native, Linked]:
+    """The same, and its text with lines that know their rules."""
     program = _Program(plan)
     prelude = (FOLDER / "prelude.hpp").read_text(encoding="utf-8")
-    source = "\n".join(program.lines()) + "\n"
+    source = Linked.of("\n".join(program.lines()) + "\n")
     preparing = program.preparing
     sources = tuple(preparing.arguments)
-    return Native(source, prelude, tuple(program.arguments), sources, preparing.made)
+    made = Native(source.text, prelude, tuple(program.arguments), sources, preparing.made)
+    return made, source
 
 
 class _Program:
@@ -66,7 +72,8 @@ class _Program:
         inside, outside = passes(self.plan)
         yield TITLE.format(name=plain(self.plan.grammar.name))
         for rule in self.plan.grammar.rules:
-            yield from comment(plain(equation(self.plan.grammar, rule)), 0, INDENT)
+            lines = comment(plain(equation(self.plan.grammar, rule)), 0, INDENT)
+            yield from belongs(rule.name, lines)
         yield from self.legend()
         yield '#include "prelude.hpp"'
         yield ""

@@ -7,7 +7,7 @@ over a thread's own part of it. That must not make two threads write to the same
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fgg.compiler.emit.cpp.block import BlockWriter, Result, Tensors
@@ -15,7 +15,7 @@ from fgg.compiler.emit.cpp.layout import INDENT, For, Statement, comment, laid_o
 from fgg.compiler.emit.cpp.loops import MANY
 from fgg.compiler.emit.cpp.memory import strides_of
 from fgg.compiler.emit.cpp.names import Names, folded
-from fgg.compiler.emit.readable import plain
+from fgg.compiler.emit.readable import belongs, plain
 from fgg.grammar.index import Expr
 from fgg.grammar.printer import print_rule
 from fgg.plan import LEVEL, Loop
@@ -193,6 +193,13 @@ class StepWriter:
 
     def lines(self) -> Iterator[str]:
         """The lines of the function."""
+        lines: Iterable[str] = self.function_lines()
+        for name in dict.fromkeys(block.rule.name for block in self.group):
+            lines = belongs(name, lines)
+        return iter(lines)
+
+    def function_lines(self) -> Iterator[str]:
+        """The same without saying whose they are."""
         for block in self.group:
             yield from comment(plain(print_rule(self.tensors.plan.grammar, block.rule)), 1)
         parameter = f"const I {self.level}" if self.level else ""

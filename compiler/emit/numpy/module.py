@@ -15,7 +15,7 @@ from fgg.compiler.emit.python.expressions import Scope
 from fgg.compiler.emit.python.layout import fitted, indented
 from fgg.compiler.emit.python.names import Names
 from fgg.compiler.emit.python.prelude import definitions_in, needed, used_names
-from fgg.compiler.emit.readable import formula_lines, plain, quoted
+from fgg.compiler.emit.readable import Linked, belongs, formula_lines, plain, quoted
 from fgg.compiler.emit.simplify import passes
 from fgg.factors.maps import map_values
 from fgg.grammar.domains import domain_size, size_values
@@ -36,6 +36,11 @@ log_z, gradients = RUN.log_z, RUN.gradients
 
 def emit(plan: Plan) -> str:
     """The program of a plan, as a module that needs NumPy alone."""
+    return linked(plan).text
+
+
+def linked(plan: Plan) -> Linked:
+    """The same with lines that know their rules."""
     text = Path(__file__).with_name("prelude.py").read_text(encoding="utf-8")
     imports, first, helpers = text[text.index("from __future__") :].partition("TINY = ")
     known = definitions_in("prelude", first + helpers)
@@ -44,7 +49,7 @@ def emit(plan: Plan) -> str:
     pieces = ["\n".join(fitted(function())) for function in functions]
     used = needed(used_names("\n".join((*pieces, FRONT))), known)
     head = "\n".join([*printer.docstring(), "", imports.strip(), "", *fitted(printer.constants())])
-    return "\n\n\n".join([head, *pieces, REST, *(item.text for item in used), FRONT])
+    return Linked.of("\n\n\n".join([head, *pieces, REST, *(item.text for item in used), FRONT]))
 
 
 class _Printer:
@@ -210,7 +215,12 @@ class _Printer:
         """The lines of a pass."""
         for stage in self.kernels[number].stages:
             self.scope.used.discard(LEVEL)
-            lines = [x for group in stage.groups for b in group for x in self.block(b, len(group))]
+            lines = [
+                line
+                for group in stage.groups
+                for block in group
+                for line in belongs(block.rule.name, self.block(block, len(group)))
+            ]
             if stage.levels is None:
                 yield from lines
                 continue

@@ -1,5 +1,5 @@
 """Emission: plans as Python modules."""
 
-from fgg.compiler.emit.python.module import emit
+from fgg.compiler.emit.python.module import emit, linked
 
-__all__ = ["emit"]
+__all__ = ["emit", "linked"]

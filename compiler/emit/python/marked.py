@@ -15,7 +15,7 @@ from fgg.plan.kernel import Block, Kernel
 
 def emit_marked(plan: Plan) -> str:
     """The program of a plan as a Python module that says which rule it carries out."""
-    return _Marked(plan, best=False).text(standalone=False, about=About())
+    return _Marked(plan, best=False).linked(standalone=False, about=About()).text
 
 
 class _Marked(Module):

@@ -23,7 +23,15 @@ from fgg.compiler.emit.python.prelude import (
     used_names,
 )
 from fgg.compiler.emit.python.prepare import PreparePrinter
-from fgg.compiler.emit.readable import SHORT, formula_lines, level_name, plain, quoted
+from fgg.compiler.emit.readable import (
+    SHORT,
+    Linked,
+    belongs,
+    formula_lines,
+    level_name,
+    plain,
+    quoted,
+)
 from fgg.compiler.emit.simplify import passes
 from fgg.factors.maps import is_map, map_values
 from fgg.grammar.domains import domain_size, size_values
@@ -60,7 +68,12 @@ def emit(
     With `best` its inside pass has maxima instead of sums, and there is no outside pass. A
     `standalone` module has all that it needs in it and imports torch only.
     """
-    return Module(plan, best=best).text(standalone=standalone, about=about or About())
+    return Module(plan, best=best).linked(standalone=standalone, about=about or About()).text
+
+
+def linked(plan: Plan, *, about: About | None = None) -> Linked:
+    """The program of a plan, as a Python module whose lines know their rules."""
+    return Module(plan, best=False).linked(standalone=False, about=about or About())
 
 
 class Module:
@@ -107,8 +120,8 @@ class Module:
         else:
             self.names.letter("leaf", name)
 
-    def text(self, *, standalone: bool, about: About) -> str:
-        """The whole module."""
+    def linked(self, *, standalone: bool, about: About) -> Linked:
+        """The whole module, and the rules of its lines."""
         code = "\n".join(fitted(self.code())) + "\n"
         used = used_names(code)
         head = list(self.docstring(about))
@@ -120,7 +133,7 @@ class Module:
                 start.append("import torch")
             start += self.imports
             start += import_lines(used, self.preludes)
-        return "\n".join([*head, *start, "", ""]) + code
+        return Linked.of("\n".join([*head, *start, "", ""]) + code)
 
     def code(self) -> Iterator[str]:
         """Everything behind the imports."""
@@ -145,7 +158,8 @@ class Module:
         yield ""
         for rule in dict.fromkeys(step.rule for step in plan.steps):
             text = plain(equation(grammar, rule))
-            yield from formula_lines(text, WIDTH, "    ", " " * 8)
+            lines = formula_lines(text, WIDTH, "    ", " " * 8)
+            yield from belongs(rule.name, lines)
         legend = list(self.legend())
         if legend:
             yield ""
@@ -426,13 +440,10 @@ class Module:
         yield "terms = []"
         for block in group:
             piece = self.block(block, depth, terms=True)
-            yield from piece.comment
             body = [*piece.box, *piece.body]
             if piece.condition:
-                yield f"if {piece.condition}:"
-                yield from indented(body)
-            else:
-                yield from body
+                body = [f"if {piece.condition}:", *indented(body)]
+            yield from belongs(block.rule.name, [*piece.comment, *body])
         put = next(op for op in group[-1].body if isinstance(op, Put))
         printer = BlockPrinter(self.program, group[-1], inline=2, terms=True)
         yield "if terms:"
@@ -448,7 +459,8 @@ class Module:
             indent = 4 * (depth + bool(condition))
             if all(len(line) + indent <= WIDTH for line in (*box, *body)):
                 break
-        return _Statements(condition, box, body, tuple(self.comment(block, depth)))
+        comment = tuple(self.comment(block, depth))
+        return _Statements(condition, box, body, comment, block.rule.name)
 
     def comment(self, block: Block, depth: int) -> Iterator[str]:
         """The rule of a block."""
@@ -503,18 +515,20 @@ class _Statements:
     box: tuple[str, ...]
     body: Sequence[str]
     comment: tuple[str, ...] = ()
+    rule: str | None = None
 
 
 def _in_turn(pieces: Iterable[_Statements]) -> Iterator[str]:
     """The statements of blocks one after the other; variables that are there are not made again."""
     made: tuple[str, ...] = ()
     for piece in pieces:
-        yield from piece.comment
+        lines = list(piece.comment)
         if piece.box != made:
             same = bool(made and piece.box) and piece.box[0] == made[0]
-            yield from piece.box[1:] if same else piece.box
+            lines += piece.box[1:] if same else piece.box
         made = piece.box
-        yield from piece.body
+        lines += piece.body
+        yield from lines if piece.rule is None else belongs(piece.rule, lines)
 
 
 def _tuple(names: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from fgg.compiler.emit.python.layout import indented
 from fgg.compiler.emit.python.module import About, Module
 from fgg.compiler.emit.python.names import identifier
 from fgg.compiler.emit.python.prelude import GPU
+from fgg.compiler.emit.readable import Linked, belongs
 from fgg.compiler.emit.triton.cells import CellsPrinter
 from fgg.compiler.emit.triton.frame import Host
 from fgg.compiler.emit.triton.kernels import KernelPrinter
@@ -37,15 +38,20 @@ NAMES = ("triton", "tl", "points", "marks", "T")
 
 def emit(plan: Plan, *, about: About | None = None) -> str:
     """The program of a plan, as a Python module with Triton kernels."""
+    return linked(plan, about=about).text
+
+
+def linked(plan: Plan, *, about: About | None = None) -> Linked:
+    """The same with lines that know their rules."""
     about = about or About()
     about = replace(about, notes=(*about.notes, LEGEND))
-    return _Module(plan, best=False).text(standalone=False, about=about)
+    return _Module(plan, best=False).linked(standalone=False, about=about)
 
 
 def refused(plan: Plan) -> dict[str, str]:
     """The rules that tensor operations carry out, and why."""
     module = _Module(plan, best=False)
-    module.text(standalone=False, about=About())
+    module.linked(standalone=False, about=About())
     return module.refused
 
 
@@ -123,7 +129,8 @@ class _Module(Module):
             title = self.names.fresh(identifier(f"{block.rule.name}_{ending}"))
             kernel = PRINTERS[launch.kind](self.host, launch, known, title, printer.variables)
             text = kernel.kernel()
-            self.functions += ["", "", *self.comment(block, 0), *text]
+            lines_of_kernel = [*self.comment(block, 0), *text]
+            self.functions += ["", "", *belongs(block.rule.name, lines_of_kernel)]
             for loop in block.loops:
                 name = kernel.scope.names[loop.name]
                 line = f"{name} = {self.scope.range(loop)}"
@@ -132,12 +139,9 @@ class _Module(Module):
             if launch.only_erases:
                 lines.append("if batch.mixed:")
             lines += indented(kernel.call()) if launch.only_erases else kernel.call()
-        yield from self.comment(block, depth)
         if condition:
-            yield f"if {condition}:"
-            yield from indented(lines)
-        else:
-            yield from lines
+            lines = [f"if {condition}:", *indented(lines)]
+        yield from belongs(block.rule.name, [*self.comment(block, depth), *lines])
 
     def is_outside(self, block: Block) -> bool:
         """Whether a block is one of the outside pass."""
