@@ -67,9 +67,21 @@ def check_neural_crf(text: str) -> None:
     assert len(sparse) == 3 and sparse[2] > max(sparse[:2]) + 40
 
 
+def check_own_model(text: str) -> None:
+    assert "error[F119]" in text and "warning[F209]" in text and "song: ok" in text
+    by_hand, compiled = re.findall(r"by hand (\S+), compiled (\S+)", text)[0]
+    assert abs(float(by_hand) - float(compiled)) < 1e-9
+    refuted, proved = text.index("song: refuted"), text.index("song: proved")
+    assert refuted < text.index("rule: `more`") < proved
+    assert "calls: O(n^2*" in text and "chain: O(n*" in text
+    heard, truth = re.findall(r"^(?:heard|truth) (.*)$", text, re.M)
+    assert heard == truth and len(set(heard)) == 3
+
+
 CLAIMS = {
     "hmm_tagger": check_hmm_tagger,
     "neural_crf": check_neural_crf,
+    "own_model": check_own_model,
     "pcfg_induction": check_pcfg_induction,
 }
 
