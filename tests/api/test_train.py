@@ -330,7 +330,7 @@ def test_state_dropout_is_an_option_and_goes_on_as_it_would_have(
         (["train", "hmm", "--data", "EMPTY", "--out", "x"], "F478"),
         (["train", "hmm", "--data", "DATA", "--valid", "EMPTY", "--out", "x"], "F478"),
         (["train", "hmm", "--data", "DATA", "--out", "x", "--query", "strin"], "F409"),
-        (["eval", "nothing", "--data", "DATA"], "F401"),
+        (["eval", "nothing", "--data", "DATA"], "F408"),
     ],
 )
 def test_what_does_not_fit_is_said(

@@ -25,7 +25,7 @@ def test_kernels(name: str, space: str, golden: Golden) -> None:
 
 
 def test_the_kernel_in_the_documentation_is_what_is_printed() -> None:
-    page = (ROOT / "docs" / "compiling.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "howto" / "compiling.md").read_text(encoding="utf-8")
     (shown,) = (block for block in page.split("```") if block.startswith("\nrule binary:"))
     plan = plan_of(selected(load("pcfg"), None), Expected(), "rank")
     lines = [line.strip() for line in kernel_lines(passes(plan)[0])]
