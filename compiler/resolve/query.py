@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from fgg.compiler.resolve.declarations import (
     declare_input_factor,
@@ -262,8 +262,7 @@ class QueryResolver:
                 f"rule `{model.name}` has no node `{use.attachment.node}`",
                 use.attachment.span,
                 labels=[Label(model.span, "the model's rule")] if model.span else [],
-                help=did_you_mean(use.attachment.node, nodes)
-                or (f"its nodes are {_names(nodes)}" if nodes else "it has no nodes"),
+                help=_node_help(use.attachment.node, nodes),
             )
         declared = [
             Use(Attachment(node=node.name, span=node.span), node.domain, f"rule `{model.name}`")
@@ -314,3 +313,17 @@ def _names(names: Iterable[str]) -> str:
     """Return at most eight names, for a message."""
     listed = [f"`{name}`" for name in names]
     return ", ".join(listed[:8]) + (", …" if len(listed) > 8 else "")
+
+
+def _node_help(name: str, nodes: Collection[str]) -> str:
+    """Return a hint for a name that is no node of a rule: it may be a value there."""
+    for node in nodes:
+        domain, _, value = node.rpartition(".")
+        if domain and value == name:
+            return (
+                f"there `{name}` is the value `{name}` of `{domain}`; "
+                f"give the node another name, or declare it: `({name}: {domain})`"
+            )
+    return did_you_mean(name, nodes) or (
+        f"its nodes are {_names(nodes)}" if nodes else "it has no nodes"
+    )

@@ -92,10 +92,12 @@ STEPS = (
     ),
     Step(
         "Train it on 500 sentences",
-        "Expectation maximisation on plain text: no trees, no word classes.",
+        "Expectation maximisation on plain text: no trees, no word classes. It goes on until the "
+        "curve is flat. What it finds is a local optimum: with another `--seed` it may be another "
+        "grammar, with better or worse trees.",
         (
             "fggc train english.fgg --data train.txt --method em --option pseudo=0.02 "
-            "--epochs 30 --seed 1 --space rank --out run",
+            "--epochs 80 --seed 1 --space rank --out run",
         ),
         most=6,
         picture="run/curves.svg",
@@ -129,7 +131,7 @@ def main() -> int:
     """Run the story."""
     parser = argparse.ArgumentParser(prog="python -m examples.demo", description="the demo of fgg")
     parser.add_argument("--out", default="demo", help="the folder for all files")
-    parser.add_argument("--epochs", type=int, default=30, help="sweeps of training")
+    parser.add_argument("--epochs", type=int, default=80, help="sweeps of training")
     arguments = parser.parse_args()
     folder = Path(arguments.out)
     prepare(folder)
@@ -139,7 +141,7 @@ def main() -> int:
         print(f"\n{bold(f'{number}. {step.title}')}\n{wrapped(step.text)}")
         outputs = []
         for command in step.commands:
-            shown = command.replace("--epochs 30", f"--epochs {arguments.epochs}")
+            shown = command.replace("--epochs 80", f"--epochs {arguments.epochs}")
             output, code = run(shown, folder)
             outputs.append(output)
             if code not in (0, 1) or (code == 1 and "identify" not in command):

@@ -243,7 +243,10 @@ class Annotated:
 
     @cached_property
     def tags(self) -> list[str] | None:
-        """The values of the cells `[i]`, one at every position, or else of what emits each word."""
+        """The values of the cells `[i]`, one at every position, or else of what emits each word.
+
+        A step that emits several words makes a segment of them, not tags.
+        """
         if not any(len(indices) == 1 for _, indices in self.cells):
             return None
         by_cell: dict[int, str] = {}
@@ -253,9 +256,9 @@ class Annotated:
                 by_cell[indices[0]] = label
         emitting: dict[int, str] = {}
         for step in self.derivation.steps:
-            for reading in step.readings:
-                if reading.input == self.input and reading.attachment is not None:
-                    emitting[reading.position[0]] = self._beside(step, reading)
+            read = [reading for reading in step.readings if reading.input == self.input]
+            if len(read) == 1 and read[0].attachment is not None:
+                emitting[read[0].position[0]] = self._beside(step, read[0])
         every = list(range(self.length))
         for labels in (by_cell, emitting):
             if every and sorted(labels) == every and any(labels.values()):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fgg.check.describe import equations
+from fgg.compiler import load_text
 from fgg.draw.scene import rule_scene
 from fgg.grammar import Grammar
 from fgg.grammar.printer import print_grammar, print_rule
@@ -150,8 +151,6 @@ def test_words_of_a_file_are_values_only_between_quotes(tmp_path: Path) -> None:
     domain W = file("words.txt") domain C = W + T domain T = 2 factor f(W) factor g(C)
     nonterminal S() start S rule r: S -> f(a) f("w") g(b) g("a")
     """
-    from fgg.compiler import load_text
-
     grammar, _, _ = load_text(text, folder=str(tmp_path))
     assert grammar is not None
     assert [node.name for node in grammar.rules[0].rhs.nodes] == ["a", "W.w", "b", "C.a"]
@@ -212,3 +211,20 @@ def test_a_name_between_backquotes_is_no_number() -> None:
     grammar = grammar_of(text)
     assert list(grammar.rules[0].rhs.by_name) == ["d", "1", "0", "D.go", "T.0"]
     assert grammar_of(print_grammar(grammar)) == grammar
+
+
+def test_a_query_that_takes_a_value_for_a_node_is_told_so() -> None:
+    text = """
+    domain Note = {c, a, b}
+    factor note(-> Note)
+    nonterminal S()
+    start S
+    rule play: S -> note(a)
+    query heard(w: Note[1]) { rule play: S -> a = w[0] }
+    """
+    _, diagnostics, _ = load_text(text)
+    (error,) = diagnostics
+    assert error.code == "F146"
+    assert error.help is not None and "`a` is the value `a` of `Note`" in error.help
+    declared = text.replace("note(a)", "note(a: Note)")
+    assert load_text(declared)[1] == ()

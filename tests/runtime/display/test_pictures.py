@@ -173,3 +173,28 @@ def test_brackets_and_spaces_in_words_do_not_break_a_written_tree() -> None:
     program = fgg.compile(fgg.loads(text))
     post = program.model(dtype=torch.float64).posterior(w=[["the", "dog", "a (b"]])
     assert post.best()[0].written() == "(s (np (np the) (np dog)) (vp a_-LRB-b))"
+
+
+def test_a_step_that_emits_two_words_makes_a_segment_of_them() -> None:
+    text = """
+    domain Chord = {C, F}  domain Note = {c, e, g}
+    factor one(Chord, Note) = 0.1
+    factor two(Chord, Note, Note) = 0.9
+    factor next(Chord -> Chord) = uniform
+    nonterminal S()
+    nonterminal X(Chord)
+    start S
+    rule begin:  S    -> X(t)
+    rule single: X(t) -> one(t, x) next(t, u) X(u)
+    rule double: X(t) -> two(t, x, y) next(t, u) X(u)
+    rule end:    X(t) ->
+    query heard(w: Note[n]) {
+      rule begin:  S    -> X[0]
+      rule single: X[i] -> x = w[i] X[i+1]              for i < n
+      rule double: X[i] -> x = w[i] y = w[i+1] X[i+2]   for i < n-1
+      rule end:    X[n] ->
+    }
+    """
+    post = fgg.compile(fgg.loads(text)).model().posterior(w=[list("cegc"), list("cec")])
+    assert post.best()[0].written() in {f"c_e/{a} g_c/{b}" for a in "CF" for b in "CF"}
+    assert sorted(post.best()[1].written().count(mark) for mark in "_/") == [1, 2]
