@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from fgg.diagnostics import Diagnostic, refuse
+from fgg.diagnostics import Diagnostic, GrammarError, refuse
 from fgg.factors.pieces import given_pieces
 from fgg.grammar import Attachment, Edge, Fragment, Grammar, Node, Rule
 from fgg.grammar.definitions import ProductOf
@@ -260,7 +260,13 @@ def bind_only(
         edges.append(Edge(label=name, attachments=tuple(Attachment(node=n.name) for n in ends)))
     fragment = Fragment.make(tuple(nodes), tuple(edges))
     rule = Rule(name="all", lhs=grammar.start.label, rhs=fragment)
-    return dict(bind(replace(grammar, rules=(rule,), queries=()), weights))
+    try:
+        return dict(bind(replace(grammar, rules=(rule,), queries=()), weights))
+    except GrammarError as error:
+        hint = "give values in the grammar, or a file of weights (`--params`)"
+        raise GrammarError(
+            [replace(d, help=hint) if d.code == "F416" else d for d in error.diagnostics]
+        ) from None
 
 
 def _declared(grammar: Grammar, ranks: Mapping[str, int]) -> Grammar:

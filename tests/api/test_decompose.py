@@ -124,6 +124,10 @@ def test_a_missing_factor_is_random_in_both_or_refused() -> None:
     with pytest.raises(GrammarError) as error:
         log_z_moved(hmm(), weights, decomposed, inputs=inputs)
     assert error.value.diagnostics[0].code == "F416"
+    with pytest.raises(GrammarError, match="F416") as error:
+        fgg.low_rank.decompose(hmm(), {}, ranks={"trans": 2}, seed=1)
+    hint = error.value.diagnostics[0].help
+    assert hint and "seed" not in hint, "a seed gives no weights that could be decomposed"
 
 
 @pytest.mark.parametrize(
