@@ -11,7 +11,7 @@ from textwrap import indent
 import pytest
 
 from docs.layers import SVG, picture
-from fgg.cli import main
+from fgg.cli import COMMANDS, main
 from fgg.compiler import load_text
 from tests.helpers.places import ROOT
 
@@ -145,6 +145,12 @@ def test_readme_says_how_large_the_library_is() -> None:
     from fgg.library import library_names
 
     assert f"The library has {len(library_names())} grammars" in (ROOT / "README.md").read_text()
+
+
+def test_the_readme_names_every_command() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    for name in COMMANDS:
+        assert f"`{name}`" in text or f"fggc {name} " in text, name
 
 
 NAMED = re.compile(r"`((?:fgg|compiler|docs|runtime|grammars|tests|examples)/[\w/.]+)`")
