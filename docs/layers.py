@@ -50,7 +50,7 @@ POSTERIOR = (872.0, 504.0)
 ENGINES = (
     (434.0, -9.0, "reference", "any finite grammar, exactly:", "slow, the oracle of all tests"),
     (574.0, 1.0, "interpret", "plans in any semiring:", "max, counting, GF(p), …"),
-    (644.0, 9.0, "program", "inside and outside, batched;", "with prelude, native, export, layer"),
+    (644.0, 9.0, "program", "inside and outside; export,", "prelude, entries, native, layer, …"),
 )
 ANALYSES = (
     ("verify", ""),
@@ -64,7 +64,7 @@ LEARNING = (
     ("model", ""),
     ("", "parameters, networks"),
     ("learn", ""),
-    ("", "EM, VB, CVB, Adam, …"),
+    ("", "EM, CVB, Adam, … with forest"),
     ("train", ""),
     ("", "runs that can be resumed"),
 )
@@ -120,9 +120,7 @@ def _doors() -> Iterator[Mark]:
     command_line = Box(40, 62, 410, 98)
     functions = Box(500, 62, 960, 98)
     y = command_line.center[1]
-    yield from _card(
-        command_line, DOORS, ("fgg/cli, fgg/lsp", "the command fggc; the server for editors")
-    )
+    yield from _card(command_line, DOORS, ("fgg/cli, fgg/lsp, fgg/explore", "fggc; for editors"))
     yield from _card(functions, DOORS, ("fgg/api", "compile, verify, identify, unmix, train"))
     yield from _arrow((command_line.right, y), (functions.left, y), style.QUIET)
     yield _note("imports", ((command_line.right + functions.left) / 2 - 3, y - 7), anchor="middle")
