@@ -26,6 +26,7 @@ copybutton_selector = "div:not(.output) > div.highlight pre"
 
 html_theme = "furo"
 html_title = "fgg"
+html_favicon = "../fgg/explore/page/icon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sphinx = False

@@ -129,7 +129,8 @@ def page(entry: Entry, outputs: notebook.Outputs, *, run: bool) -> str:
     grammar = load(entry.name)
     lines = [f"# {entry.name}", "", title(entry.name), "", "## Rules", ""]
     if run:
-        lines += [f"![The rules of {entry.name}](rules/{entry.name}.svg)", ""]
+        picture = f"![The rules of {entry.name}](rules/{entry.name}.svg)"
+        lines += [":::{container} wide", picture, ":::", ""]
     lines += [fenced(library_text(entry.name), "fgg"), "", "## Equations", ""]
     lines += list(written(grammar))
     if run:
