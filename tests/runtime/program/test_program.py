@@ -209,7 +209,7 @@ def test_numbers_that_are_too_small_are_not_taken_for_zero(hmm: Program) -> None
     assert float(narrow) == pytest.approx(2 * math.log(1e-25))
 
 
-def test_a_start_symbol_with_a_union_node_has_log_z_but_no_derivations() -> None:
+def test_a_start_symbol_with_a_union_node_has_log_z_and_derivations() -> None:
     text = """
     domain A = 2  domain B = 3  domain C = A + B
     factor f(A) = [1, 2]
@@ -222,8 +222,9 @@ def test_a_start_symbol_with_a_union_node_has_log_z_but_no_derivations() -> None
     program = fgg.compile(fgg.loads(text), fallback=False)
     weights = program.weights()
     torch.testing.assert_close(program.log_z(weights).exp(), torch.tensor([15.0]))
-    with pytest.raises(fgg.GrammarError, match="F425"):
-        program.posterior(weights).best()
+    (best,) = program.posterior(weights).best()
+    assert best.log_weight == pytest.approx(math.log(5))
+    assert best.rules == ("two",)
 
 
 def test_models_are_copied_and_programs_pickled(hmm: Program) -> None:
