@@ -16,7 +16,7 @@ PAGES = sorted(p for p in (ROOT / "docs" / "tutorials").glob("*.md") if p.stem !
 SLOW: frozenset[str] = frozenset()
 """Pages that compute for more than some seconds."""
 
-WIDEST = 160
+WIDEST = 260
 """The most characters of a line of output; readers scroll longer ones."""
 
 
@@ -78,8 +78,19 @@ def check_own_model(text: str) -> None:
     assert heard == truth and len(set(heard)) == 3
 
 
+def check_low_rank(text: str) -> None:
+    rows = re.findall(r"rank +\d+: error of the table +(\S+)%, of the answer +(\S+)%", text)
+    tables, answers = zip(*((float(a), float(b)) for a, b in rows), strict=True)
+    assert len(rows) == 5 and sorted(tables, reverse=True) == list(tables)
+    assert answers[3] < 4 and answers[4] < 0.3
+    assert float(re.findall(r"random transitions.* (\d+)%", text)[0]) > 40
+    assert "`emit` depends on the input there" in text and "rank space is the cheapest" in text
+    assert len(set(re.findall(r"log Z = (-\d+\.\d{6})", text))) == 1
+
+
 CLAIMS = {
     "hmm_tagger": check_hmm_tagger,
+    "low_rank": check_low_rank,
     "neural_crf": check_neural_crf,
     "own_model": check_own_model,
     "pcfg_induction": check_pcfg_induction,
