@@ -39,7 +39,7 @@ class LogZ(torch.autograd.Function):
             return None, *(next(again) if needed else None for needed in ctx.needs_input_grad[1:])
         slopes = ctx.passes.gradients(gradient)
         if run.limits:
-            _at_zero(ctx.passes, slopes, gradient)
+            _at_zero(ctx.passes, slopes, gradient, dict(zip(run.tensors, tensors, strict=True)))
         needed = zip(run.tensors, ctx.needs_input_grad[1:], strict=True)
         return None, *(_given(run, name, slopes) if wanted else None for name, wanted in needed)
 
@@ -64,8 +64,13 @@ def _given(run: Run, name: str, slopes: dict[str, Tensor]) -> Tensor | None:
     return slope
 
 
-def _at_zero(passes: Certified, slopes: dict[str, Tensor], gradient: Tensor) -> None:
-    """Put the derivatives in weights that are 0 in place of those that may be wrong."""
+def _at_zero(
+    passes: Certified, slopes: dict[str, Tensor], gradient: Tensor, tensors: dict[str, Tensor]
+) -> None:
+    """Put the derivatives in weights that are 0 in place of those that may be wrong.
+
+    `tensors` are the weights as they were given, with what they were computed from.
+    """
     run = passes.run
     zeros = {
         name: weights.detach() == 0
@@ -74,13 +79,51 @@ def _at_zero(passes: Certified, slopes: dict[str, Tensor], gradient: Tensor) -> 
         and run.ends.get(name, (0.0, 0.0))[0] == 0
         and bool((weights == 0).any())
     }
-    if not zeros or passes.has_limits:
+    if passes.has_limits:
+        return
+    for name in [name for name in zeros if of_exponentials(tensors[name])]:
+        if name in slopes:
+            slopes[name] = slopes[name].masked_fill(zeros[name], 0.0)
+        del zeros[name]
+    if not zeros:
         return
     limits = passes.limits(gradient)
     for name, places in zeros.items():
         if name in limits:
             slope = slopes.get(name, torch.zeros_like(limits[name])).to(limits[name])
             slopes[name] = torch.where(places, limits[name], slope)
+
+
+def of_exponentials(weights: Tensor) -> bool:
+    """Whether weights are a softmax, or exponentials, of what is learned.
+
+    Their derivative is a multiple of the weight itself. So where it is 0, because it has
+    underflowed, the derivative of log Z in it does not matter as long as it is finite.
+    """
+    node = weights.grad_fn
+    while node is not None and node.name() in REARRANGING:
+        node = node.next_functions[0][0]
+    return node is not None and node.name() in ("SoftmaxBackward0", "ExpBackward0")
+
+
+REARRANGING = frozenset(
+    f"{name}Backward0"
+    for name in (
+        "Clone",
+        "Expand",
+        "IndexSelect",
+        "Permute",
+        "Slice",
+        "Squeeze",
+        "T",
+        "ToCopy",
+        "Transpose",
+        "UnsafeView",
+        "Unsqueeze",
+        "View",
+    )
+)
+"""Operations of automatic differentiation that move numbers and do not change them."""
 
 
 def _again(
