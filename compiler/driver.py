@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fgg.compiler.passes.close_start import close
@@ -93,18 +93,20 @@ def passed(
     *,
     pinned: bool = True,
     done: Done | None = None,
+    pipeline: Sequence[Pass] | None = None,
 ) -> Iterator[tuple[str, Grammar]]:
     """A grammar without queries, then as it is after each pass, with the pass's name.
 
     Every rule and family carries its source (`fgg.grammar.provenance`). Without `pinned`, `tie`
     takes the place of `pin`. `done` caches passes that several spaces share: pass the same mapping
-    for each space of the same grammar. Raises SplitImpossible, and NotRankSpace where the space is
-    `rank`.
+    for each space of the same grammar. With `pipeline`, these passes take the place of the space's.
+    Raises SplitImpossible, and NotRankSpace where the space is `rank`.
     """
     done = {} if done is None else done
     grammar = done.setdefault((), traced(grammar))
     yield CONJOIN, grammar
-    passes = tuple(TIE if item is PIN and not pinned else item for item in PIPELINES[space])
+    own = PIPELINES[space] if pipeline is None else pipeline
+    passes = tuple(TIE if item is PIN and not pinned else item for item in own)
     for number, item in enumerate(passes, 1):
         so_far = passes[:number]
         if so_far not in done:

@@ -19,9 +19,10 @@ from fgg.plan.backend import AUTO, CPP, TORCH, check_backend
 from fgg.rewrite.small_sizes import Small, small_sizes
 
 if TYPE_CHECKING:
+    from fgg.compiler.driver import Pass
     from fgg.runtime.program.program import Program
     from fgg.runtime.verify.compared_sides import Side
-    from fgg.runtime.verify.result import LeftOut, Verification
+    from fgg.runtime.verify.result import Comparison, LeftOut, Verification
 
 TRIALS = 4
 LENGTH = 4
@@ -67,7 +68,9 @@ def verify(
     floats: bool = True,
     peaked: bool = True,
     backend: str = AUTO,
+    pipelines: Mapping[str, Sequence[Pass]] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    report: Callable[[Comparison], None] | None = None,
 ) -> Verification:
     """Compare a grammar, joined with a query, with its compiled forms.
 
@@ -76,8 +79,9 @@ def verify(
     are made small. There are `trials` random points of prime fields, and about `items` inputs of
     lengths up to `length`; programs also get long inputs with `peaked` weights. With the backend
     `cpp`, programs are compared as machine code; `auto` means tensor operations here, as there is
-    little to compute. `progress(done, total)` is called after each piece of work. Raises
-    GrammarError for wrong arguments; a difference is no error, but the `verdict`.
+    little to compute. `pipelines` are passes to check in place of those of some spaces.
+    `progress(done, total)` is called after each piece of work, `report` with each comparison that
+    is made. Raises GrammarError for wrong arguments; a difference is no error, but the `verdict`.
     """
     from fgg.runtime.verify.run import run
 
@@ -88,7 +92,7 @@ def verify(
     if against is None:
         small = small_sizes(source, sizes or {})
         source = with_sizes(source, small.structure)
-        compared = sides(source, spaces(space, after), after, small.states)
+        compared = sides(source, spaces(space, after), after, small.states, pipelines or {})
     else:
         check_sizes(against, {n: v for n, v in (sizes or {}).items() if n in against.size})
         other = selected(with_sizes(against, sizes or {}), query)
@@ -117,6 +121,7 @@ def verify(
         logs=against is not None,
         peaked=peaked,
         progress=progress or (lambda done, total: None),
+        report=report or (lambda row: None),
     )
 
 
@@ -184,6 +189,7 @@ def sides(
     names: Sequence[str],
     after: str | None = None,
     sizes: Mapping[str, int] | None = None,
+    pipelines: Mapping[str, Sequence[Pass]] | None = None,
 ) -> Sides:
     """The grammar after each pass, the plan and the program of each space, at some sizes."""
     from fgg.runtime.verify.compared_sides import known_of
@@ -198,7 +204,7 @@ def sides(
     for space in names:
         last = None
         try:
-            for name, grammar in rewritten(source, space):
+            for name, grammar in rewritten(source, space, (pipelines or {}).get(space)):
                 last = grammar
                 if grammar in seen:
                     if grammar is seen[-1] and after in (None, name):
@@ -237,12 +243,14 @@ def sides(
     return Sides(tuple(candidates), tuple(programs), tuple(left_out), same)
 
 
-def rewritten(source: Grammar, space: str) -> Iterator[tuple[str, Grammar]]:
+def rewritten(
+    source: Grammar, space: str, pipeline: Sequence[Pass] | None = None
+) -> Iterator[tuple[str, Grammar]]:
     """The grammar after each pass of a space, with the pass's name. Raises GrammarError (F425)."""
     from fgg.compiler.driver import CONJOIN, Expected, passed
 
     with compilable(source.name):
-        for name, grammar in passed(source, Expected(), space):
+        for name, grammar in passed(source, Expected(), space, pipeline=pipeline):
             if name != CONJOIN:
                 yield name, grammar
 

@@ -15,6 +15,8 @@ SCRIPTS = (
     "program.js",
     "heat.js",
     "inference.js",
+    "proof.js",
+    "identify.js",
     "share.js",
     "main.js",
 )

@@ -39,6 +39,8 @@ VIEWS = {
     "roofline": View("roofline", "runtime", 120),
     "program": View("program", "compiler", 60),
     "inference": View("inference", "runtime", 120),
+    "proof": View("proof", "runtime", 600),
+    "identify": View("identify", "runtime", 120),
 }
 LANES = tuple(dict.fromkeys(view.lane for view in VIEWS.values()))
 HEAVY = ("runtime",)

@@ -168,13 +168,18 @@ def _glue(
 
 
 def brute_force(
-    grammar: Grammar, weights: Mapping[str, object], *, max_depth: int | None = None
+    grammar: Grammar,
+    weights: Mapping[str, object],
+    *,
+    max_depth: int | None = None,
+    exact: bool = False,
 ) -> Array:
     """The sum over derivations and assignments of the product of the edges' weights.
 
     `weights` has an array (nested lists will do) for each factor, a number for one without nodes;
     a factor that it lacks has the value that the grammar gives it. The result is a number, or an
-    array over the external nodes of the start symbol.
+    array over the external nodes of the start symbol. If it is to be `exact`, numbers stay integers
+    and fractions where the weights are.
     """
     arrays = dict(weights)
     definitions = {f.name: f.definition for f in grammar.factors}
@@ -196,7 +201,8 @@ def brute_force(
         for index, weight in _assignments(grammar, graph, arrays):
             totals[index] = totals.get(index, 0) + weight
     sizes = tuple(len(_values(grammar, domain)) for domain in _start_domains(grammar))
-    return _nested(sizes, lambda index: float(totals.get(index, 0)))
+    number = (lambda total: total) if exact else float
+    return _nested(sizes, lambda index: number(totals.get(index, 0)))
 
 
 def _assignments(

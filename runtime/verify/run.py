@@ -53,6 +53,8 @@ UNCONFIRMED = "the numbers differ, but a second evaluation of the source disagre
 CONFIRMED = "a second evaluation of the source, with 320 binary digits"
 Progress = Callable[[int, int], None]
 """Called with how many pieces of work are done, and how many there are."""
+Report = Callable[[Comparison], None]
+"""Called with each comparison as soon as it is made."""
 
 
 def run(
@@ -74,17 +76,21 @@ def run(
     logs: bool,
     peaked: bool,
     progress: Progress,
+    report: Report,
 ) -> Verification:
     """The verification of the sides and the programs of a source, at sizes `states`.
 
     Sizes that are `free` may be smaller in counterexamples. With `logs`, log Z of the sides is
     compared in float64 too; with `peaked`, programs also get long and peaked inputs.
     """
-    pieces = trials * (1 + len(compared)) + len(KINDS) * (1 + len(compared) * logs)
-    tick = _ticker(pieces + len(programs) * (len(QUANTITIES) + peaked), progress)
+    pieces = trials * (1 + len(compared))
+    if floats:
+        pieces += len(KINDS) * (1 + len(compared) * logs)
+        pieces += len(programs) * (len(QUANTITIES) + peaked)
+    tick = _ticker(pieces, progress)
     with catch_warnings():
         simplefilter("ignore")  # values of 0 are meant
-        work = _Run(source, states, free, compared, trials, length, number, seed, tick)
+        work = _Run(source, states, free, compared, trials, length, number, seed, tick, report)
         work.exactly()
         if floats and logs and not work.exact.unbounded:
             work.all_logs()
@@ -120,8 +126,10 @@ class _Run:
         number: int,
         seed: int,
         tick: Tick,
+        report: Report,
     ) -> None:
         self.whole = source
+        self.report = report
         self.states = dict(states)
         self.smaller = smaller
         self.seed = seed
@@ -142,6 +150,11 @@ class _Run:
         self.points = {kind: self.free.real(kind, np.random.default_rng(seed)) for kind in KINDS}
         self.alive = 0
         self.peaks: StressInputs | None = None
+
+    def add(self, row: Comparison) -> None:
+        """Keep a comparison, and report it."""
+        self.rows.append(row)
+        self.report(row)
 
     # exactly
 
@@ -165,7 +178,7 @@ class _Run:
                 self.example = self.shrunk(outcome, what, space, make)
                 if self.example is None:
                     row = replace(row, holds=None, note=UNCONFIRMED)
-            self.rows.append(row)
+            self.add(row)
 
     def row(
         self, what: str, space: str, outcome: ErrorBound | Difference, side: Side
@@ -240,7 +253,7 @@ class _Run:
             try:
                 values = side.values(items, weigh, "log")
             except FAILURES as error:
-                self.rows.append(replace(row, holds=None, note=said(error)))
+                self.add(replace(row, holds=None, note=said(error)))
                 return
             for number, (item, want, value) in enumerate(zip(items, wanted, values, strict=True)):
                 assert value is not None
@@ -251,7 +264,7 @@ class _Run:
         )
         if not row.holds:
             row = self.decided(row, side, [g for g in gaps if not g[0].error <= TOLERANCE])
-        self.rows.append(row)
+        self.add(row)
 
     def decided(
         self, row: Comparison, side: Side, gaps: Sequence[tuple[Gap, Item, str]]
@@ -321,7 +334,7 @@ class _Run:
             stress = Stress(program, self.peaks.best(program), self.peaks.twice(maker))
             broken = list(stress.violations(settings))
         except FAILURES as error:
-            self.rows.append(replace(row, holds=None, note=said(error)))
+            self.add(replace(row, holds=None, note=said(error)))
             return
         if stress.refused:
             row = replace(row, note=f"{stress.refused} refused")
@@ -335,7 +348,7 @@ class _Run:
                 self.example = self.example or example
                 row = replace(row, holds=False, error=violation.error, note=violation.law)
                 break
-        self.rows.append(row)
+        self.add(row)
 
     def disproved(
         self, program: Program, space: str, violation: Violation
@@ -381,7 +394,7 @@ class _Run:
             example = self.alone(program, space, quantity, tolerance)
             self.example = self.example or example
             row = row if example is not None else replace(row, holds=None, note=UNCONFIRMED)
-        self.rows.append(row)
+        self.add(row)
 
     def batches(self, program: Program) -> list[Sequence[Item]]:
         """The batches to compare: all items, and before them those that need no other plan."""

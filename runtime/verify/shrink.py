@@ -116,7 +116,8 @@ def _if_confirmed(report: Counterexample, example: Example) -> Counterexample | 
     ones = {name: np.ones(array.shape) for name, array in weights.items()}
     number = int(np.sum(solve(flat, "counting", weights=ones).value))
     if number <= MAX_ENUMERATED:
-        nested = brute_force(flat, {name: array.tolist() for name, array in weights.items()})
+        lists = {name: array.tolist() for name, array in weights.items()}
+        nested = brute_force(flat, lists, exact=True)
         value = np.sum(np.asarray(nested, dtype=object))
         how = f"all {number} derivations and assignments, one by one"
     else:
