@@ -197,6 +197,7 @@ class Page {
         other.tab.setAttribute("aria-selected", other === view);
       }
       this.current = view;
+      view.tab.scrollIntoView({ block: "nearest", inline: "nearest" });
       this.modelTab.setAttribute("aria-selected", false);
       this.follow(view);
     } else {

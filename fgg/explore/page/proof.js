@@ -46,7 +46,6 @@ class ProofView {
       el("button", { class: "main", id: "prove", disabled: off, onclick: () => this.follow() }, "Prove"),
       number("trials", "points", 1, 50, trials), number("length", "lengths up to", 1, 8, length),
       el("label", { class: "field" }, el("input", { type: "checkbox", id: "proof-floats", checked: floats, disabled: off || Boolean(fault), onchange: (event) => set("floats")(event.target.checked) }), el("span", {}, "programs, in float64")),
-      el("span", { class: "divider" }),
       field("plant a fault", menu(FAULT_TITLES, fault, set("fault", () => { this.options.place = 0; this.options.fault_space = this.page.checked?.ranked ? fault_space : "dense"; }), { id: "fault", disabled: off })),
       fault ? [field("in", menu(spaces.map((name) => [name, `${name} space`]), fault_space, set("fault_space", () => { this.options.fault_pass = "fold"; }), { id: "fault-space", disabled: off })),
         field("after", menu(passes.map((name) => [name, name.replaceAll("_", " ")]), fault_pass, set("fault_pass", () => { this.options.place = 0; }), { id: "fault-pass", disabled: off })),
@@ -108,7 +107,7 @@ class ProofView {
     const nothing = idle.includes(plain) || (name === "plan" && idle.includes("plan and program"));
     const state = row ? String(row.holds) : nothing ? "idle" : this.shown ? "absent" : "waiting";
     const mark = row ? MARKS[String(row.holds)] : nothing ? "·" : "";
-    const said = row ? (row.holds ? (row.chance !== undefined ? `degree ${row.degree}` : "") : row.note ?? "differs") : nothing ? "nothing to do" : "";
+    const said = row ? (row.holds ? (row.chance !== undefined ? `degree ${row.degree}` : "") : row.note ?? "differs") : nothing ? "nothing to do" : state === "absent" ? "nothing new" : "";
     const tips = row ? [`${row.quantity} in ${row.numbers}`, `${row.items} items at ${row.trials} points`,
       row.chance === undefined ? (row.error === undefined ? "" : `equal to ${Number(row.error).toExponential(0)}`) : row.chance ? `wrong with probability at most ${row.chance.toExponential(0)}` : "", row.note ?? ""].filter(Boolean).join("\n") : "";
     return el("li", { class: `check ${state}`, data: { step: name }, title: tips || null }, el("i", {}, mark), el("span", {}, plain.replaceAll("_", " ")), said ? el("span", { class: "quiet" }, said) : null);
