@@ -2,6 +2,7 @@
 
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +18,11 @@ settings.register_profile("explore", deadline=None, max_examples=1000, print_blo
 settings.load_profile("ci")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def own_machine_code(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Machine code that tests make is theirs alone."""
-    os.environ["FGG_CACHE"] = str(tmp_path_factory.mktemp("machine_code"))
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep machine code that tests build in a folder of their process, from collection on."""
+    folder = tempfile.TemporaryDirectory(prefix="fgg-tests-")
+    config.add_cleanup(folder.cleanup)
+    os.environ["FGG_CACHE"] = folder.name
 
 
 @pytest.fixture(autouse=True)
