@@ -101,8 +101,8 @@ def _run(words: Sequence[str]) -> int:
     as_json = "--json" in rest and name != "bench"  # for `bench` it names a file
     # Imported here so that `fggc --help` answers at once.
     from fgg.cli.arguments import Parser, Usage
-    from fgg.cli.output import fail_internal, fail_usage, report_failure
-    from fgg.diagnostics import GrammarError, did_you_mean
+    from fgg.cli.output import fail_internal, fail_memory, fail_usage, report_failure
+    from fgg.diagnostics import GrammarError, did_you_mean, is_out_of_memory
 
     if name not in COMMANDS:
         return fail_usage(f"there is no command `{name}`", did_you_mean(name, COMMANDS), as_json)
@@ -126,7 +126,7 @@ def _run(words: Sequence[str]) -> int:
     except OSError:
         raise
     except Exception as error:
-        return fail_internal(error, as_json)
+        return fail_memory(as_json) if is_out_of_memory(error) else fail_internal(error, as_json)
 
 
 def _show_warning(

@@ -104,6 +104,14 @@ def fail_usage(message: str, help: str, wants_json: bool) -> int:
     return report_failure(GrammarError([problem]), wants_json)
 
 
+def fail_memory(wants_json: bool) -> int:
+    """Report that a computation found no memory, and return the exit code."""
+    message = "this needs more memory than there is"
+    help = "use smaller sizes, smaller batches or shorter inputs"
+    problem = Diagnostic(code="F420", message=message, help=help)
+    return report_failure(GrammarError([problem]), wants_json)
+
+
 def fail_internal(error: BaseException, wants_json: bool) -> int:
     """Report a bug in fggc with the place in its source, and return the exit code."""
     frames = traceback.extract_tb(error.__traceback__)[-3:]

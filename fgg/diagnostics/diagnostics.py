@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -71,6 +72,14 @@ def warn(diagnostic: Diagnostic, source: Source | None = None, *, stacklevel: in
 
 class InternalError(Exception):
     """A bug of fgg, not a mistake of the user's."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error of Python, torch or C++ says that memory is lacking."""
+    return isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
+
+
+_NO_MEMORY = re.compile("(allocate|out of) memory|std::bad_alloc", re.IGNORECASE)
 
 
 def refuse(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from fgg.diagnostics import Diagnostic, GrammarError, InternalError
+from fgg.diagnostics import Diagnostic, GrammarError, InternalError, is_out_of_memory
 from fgg.draw import MissingExtra, TooLarge
 from fgg.explore.asked import Answer
 
 _PROPOSAL = re.compile(r"did you mean `([^`\n]+)`\?")
-_NO_MEMORY = re.compile("(allocate|out of) memory|std::bad_alloc", re.IGNORECASE)
 
 
 class Offsets:
@@ -73,7 +72,7 @@ def problem(error: BaseException, text: str, memory: int) -> Answer:
         return refused("F412", str(error))
     if isinstance(error, RecursionError):
         return refused("F420", "this is nested too deeply to be computed")
-    if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
+    if is_out_of_memory(error):
         return out_of_memory(memory)
     kind = "" if isinstance(error, InternalError) else f"{type(error).__name__}: "
     return {"kind": "bug", "message": f"{kind}{error}"[:2000]}

@@ -26,7 +26,7 @@ def per_grammar(
     @wraps(function)
     def remembered(grammar: Grammar, *args: P.args, **kwargs: P.kwargs) -> R:
         results = grammar.memo
-        call = (key, args, tuple(kwargs.items()))
+        call = (key, args, *kwargs.items())
         if call not in results:
             results[call] = function(grammar, *args, **kwargs)
         return cast(R, results[call])
@@ -36,7 +36,7 @@ def per_grammar(
 
 def remember(function: Callable[[Grammar], object], grammar: Grammar, result: object) -> None:
     """Set the result that a `per_grammar` function has for a grammar."""
-    grammar.memo[(_key(function), (), ())] = result
+    grammar.memo[(_key(function), ())] = result
 
 
 def _key(function: Callable[..., object]) -> str:

@@ -29,3 +29,13 @@ def start_logits(
     uniform = torch.rand(alpha.shape, generator=generator, dtype=torch.float64)
     logs = logs + (1 - uniform).log() / alpha
     return (logs - logs.logsumexp(-1, keepdim=True)).reshape(shape)
+
+
+BYTES = {"uniform": 12, "normal": 20}
+OTHER_BYTES = 40
+"""Bytes for each number while logits are made: intermediate results, and float32 of the model."""
+
+
+def bytes_to_start(init: Init, shape: tuple[int, ...]) -> int:
+    """The bytes that it takes to make initial logits."""
+    return BYTES.get(init.kind, OTHER_BYTES) * prod(shape)

@@ -24,7 +24,8 @@ from fgg.runtime.entries import factor_reader
 from fgg.runtime.entries.factor_reader import FactorReader, Weight
 from fgg.runtime.entries.scalar_products import ScalarProducts
 from fgg.runtime.layer.precision import as_computed
-from fgg.runtime.model.initial_logits import start_logits
+from fgg.runtime.memory import require
+from fgg.runtime.model.initial_logits import bytes_to_start, start_logits
 from fgg.runtime.model.materialise import multiplied
 from fgg.runtime.model.nets import FactorNet, Maker, Shared
 from fgg.runtime.model.segment_softmax import group_tensor, softmax_in_groups
@@ -124,7 +125,10 @@ class Model(nn.Module):
             self.nets[_key(name)] = kind(maker, self.shared, factor, net)
         else:
             shape = self.program.shape(name)
-            start = start_logits(init_of(factor), shape, factor.given, maker.generator)
+            init = init_of(factor)
+            what = f"factor `{name}` with {prod(shape):,} parameters"
+            require(bytes_to_start(init, shape), torch.device("cpu"), what)
+            start = start_logits(init, shape, factor.given, maker.generator)
             self._keep(name, start.to(maker.dtype))
 
     def _keep(self, name: str, logits: Tensor) -> None:

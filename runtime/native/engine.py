@@ -20,6 +20,7 @@ from fgg.plan.cpp_source import Native, told_charts
 from fgg.plan.sizes import environment, extents
 from fgg.runtime.native.build import TYPES, CannotBuild, host, library
 from fgg.runtime.native.preparation import SETTINGS, Preparation
+from fgg.runtime.program.emitted import Prepares
 
 if TYPE_CHECKING:
     from fgg.runtime.prelude.batch import Batch
@@ -50,7 +51,7 @@ class Given:
     seed: Tensor | None = None
 
 
-class NativeEngine:
+class NativeEngine(Prepares):
     """The inside and outside passes of a plan, on the processor.
 
     What it cannot do (another device, tensors that are no numbers, no compiler) the emitted

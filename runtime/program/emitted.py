@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import linecache
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from hashlib import sha256
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
 from torch import Tensor
@@ -63,15 +64,14 @@ class Made(Protocol):
         ...
 
 
-@runtime_checkable
-class Prepares(Protocol):
+class Prepares(ABC):
     """An engine that may prepare a batch itself."""
 
+    @abstractmethod
     def make_leaves(
         self, batch: Batch, tensors: Mapping[str, Tensor], collated: Collated
     ) -> Made | None:
         """Prepare a batch from weights, log-potentials and inputs; None if it cannot."""
-        ...
 
 
 # A module lives as long as a program that holds it.

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import exp, inf, log, log2, nan
+from math import exp, inf, isfinite, log, log2, nan
 from typing import Any
 
 import torch
@@ -329,7 +329,10 @@ def _hoisted(run: Run) -> set[str]:
 
 def all_finite(tensors: list[Tensor]) -> bool:
     """Whether all entries are numbers; one question to the device for all tensors."""
-    return not tensors or bool(torch.isfinite(torch.stack([x.sum() for x in tensors])).all())
+    sums = [x.sum() for x in tensors]
+    if all(total.device.type == "cpu" for total in sums):
+        return all(isfinite(total.item()) for total in sums)
+    return bool(torch.isfinite(torch.stack(sums)).all())
 
 
 def held(slopes: Tensor) -> Tensor:

@@ -102,3 +102,37 @@ def test_an_empty_file_name_is_refused(capsys: pytest.CaptureFixture[str]) -> No
 def test_json_says_that_queries_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "hmm", "--emit", "json"]) == 0
     assert "left out: string" in capsys.readouterr().err
+
+
+def test_parameters_that_do_not_fit_are_refused_before_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("a b\nb a\n")
+    run = tmp_path / "run"
+    assert (
+        main(["train", "hmm", "--set", "k=2000000", "--data", str(words), "--out", str(run)]) == 2
+    )
+    said = capsys.readouterr().err
+    assert "error[F420]: factor `trans` with 4,000,000,000,000 parameters needs about" in said
+    assert not run.exists()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+        RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB"),
+    ],
+)
+def test_no_memory_is_no_bug(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(arguments: object) -> int:
+        raise error
+
+    monkeypatch.setattr("fgg.cli.commands.check.run", fails)
+    assert main(["check", "hmm"]) == 2
+    said = capsys.readouterr().err
+    assert "F420" in said and "bug" not in said
