@@ -8,6 +8,7 @@ from functools import cached_property
 from math import exp, isnan
 from typing import TYPE_CHECKING, Any
 
+from fgg.diagnostics import GrammarError
 from fgg.grammar import Attachment, Grammar, Rule
 from fgg.grammar.domains import shown_value
 from fgg.inputs.written import Words
@@ -180,7 +181,8 @@ class Derivation:
         """The values of the variables at which cells meet, each once, in preorder.
 
         For a chain these are its states from the first position on, also if a cell has the states
-        of several positions; for a tree, the symbols of its nodes.
+        of several positions; for a tree, the symbols of its nodes. Variables without values are
+        left out.
         """
         return tuple(self._meeting_values())
 
@@ -195,7 +197,7 @@ class Derivation:
             places: dict[str, object] = dict(zip(externals, outside[number], strict=True))
             new = [name for name in dict.fromkeys(externals) if places[name] not in shown]
             shown |= {places[name] for name in new}
-            yield from (self.value_name(step, name) for name in new)
+            yield from (self.value_name(step, name) for name in new if name in step.values)
             nonterminals = [e for e in step.rule.rhs.edges if e.label in self.grammar.nonterminal]
             for edge, child in zip(nonterminals, step.children, strict=True):
                 wholes = [(places.get(a.node, (number, a.node)), a.path) for a in edge.attachments]
@@ -224,9 +226,15 @@ class Derivation:
         return "".join(text) + ")" * len(opened)
 
     def as_json(self) -> dict[str, object]:
-        """The derivation as a JSON object."""
+        """The derivation as a JSON object: as `written`, its values, its inputs, and its steps.
+
+        `inputs` is null for a ground grammar, and where rules disagree about a missing token.
+        """
         return {
             "log_weight": None if isnan(self.log_weight) else self.log_weight,
+            "written": self.written(),
+            "cell_values": list(self.cell_values()),
+            "inputs": self._known_inputs(),
             "steps": [
                 {
                     "rule": step.rule.name,
@@ -239,6 +247,12 @@ class Derivation:
                 for step, (family, indices, _) in zip(self.steps, self.spans(), strict=True)
             ],
         }
+
+    def _known_inputs(self) -> dict[str, Any] | None:
+        try:
+            return self.inputs()
+        except GrammarError:
+            return None
 
     def draw(self, kind: str = "auto", *, words: Sequence[str] | None = None) -> Picture:
         """The derivation as a picture, as people draw it.

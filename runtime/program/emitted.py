@@ -50,12 +50,25 @@ class Engine(Protocol):
 class Made(Protocol):
     """What an engine prepared by itself, without a graph of derivatives."""
 
-    leaves: Mapping[str, Tensor]
-    scales: Mapping[str, Tensor]
-    ends: Mapping[str, tuple[float, float]]
-    """The least and the greatest entry of leaves, as far as they are known."""
-    constants: frozenset[str]
-    """The leaves that depend on no weight and no log-potential."""
+    @property
+    def leaves(self) -> Mapping[str, Tensor]:
+        """What the passes read."""
+        ...
+
+    @property
+    def scales(self) -> Mapping[str, Tensor]:
+        """The powers of two taken out of leaves."""
+        ...
+
+    @property
+    def ends(self) -> Mapping[str, tuple[float, float]]:
+        """The least and the greatest entry of leaves, as far as they are known."""
+        ...
+
+    @property
+    def constants(self) -> frozenset[str]:
+        """The leaves that depend on no weight and no log-potential."""
+        ...
 
     def through(
         self, slopes: Mapping[str, Tensor], sources: Mapping[str, Tensor]

@@ -327,7 +327,8 @@ class _Collator:
         # The greatest is no number where any is none.
         if tensor.is_floating_point() and tensor.numel() and not float(tensor.detach().max()) < inf:
             number = next(i for i, row in enumerate(tensor.detach()) if not float(row.max()) < inf)
-            raise self.fail(f"`{item.name}`: item {number} has log-potentials that are NaN or +inf")
+            where = f": item {number}" if len(tensor) > 1 else ""
+            raise self.fail(f"`{item.name}`{where} has log-potentials that are NaN or +inf")
         if len(self.lengths) < len(self.wanted):
             for position, expr in _extents(self.grammar, item.name):
                 self.set_length(expr, [shape[position] for shape in shapes])

@@ -67,6 +67,39 @@ def test_decode_a_file(tmp_path: Path, capsys: Capture) -> None:
     assert all(item == sorted(item, reverse=True) for item in weights)
 
 
+TAGGER = """
+domain T = {D, N}
+domain W = {"<unk>", the, dog}
+factor init(-> T) = {D: 0.9, N: 0.1}
+factor trans(T -> T) = {D: {D: 0.1, N: 0.9}, N: {D: 0.5, N: 0.5}}
+factor emit(T -> W) = {D: {"<unk>": 0.1, the: 0.8, dog: 0.1}, N: {"<unk>": 0.5, the: 0.1, dog: 0.4}}
+nonterminal S()
+nonterminal X(T)
+start S
+rule begin: S    -> init(t) X(t)
+rule step:  X(t) -> emit(t, o) trans(t, u) X(u)
+rule last:  X(t) -> emit(t, o)
+query string(w: W[n]) {
+  rule begin: S      -> X[0]
+  rule step:  X[i]   -> o = w[i] X[i+1]   for 0 <= i < n-1
+  rule last:  X[n-1] -> o = w[n-1]
+}
+"""
+
+
+@pytest.mark.parametrize("command", [["decode"], ["decode", "--method", "mbr"], ["sample"]])
+def test_json_has_answers_and_words_as_they_were_written(
+    tmp_path: Path, capsys: Capture, command: list[str]
+) -> None:
+    path = tmp_path / "tagger.fgg"
+    path.write_text(TAGGER, encoding="utf-8")
+    found = report(capsys, command[0], str(path), *command[1:], "--input", "w=the zebra")
+    ((derivation,),) = found["items"]
+    assert derivation["inputs"] == {"w": ["the", "zebra"]}
+    assert derivation["written"].split() == derivation["cell_values"]
+    assert set(derivation["cell_values"]) <= {"D", "N"} and len(derivation["cell_values"]) == 2
+
+
 def test_two_inputs_are_columns(tmp_path: Path, capsys: Capture) -> None:
     data = tmp_path / "pairs.tsv"
     data.write_text("0 1 2\t1 2\n0\t0\n")

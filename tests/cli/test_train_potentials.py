@@ -148,7 +148,7 @@ def test_python_trains_on_the_same_files(scores: list[Any]) -> None:
         ({"phi": np.zeros((6, 5, 2))}, "has log-potentials of 6 items; the data 5"),
         ({"phi": np.zeros((5, 5, 3))}, "train.txt:1: `phi` has shape (1, 5, 3)"),
         ({"phi": np.zeros((5, 4, 2))}, "train.txt:5: `phi` has (4,) positions"),
-        ({"phi": np.full((5, 5, 2), np.nan)}, "NaN"),
+        ({"phi": np.full((5, 5, 2), np.nan)}, "train.txt:1: `phi` has log-potentials that are NaN"),
         ({"phi": np.zeros(())}, "without an axis for the items"),
         ({"psi": np.zeros((5, 5, 2))}, "no input factor or length `psi`"),
         ({"phi": np.zeros((5, 5, 2)), "n": np.array([1])}, "`phi` 5, `n` 1"),

@@ -53,7 +53,7 @@ def test_indices_and_source_rules_of_a_ground_grammar_are_kept() -> None:
 
 def test_a_derivation_is_json() -> None:
     shown = json.loads(json.dumps(viterbi(loads(GRAMMAR)).as_json()))
-    assert shown["log_weight"] == log(3)
+    assert shown["log_weight"] == log(3) and shown["inputs"] is None
     first = shown["steps"][0]
     assert first["rule"] == "top" and first["values"] == {"a": "Noun", "b": "Verb"}
     assert first["children"] == [1, 2] and first["nonterminal"] == "S"

@@ -66,6 +66,8 @@ def test_the_outline_gives_the_derivations_of_whole_factors(
     want = program.posterior(weights, SENTENCES).mbr(states=states)
     assert [d.spans() for d in found] == [d.spans() for d in want]
     assert [d.rules for d in bare] == [d.rules for d in want]
+    for derivation, whole in zip(bare, want, strict=True):
+        assert set(derivation.cell_values()) <= set(whole.cell_values())
     assert [d.log_weight for d in found] == pytest.approx([d.log_weight for d in want])
 
 
