@@ -136,12 +136,13 @@ def _key(name: str) -> str:
 def read_named(name: str, folder: str = "") -> Text:
     """Read a file, or a library grammar by its bare name. Raises GrammarError if unreadable.
 
-    A relative name is relative to `folder`.
+    A relative name is relative to `folder`. A folder does not hide the library grammar of its name.
     """
     if not name:
         refuse("F401", "the file's name is empty")
     place = os.path.normpath(os.path.join(folder, name)) if folder else name
-    if "/" not in name and "." not in name and not os.path.lexists(place):
+    is_bare = "/" not in name and "." not in name
+    if is_bare and (not os.path.lexists(place) or _is_hidden(name, place)):
         if name not in library_names():
             known = library_names()
             refuse(
@@ -152,6 +153,11 @@ def read_named(name: str, folder: str = "") -> Text:
         return Text(f"{name}.fgg", library_text(name), ".")
     path = Path(place)
     return Text(place, read_text(path), str(path.parent))
+
+
+def _is_hidden(name: str, place: str) -> bool:
+    """Return whether a folder lies where a library grammar could be meant."""
+    return os.path.isdir(place) and name in library_names()
 
 
 def read_text(path: Path) -> str:

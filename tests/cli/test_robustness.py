@@ -104,6 +104,19 @@ def test_json_says_that_queries_are_left_out(capsys: pytest.CaptureFixture[str])
     assert "left out: string" in capsys.readouterr().err
 
 
+def test_a_folder_does_not_hide_a_library_grammar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("hmm").mkdir()
+    Path("models").mkdir()
+    assert main(["check", "hmm"]) == 0
+    Path("own.fgg").write_text('use "hmm"\nstart S\n')
+    assert main(["check", "own.fgg"]) == 0
+    assert main(["check", "models"]) == 2
+    assert "it is a folder" in capsys.readouterr().err
+
+
 def test_parameters_that_do_not_fit_are_refused_before_a_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
