@@ -79,6 +79,16 @@ def spread(values: Sequence[float], form: str = ".2f") -> str:
     return f"{mean:{form}} ± {deviation:{form}}" if len(values) > 1 else f"{mean:{form}}"
 
 
+def mean(values: Sequence[float]) -> float:
+    """The mean of numbers; 0 of none."""
+    return sum(values) / max(len(values), 1)
+
+
+def claim(text: str, holds: bool) -> str:
+    """A claim of a paper and its verdict."""
+    return f'"{text}": {"supported" if holds else "refuted"}'
+
+
 def parser(doc: str | None) -> argparse.ArgumentParser:
     """The options that all examples have."""
     found = argparse.ArgumentParser(description=(doc or "").splitlines()[0])

@@ -73,7 +73,7 @@ def train(
         dtype=dtype or ("float32" if method == "adam" else "float64"),
         space=space,
         backend=backend,
-        budget=0 if method in ("cvb", "hastings") else tokens,
+        budget=0 if method in ("cvb", "variable-cvb", "exact-cvb", "hastings") else tokens,
         options=options,
         data=_paths(data),
         valid=_paths(valid),

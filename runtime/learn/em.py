@@ -29,7 +29,7 @@ from fgg.runtime.model.model import Model
 class AccumulatingOptions(CountingOptions, total=False):
     """The options of methods that sum the counts of all data; see `AccumulatingMethod`."""
 
-    forests: bool
+    forests: bool | ItemForests
 
 
 class AccumulatingMethod(CountingMethod):
@@ -38,15 +38,21 @@ class AccumulatingMethod(CountingMethod):
     `sums` are tables `[rows, entries]` by factor; `before` is the objective of the last sweep. With
     `forests`, items are counted over their derivation forests, as in collapsed methods, where these
     are small enough; that pays if items are small and charts would be computed for few at a time.
+    The `item_forests` of another method, given as `forests`, are not grown again.
     """
 
     def __init__(
-        self, model: Model, *, forests: bool = False, **options: Unpack[CountingOptions]
+        self,
+        model: Model,
+        *,
+        forests: bool | ItemForests = False,
+        **options: Unpack[CountingOptions],
     ) -> None:
         super().__init__(model, **options)
-        self.uses_forests = forests and machine_code() is not None
+        self.uses_forests = forests is not False and machine_code() is not None
         constant = {n: x.exp() for n, x in self.logs.items() if n not in self.distributions}
-        self.item_forests = ItemForests(self.distributions, constant)
+        own = ItemForests(self.distributions, constant)
+        self.item_forests = forests.shared(own) if isinstance(forests, ItemForests) else own
         self.sums = self.empty()
         self.before = -torch.inf
 

@@ -12,8 +12,11 @@ import torch
 
 from fgg.diagnostics import did_you_mean, refuse
 from fgg.runtime.learn.adam import Adam
+from fgg.runtime.learn.collapsed.exact_cvb import ExactCVB
+from fgg.runtime.learn.collapsed.gibbs import Gibbs
+from fgg.runtime.learn.collapsed.hastings import Hastings
+from fgg.runtime.learn.collapsed.variable_cvb import VariableCVB
 from fgg.runtime.learn.em import EM, OnlineEM
-from fgg.runtime.learn.hastings import Hastings
 from fgg.runtime.learn.item_batches import (
     BUDGET,
     CheckedItems,
@@ -36,9 +39,10 @@ if TYPE_CHECKING:
     from fgg.draw.picture import Picture
 
 METHODS: dict[str, type[Method]] = {
-    method.name: method for method in (Adam, EM, OnlineEM, VB, CVB, Hastings)
+    method.name: method
+    for method in (Adam, EM, OnlineEM, VB, CVB, VariableCVB, ExactCVB, Hastings, Gibbs)
 }
-ONE_BY_ONE = ("cvb", "hastings")
+ONE_BY_ONE = ("cvb", "variable-cvb", "exact-cvb", "hastings")
 """The methods that take items one by one unless a budget is given."""
 
 
@@ -90,7 +94,7 @@ def learn(
     its model is made with `seed`. `budget` is the number of tokens in a batch; without it, CVB and
     Hastings take items one by one. With a `tolerance`, sweeps stop when the objective changes by
     less, relative to its size. `report` is called after each sweep. `options` are those of the
-    method: `prior` (VB, CVB, Hastings), `burn_in` (Hastings), `pseudo` (EM), `rate` … (Adam).
+    method: `prior` (VB, CVB, samplers), `burn_in` (samplers), `pseudo` (EM), `rate` … (Adam).
     """
     kind = find_method(method, options)
     if isinstance(model, Program):

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from fgg.runtime.forest.engine import joined
 from fgg.runtime.forest.grow import ItemForest
+from fgg.runtime.learn.collapsed.leave_one_out import CollapsedMethod, CollapsedOptions
 from fgg.runtime.learn.distributions import divergence, log_geometric, log_mean
 from fgg.runtime.learn.em import AccumulatingMethod, AccumulatingOptions
 from fgg.runtime.learn.expected_counts import ExpectedCounts
 from fgg.runtime.learn.flat_layout import SparseCounts
 from fgg.runtime.learn.item_batches import CheckedItems
-from fgg.runtime.learn.leave_one_out import CollapsedMethod, CollapsedOptions
 from fgg.runtime.learn.method import (
     ItemBatch,
     SweepReport,

@@ -27,7 +27,7 @@ from fgg.runtime.train.run_settings import load_settings
 from tests.helpers.native import needs_compiler
 
 WORDS = ["the dog runs", "a dog sees the cat", "the cat sleeps", "a cat runs", "dog runs the cat"]
-METHODS = ("em", "vb", "cvb", "hastings", "online-em", "adam")
+METHODS = ("em", "vb", "cvb", "hastings", "gibbs", "online-em", "adam")
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def settings(corpus: Path, method: str = "em", **more: Any) -> RunSettings:
         "epochs": 3,
         "dtype": "float32" if method == "adam" else "float64",
         "budget": 0 if method in ("cvb", "hastings") else 12,
-        "options": {"prior": 0.1} if method in ("vb", "cvb", "hastings") else {},
+        "options": {"prior": 0.1} if method in ("vb", "cvb", "hastings", "gibbs") else {},
         "data": (str(corpus),),
     }
     return RunSettings(**{**given, **more})

@@ -36,7 +36,7 @@ from tests.helpers.places import ROOT
 WAYS = ("call", "step", "file", "write")
 FILE_EVENTS = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate")
 WORDS = ["the dog runs", "a dog sees the cat", "the cat sleeps", "a cat runs", "dog runs the cat"]
-CASES = ("em", "online-em", "vb", "cvb", "hastings", "adam", "adam-net")
+CASES = ("em", "online-em", "vb", "cvb", "hastings", "gibbs", "adam", "adam-net")
 NET = "with net = residual(dim=3, layers=1, dropout=0.3)"
 
 
@@ -47,7 +47,7 @@ def settings_of(case: str, corpus: Path) -> RunSettings:
     if case == "adam-net":
         text = text.replace("factor emit(T -> W)", f"factor emit(T -> W) {NET}")
         assert NET in text
-    counted = method in ("vb", "cvb", "hastings")
+    counted = method in ("vb", "cvb", "hastings", "gibbs")
     return RunSettings(
         grammar=text,
         query="string",

@@ -25,6 +25,7 @@ SCRIPTS = {
     "pcfg_induction": "craft_trees/train.trees.xz",
     "rank_space_hmm": "wikitext2/train.txt.xz",
     "dmv_dependencies": "ewt/dmv10.train.tsv",
+    "latent_trees.compare_methods": "craft_trees/train.sup.trees.xz",
     "rna_folding": "rna/trna.train.dbn",
     "word_segmentation": "hkcancor/train.txt",
 }
@@ -40,9 +41,9 @@ def test_an_example_runs_small(
     assert report.text() == capsys.readouterr().out[: len(report.text())]
     assert len(report.rows) >= 3
     assert all(len(row) == len(report.columns) for row in report.rows)
-    saved = json.loads((tmp_path / f"{name}.json").read_text("utf-8"))
+    saved = json.loads((tmp_path / f"{report.name}.json").read_text("utf-8"))
     assert saved["rows"] == report.rows and saved["numbers"]
-    assert (tmp_path / f"{name}.svg").read_text("utf-8").startswith("<svg")
+    assert (tmp_path / f"{report.name}.svg").read_text("utf-8").startswith("<svg")
     assert not any(cell in ("nan", "inf") for row in report.rows for cell in row)
 
 

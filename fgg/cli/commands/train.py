@@ -30,7 +30,8 @@ IMPOSSIBLE = (
     "{:,} held-out items have probability 0. If they have words that are not in the training "
     "data, `--min-count 2` replaces rare words by <unk>; `--option pseudo=0.1` smooths em."
 )
-METHODS = ("adam", "em", "online-em", "vb", "cvb", "hastings")
+ONE_BY_ONE = ("cvb", "variable-cvb", "exact-cvb", "hastings")
+METHODS = ("adam", "em", "online-em", "vb", "cvb", "variable-cvb", "exact-cvb", "hastings", "gibbs")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -56,10 +57,10 @@ def add_arguments(parser: Parser) -> None:
     parser.value(
         "--tokens",
         "N",
-        "tokens in a batch, padding included (default: 4096; cvb and hastings: one item)",
+        "tokens in a batch, padding included (default: 4096; cvb, exact-cvb, hastings: one item)",
         type=int,
     )
-    parser.value("--prior", "A", "Dirichlet prior (vb, cvb)", type=float)
+    parser.value("--prior", "A", "Dirichlet prior (vb, cvb, hastings, gibbs)", type=float)
     parser.value("--rate", "R", "learning rate (adam)", type=float)
     parser.repeated("--option", "NAME=VALUE", "an option of the method: `pseudo=0.1`")
     parser.value("--patience", "N", "stop after N checks without progress", type=int, default=0)
@@ -149,7 +150,7 @@ def settings_of(arguments: argparse.Namespace, world: int) -> RunSettings:
         raise Usage("a trained model keeps its ranks and its factors", "give the grammar instead")
     known = saved.preprocessing.changes if saved else {}
     fixed = {"sizes": assignments(arguments.set, "--set")}
-    alone = arguments.method in ("cvb", "hastings") and arguments.tokens is None
+    alone = arguments.method in ONE_BY_ONE and arguments.tokens is None
     return RunSettings(
         grammar=print_grammar(self_contained(grammar)),
         name=grammar.name,

@@ -12,11 +12,11 @@ import torch
 
 import fgg
 from fgg.runtime.learn import CVB, VB, ExpectedCounter, Hastings, Items, learn
+from fgg.runtime.learn.collapsed.leave_one_out import CountStore
+from fgg.runtime.learn.collapsed.sampled_counts import EntrySampler, entries_of
 from fgg.runtime.learn.distributions import divergence, log_beta, log_geometric
 from fgg.runtime.learn.expected_counts import log_counts
 from fgg.runtime.learn.flat_layout import SparseCounts
-from fgg.runtime.learn.leave_one_out import CountStore
-from fgg.runtime.learn.sampled_counts import EntrySampler, entries_of
 from fgg.runtime.program.program import Program
 from tests.oracles.learning_cases import cnf
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter as Multiset
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -14,9 +13,9 @@ from torch import Tensor
 import fgg
 from fgg.runtime.forest.engine import ForestWeights
 from fgg.runtime.learn import CVB, EM, VB, CheckedItems, ExpectedCounter, Hastings, Items
+from fgg.runtime.learn.collapsed.sampled_counts import entries_of
 from fgg.runtime.learn.distributions import log_beta
 from fgg.runtime.learn.flat_layout import SparseCounts
-from fgg.runtime.learn.sampled_counts import entries_of
 from tests.oracles.learning_cases import (
     FILE,
     KINDS,
@@ -52,12 +51,6 @@ def agrees(case: Case, tables: Any, wanted: Any, tolerance: float = 1e-8) -> Non
 
 def doubles(numbers: Any) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float64)
-
-
-def cvb_tolerance(data: Mapping[str, Any]) -> float:
-    alpha = data["alpha"]
-    least = alpha if isinstance(alpha, int | float) else min(alpha)
-    return 1e-8 if least > 1e-3 else 1e-6
 
 
 @pytest.mark.parametrize(("make", "data"), ALL)
@@ -119,24 +112,23 @@ def test_cvb(make: Make, data: dict[str, Any], forests: bool) -> None:
     case: Case = make(data)
     cvb = Recording(case.model(), weights=case.start(), prior=case.prior(), forests=forests)
     items = case.ready(cvb)
-    tolerance = cvb_tolerance(data)
     trees: list[Multiset[tuple[float, ...]]] = []
     for wanted in data["cvb"]:
         report = cvb.sweep(items)
         assert report.sweep == wanted["sweep"]
-        agrees(case, cvb.layout.tables(cvb.store.total), wanted["counts"], tolerance)
+        agrees(case, cvb.layout.tables(cvb.store.total), wanted["counts"])
         for item, local in enumerate(wanted.get("local", ())):
-            agrees(case, local_counts(cvb, item), local, tolerance)
+            agrees(case, local_counts(cvb, item), local)
         if "sum_log_Z" in wanted:
-            assert report.log_z == pytest.approx(wanted["sum_log_Z"], abs=tolerance)
+            assert report.log_z == pytest.approx(wanted["sum_log_Z"], abs=1e-8)
         if "entropy" in wanted:
-            assert report.details["entropy"] == pytest.approx(wanted["entropy"], abs=tolerance)
-            assert report.objective == pytest.approx(wanted["neg_free_energy_0"], abs=tolerance)
+            assert report.details["entropy"] == pytest.approx(wanted["entropy"], abs=1e-8)
+            assert report.objective == pytest.approx(wanted["neg_free_energy_0"], abs=1e-8)
         if "neg_free_energy_exact" in wanted:
             trees = trees or [vectors(case, item) for item in range(len(case.items))]
             expected = expected_joint(case, cvb, trees)
             exact = expected + report.details["entropy"]
-            assert exact == pytest.approx(wanted["neg_free_energy_exact"], abs=tolerance)
+            assert exact == pytest.approx(wanted["neg_free_energy_exact"], abs=1e-8)
 
 
 def local_counts(cvb: CVB, item: int) -> dict[str, Tensor]:

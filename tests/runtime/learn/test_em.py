@@ -14,7 +14,7 @@ from torch import Tensor
 
 import fgg
 from fgg.runtime.learn import EM, VB, Items, learn
-from fgg.runtime.learn.sampled_counts import entries_of
+from fgg.runtime.learn.collapsed.sampled_counts import entries_of
 from fgg.runtime.model.model import Model
 from fgg.runtime.program.program import Program
 

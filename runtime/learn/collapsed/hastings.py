@@ -9,18 +9,16 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from fgg.diagnostics import refuse
 from fgg.runtime.forest.grow import ItemForest
+from fgg.runtime.learn.collapsed.leave_one_out import CollapsedOptions
+from fgg.runtime.learn.collapsed.sampler import Sampler
 from fgg.runtime.learn.flat_layout import SparseCounts
 from fgg.runtime.learn.item_batches import CheckedItems
-from fgg.runtime.learn.leave_one_out import CollapsedMethod, CollapsedOptions
-from fgg.runtime.learn.method import ItemBatch, SweepReport, alone
-from fgg.runtime.learn.sampled_counts import EntrySampler
+from fgg.runtime.learn.method import ItemBatch, SweepReport
 from fgg.runtime.model.model import Model
-from fgg.runtime.program.program import Program
 
 
-class Hastings(CollapsedMethod):
+class Hastings(Sampler):
     """The collapsed Metropolis-Hastings sampler (Johnson, Griffiths and Goldwater 2007).
 
     A derivation t' of an item is drawn with θ_H = (f + α) / Σ_A (f + α), f the counts of all other
@@ -28,38 +26,16 @@ class Hastings(CollapsedMethod):
 
         r(t) = Π_A B(f + f(t) + α) / B(f + α)  /  Π θ_H^f(t).
 
-    The first sweep draws with the model's weights and accepts everything. The objective is the
-    logarithm of the joint probability of data and derivations, log P(w, t | α), up to factors that
-    are not learned. The model gets the posterior means under the counts averaged over the sweeps
-    after the first `burn_in`.
+    The first sweep draws with the model's weights and accepts everything.
     """
 
     name = "hastings"
 
     def __init__(
-        self,
-        model: Model,
-        *,
-        seed: int = 0,
-        burn_in: int = 0,
-        **options: Unpack[CollapsedOptions],
+        self, model: Model, *, seed: int = 0, burn_in: int = 0, **options: Unpack[CollapsedOptions]
     ) -> None:
-        super().__init__(model, **options)
-        if self.reduce is not alone:
-            message = "`hastings` takes items one by one and cannot run on several processes"
-            refuse("F476", message)
-        self.generator = torch.Generator().manual_seed(seed)
-        self.burn_in = burn_in
+        super().__init__(model, seed=seed, burn_in=burn_in, **options)
         self.accepted = 0
-        self.averaged = 0
-        self.average = torch.zeros_like(self.store.total)
-        self.samplers: dict[Program, EntrySampler] = {}
-
-    def sampler(self, program: Program) -> EntrySampler:
-        """The sampler of a program's derivations."""
-        if program not in self.samplers:
-            self.samplers[program] = EntrySampler(program, self.generator)
-        return self.samplers[program]
 
     def begin(self) -> None:
         """Begin a sweep."""
@@ -100,8 +76,7 @@ class Hastings(CollapsedMethod):
         """The same over the forest of an item."""
         old = self.store.units.get(item.ids)
         weights = self.weights_without(item.ids)
-        seed = int(torch.randint(2**62, (), generator=self.generator))
-        log_z, _, new = weights.count(forest.packed, forest.tokens, seed)
+        log_z, _, new = weights.count(forest.packed, forest.tokens, self.new_seed())
         if not bool(self.derivable(item, torch.tensor([log_z])).all()):
             return
         chosen, accepted = self.layout.packed(new), True
@@ -120,24 +95,6 @@ class Hastings(CollapsedMethod):
         self.store.keep(item.ids, counts)
         self.store.add(counts)
         self.items += 1
-
-    def drawn(self, item: CheckedItems, weights: Mapping[str, Tensor]) -> SparseCounts:
-        """The counts of a derivation drawn from the item's posterior."""
-        counts = self.sampler(item.program).draw(weights, item)
-        index, value = [], []
-        for (name, place), count in counts.items():
-            dists = self.distributions.get(name)
-            if dists is not None:
-                flat = 0
-                for i, size in zip(place, dists.shape, strict=True):
-                    flat = flat * size + i
-                index.append(self.layout.first[name] + flat)
-                value.append(float(count))
-        order = sorted(range(len(index)), key=index.__getitem__)
-        return SparseCounts(
-            torch.tensor([index[i] for i in order], dtype=self.layout.index_type),
-            torch.tensor([value[i] for i in order], dtype=torch.float64),
-        )
 
     def log_target(self, counts: SparseCounts) -> float:
         """Σ_A log B(f + f(t) + α) - log B(f + α), f the counts of the other items."""
@@ -170,28 +127,13 @@ class Hastings(CollapsedMethod):
 
     def end(self) -> SweepReport:
         """End a sweep and report the joint probability and the share of accepted proposals."""
-        if self.sweeps >= self.burn_in:
-            self.averaged += 1
-            self.average += (self.store.total - self.average) / self.averaged
-        self.publish_means(self.average if self.averaged else self.store.total)
-        objective = self.log_marginal()
-        self.sweeps += 1
-        details = {"acceptance": self.accepted / max(self.items, 1)}
-        return SweepReport(self.sweeps - 1, "log-joint", objective, self.items, objective, details)
+        return self.ended({"acceptance": self.accepted / max(self.items, 1)})
 
     def state_dict(self) -> dict[str, Tensor]:
         """All state besides the model's parameters."""
-        return super().state_dict() | {
-            "generator": self.generator.get_state(),
-            "accepted": torch.tensor(self.accepted),
-            "averaged": torch.tensor(self.averaged),
-            "average": self.average.clone(),
-        }
+        return super().state_dict() | {"accepted": torch.tensor(self.accepted)}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Resume from a state."""
         super().load_state_dict(state)
-        self.generator.set_state(state["generator"])
         self.accepted = int(state["accepted"])
-        self.averaged = int(state["averaged"])
-        self.average = state["average"].clone()

@@ -120,7 +120,7 @@ class CollapsedOptions(CountingOptions, total=False):
     """The options of all collapsed methods; see `CollapsedMethod`."""
 
     items: int | None
-    forests: bool
+    forests: bool | ItemForests
 
 
 class CollapsedMethod(CountingMethod):
@@ -129,7 +129,8 @@ class CollapsedMethod(CountingMethod):
     `items` is the number of items to expect. `alpha` are the priors of all factors as a flat
     vector, `alphas` as tables. Items are counted over their derivation forests: their cost does not
     depend on the number of parameters. Without a C++ compiler, with `forests=False`, or where a
-    forest would be too large, they are counted over their charts.
+    forest would be too large, they are counted over their charts. The `item_forests` of another
+    method, given as `forests`, are not grown again.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class CollapsedMethod(CountingMethod):
         model: Model,
         *,
         items: int | None = None,
-        forests: bool = True,
+        forests: bool | ItemForests = True,
         **options: Unpack[CountingOptions],
     ) -> None:
         super().__init__(model, **options)
@@ -152,8 +153,10 @@ class CollapsedMethod(CountingMethod):
         if self.least < LEAST_PRIOR:
             refuse("F476", f"a prior of {self.least} is too small")
         self.constant = {n: x.exp() for n, x in self.logs.items() if n not in self.distributions}
-        self.uses_forests = forests and self.reduce is alone and machine_code() is not None
-        self.item_forests = ItemForests(self.distributions, self.constant, items)
+        wanted = forests is not False and self.reduce is alone
+        self.uses_forests = wanted and machine_code() is not None
+        own = ItemForests(self.distributions, self.constant, items)
+        self.item_forests = forests.shared(own) if isinstance(forests, ItemForests) else own
         self.known_changes = 0
 
     # counting over forests
@@ -205,9 +208,9 @@ class CollapsedMethod(CountingMethod):
         shaped = {name: tables[name].view(d.shape) for name, d in self.distributions.items()}
         return {**self.constant, **shaped}
 
-    def log_marginal(self) -> float:
-        """Σ_A log B(f + α) - log B(α)."""
-        tables = self.layout.tables(self.store.total)
+    def log_marginal(self, counts: Tensor | None = None) -> float:
+        """Σ_A log B(f + α) - log B(α) of flat counts f, by default those of all items."""
+        tables = self.layout.tables(self.store.total if counts is None else counts)
         total = 0.0
         for name, dists in self.distributions.items():
             alpha, blocks = self.alphas[name], dists.blocks

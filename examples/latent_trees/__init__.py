@@ -1,0 +1,1 @@
+"""PCFGs with latent annotations, learned from a treebank."""
