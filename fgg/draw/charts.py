@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil, floor, log10
+from typing import Any
 
 from fgg.api.sweep_table import Entry, sweep_table, written
 from fgg.draw import TooLarge, style
@@ -102,3 +103,56 @@ def singular_svg(title: str, values: Sequence[float], rank: int | None, toleranc
         line((x(rank), box.top), (x(rank), box.bottom), GREEN, f"exact rank {rank}", place)
     marks += [dot((x(i + 0.5), y(log)), 2.5, style.INK) for i, log in enumerate(logs)]
     return document(title, box.right + MARGIN, box.bottom + MARGIN, marks)
+
+
+_Tables = tuple[Mapping[str, Any], Mapping[str, Any]]
+SHOWN = 14
+"""The most entries of a move that are drawn."""
+SCALE = 220.0
+
+
+def moves_svg(title: str, notes: Sequence[str], moves: Sequence[_Tables]) -> str:
+    """Pairs of points, before and after a move, as an SVG document: a column for each pair.
+
+    Each line is an entry of a factor, on a scale from 0 to 1; those that move most are drawn.
+    """
+    marks: list[Mark] = [
+        Text(text=clean(title), place=(MARGIN, MARGIN + 8), size=style.INSIDE, bold=True)
+    ]
+    left, bottom, right = MARGIN, MARGIN, MARGIN + text_width(title, style.INSIDE)
+    for note, (before, after) in zip(notes, moves, strict=True):
+        changes = sorted(
+            (
+                (name, index, old, float(after[name][index]))
+                for name, table in before.items()
+                for index, old in _entries(table)
+            ),
+            key=lambda change: -abs(change[3] - change[2]),
+        )
+        shown = changes[:SHOWN]
+        labels = [f"{name}[{', '.join(map(str, index))}]" for name, index, _, _ in shown]
+        start = left + max((text_width(clean(x), 10.0) for x in labels), default=0) + 10
+        top = MARGIN + 32
+        marks.append(Text(text=note, place=(left, top), size=10.0, color=style.QUIET))
+        for i, (label, (_, _, old, new)) in enumerate(zip(labels, shown, strict=True)):
+            y = top + 20 + 16 * i
+            marks.append(Text(text=clean(label), place=(left, y + 3.5), size=10.0))
+            marks.append(segment((start, y), (start + SCALE, y), style.HAIRLINE, 0.8))
+            marks.append(segment((start + SCALE * old, y), (start + SCALE * new, y), GREEN, 2))
+            marks.append(dot((start + SCALE * old, y), 3, style.QUIET))
+            marks.append(dot((start + SCALE * new, y), 3.5, GREEN))
+        end = top + 20 + 16 * len(shown)
+        rest = f", {len(changes) - len(shown)} more entries" if len(changes) > len(shown) else ""
+        key = f"0 to 1; gray: before, green: after{rest}"
+        marks.append(Text(text=key, place=(start, end + 4), size=10.0, color=style.QUIET))
+        bottom = max(bottom, end + 4)
+        wide = max(start + SCALE, left + text_width(note, 10.0), start + text_width(key, 10.0))
+        right, left = max(right, wide), wide + 36
+    return document(clean(title), right + MARGIN, bottom + MARGIN, marks)
+
+
+def _entries(table: Any) -> list[tuple[tuple[int, ...], float]]:
+    """All entries of an array with their indices."""
+    import numpy as np
+
+    return [(index, float(value)) for index, value in np.ndenumerate(table)]

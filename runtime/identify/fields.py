@@ -55,8 +55,10 @@ class Field(Protocol):
     def uniform(self, shape: Sequence[int], rng: np.random.Generator) -> Tensor:
         """Random elements."""
 
-    def distribution(self, rows: int, columns: int, rng: np.random.Generator) -> Tensor:
-        """A random matrix whose rows sum to one."""
+    def distribution(
+        self, rows: int, columns: int, rng: np.random.Generator, mask: Tensor
+    ) -> Tensor:
+        """A random matrix whose rows sum to one, with zeros where the mask is False."""
 
 
 class RealField:
@@ -96,9 +98,11 @@ class RealField:
         """Numbers between -1 and 1."""
         return torch.from_numpy(rng.uniform(-1.0, 1.0, size=tuple(shape)))
 
-    def distribution(self, rows: int, columns: int, rng: np.random.Generator) -> Tensor:
-        """Rows from a flat Dirichlet distribution."""
-        drawn = rng.exponential(size=(rows, columns)) + 1e-3
+    def distribution(
+        self, rows: int, columns: int, rng: np.random.Generator, mask: Tensor
+    ) -> Tensor:
+        """Rows from a flat Dirichlet distribution over the entries of the mask."""
+        drawn = (rng.exponential(size=(rows, columns)) + 1e-3) * mask.numpy()
         return torch.from_numpy(drawn / drawn.sum(axis=1, keepdims=True))
 
 
@@ -198,11 +202,14 @@ class PrimeField:
         drawn = rng.integers(self.prime, size=tuple(shape), dtype=np.int64)
         return self.reduce(torch.from_numpy(drawn.astype(np.float64)))
 
-    def distribution(self, rows: int, columns: int, rng: np.random.Generator) -> Tensor:
-        """A random matrix whose rows sum to one."""
-        free = self.uniform((rows, columns - 1), rng)
-        last = self.reduce(1.0 - free.sum(1, keepdim=True))
-        return torch.cat([free, last], dim=1)
+    def distribution(
+        self, rows: int, columns: int, rng: np.random.Generator, mask: Tensor
+    ) -> Tensor:
+        """A random matrix whose rows sum to one, with zeros where the mask is False."""
+        matrix = self.uniform((rows, columns), rng) * mask
+        last = (torch.arange(columns) * mask).max(1, keepdim=True).values
+        matrix.scatter_(1, last, 0.0)
+        return matrix.scatter(1, last, self.reduce(1.0 - matrix.sum(1, keepdim=True)))
 
 
 def _split(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import torch
@@ -154,10 +155,12 @@ def _moves(vector: Floats, parameters: Parameters) -> dict[str, Floats]:
     kept: Floats = np.where(np.abs(vector) < least, 0.0, vector)
     first = 0
     for leaf in parameters.leaves:
-        entries = kept[first : first + leaf.coordinates].reshape(leaf.rows, -1)
+        entries = kept[first : first + leaf.coordinates]
         first += leaf.coordinates
         if entries.any():
-            last = -entries.sum(axis=1, keepdims=True)
-            last[np.abs(last) < 1e-9] = 0.0
-            moves[leaf.name] = np.concatenate([entries, last], axis=1).reshape(leaf.shape)
+            flat = np.zeros(prod(leaf.shape))
+            flat[leaf.entries[0].numpy()] = entries
+            last = -flat.reshape(leaf.rows, -1).sum(axis=1)
+            flat[leaf.lasts.numpy()] = np.where(np.abs(last) < 1e-9, 0.0, last)
+            moves[leaf.name] = flat.reshape(leaf.shape)
     return moves

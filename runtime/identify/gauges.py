@@ -41,8 +41,8 @@ def gauges(grammar: Grammar, place: ParameterPoint, rows: Tensor) -> tuple[Gauge
         if domain.name in observed or not 1 < size or size * (size - 1) > MAX_GENERATORS:
             continue
         moved = [leaf for leaf in place.parameters.leaves if domain.name in _axes(grammar, leaf)]
-        if not moved:
-            continue
+        if not moved or any(leaf.zeros for leaf in moved):
+            continue  # a change of basis would fill zeros
         tangents = _tangents(grammar, place, domain.name, size)
         if bool(torch.any(field.matmul(rows, tangents.T.contiguous()))):
             continue
@@ -78,6 +78,6 @@ def _tangents(grammar: Grammar, place: ParameterPoint, domain: str, size: int) -
             flat = wide.reshape(1, -1, size)
             moved = field.matmul(flat, matrices).reshape(len(pairs), *wide.shape)
             total += moved.movedim(-1, axis + 1)
-        free = total.reshape(len(pairs), leaf.rows, leaf.columns)[..., :-1]
-        columns.append(field.reduce(free.reshape(len(pairs), -1)))
+        free, _ = leaf.entries
+        columns.append(field.reduce(total.reshape(len(pairs), -1)[:, free]))
     return torch.cat(columns, dim=1)

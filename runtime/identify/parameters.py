@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import lcm, prod
 
 import numpy as np
@@ -39,6 +40,30 @@ class FreeTable:
     shape: tuple[int, ...]
     given: int
     frozen: bool
+    zeros: frozenset[tuple[int, ...]] = frozenset()
+    """The entries that stay zero."""
+
+    @cached_property
+    def mask(self) -> Tensor:
+        """Which entries are not zeros."""
+        mask = torch.ones(self.shape, dtype=torch.bool)
+        for index in self.zeros:
+            mask[index] = False
+        return mask
+
+    @cached_property
+    def lasts(self) -> Tensor:
+        """The flat number of the last entry of each distribution that is not a zero."""
+        columns = torch.arange(self.columns) * self.mask.reshape(self.rows, self.columns)
+        return columns.max(1).values + torch.arange(self.rows) * self.columns
+
+    @cached_property
+    def entries(self) -> tuple[Tensor, Tensor]:
+        """The flat number of the entry of each coordinate, and of the last of its distribution."""
+        kept = self.mask.reshape(-1).clone()
+        kept[self.lasts] = False
+        free = torch.nonzero(kept)[:, 0]
+        return free, self.lasts[free // self.columns]
 
     @property
     def rows(self) -> int:
@@ -53,7 +78,7 @@ class FreeTable:
     @property
     def coordinates(self) -> int:
         """How many numbers describe the table."""
-        return 0 if self.frozen else self.rows * (self.columns - 1)
+        return 0 if self.frozen else prod(self.shape) - len(self.zeros) - self.rows
 
 
 @dataclass(frozen=True)
@@ -139,10 +164,28 @@ class Parameters:
                 sums[name] = 2 * size * cofactor * cofactor
         return sums
 
+    def tables(self, coordinates: Tensor) -> dict[str, Tensor]:
+        """The leaves at some coordinates, in float64."""
+        tables: dict[str, Tensor] = {}
+        first = 0
+        for leaf in self.leaves:
+            flat = torch.zeros(prod(leaf.shape), dtype=torch.float64)
+            flat[leaf.entries[0]] = coordinates[first : first + leaf.coordinates]
+            first += leaf.coordinates
+            flat[leaf.lasts] = 1.0 - flat.reshape(leaf.rows, leaf.columns).sum(1)
+            tables[leaf.name] = flat.reshape(leaf.shape)
+        return tables
+
+    def coordinates(self, tables: Mapping[str, Tensor]) -> Tensor:
+        """The coordinates of leaves."""
+        return torch.cat([tables[leaf.name].reshape(-1)[leaf.entries[0]] for leaf in self.leaves])
+
     def point(self, field: Field, rng: np.random.Generator) -> ParameterPoint:
         """A random point: distributions at the leaves, and the factors that follow from them."""
         tables = {
-            name: field.distribution(source.rows, source.columns, rng).reshape(source.shape)
+            name: field.distribution(
+                source.rows, source.columns, rng, source.mask.reshape(source.rows, source.columns)
+            ).reshape(source.shape)
             for name, source in self.sources.items()
             if isinstance(source, FreeTable)
         }
@@ -202,9 +245,9 @@ class ParameterPoint:
         columns = []
         for leaf in self.parameters.leaves:
             slope = total[leaf.name]
-            table = slope.reshape(*slope.shape[:2], leaf.rows, leaf.columns)
-            free = table[..., :-1] - table[..., -1:]
-            columns.append(self.field.reduce(free.reshape(*slope.shape[:2], -1)))
+            table = slope.reshape(*slope.shape[:2], -1)
+            free, last = leaf.entries
+            columns.append(self.field.reduce(table[..., free] - table[..., last]))
         return torch.cat(columns, dim=2)
 
     def _through(self, name: str, source: str, gradient: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from fgg.runtime.identify.curves import Floats, Move
 from fgg.runtime.identify.float_check import Direction, SecondOpinion
 from fgg.runtime.identify.gauges import Gauge
 from fgg.runtime.identify.prepared_case import Question
@@ -45,6 +46,10 @@ class Identification:
     undetermined: tuple[str, ...] = ()
     """The factors that null directions move; the others are determined all the same."""
     directions: tuple[Direction, ...] = ()
+    point: Mapping[str, Floats] = field(default_factory=dict, repr=False)
+    """The weights of the point at which the directions are null."""
+    moves: tuple[Move | None, ...] = ()
+    """For the first directions, where they lead: another point with the same moments."""
     deficiency_of_all: int | None = None
     """The deficiency from whole strings of this length, where the verdict is `no`."""
     gauges: tuple[Gauge, ...] = ()
@@ -105,6 +110,8 @@ class Identification:
                 {name: array.tolist() for name, array in item.moves.items()}
                 for item in self.directions
             ],
+            "point": {name: array.tolist() for name, array in self.point.items()},
+            "moves": [None if move is None else move.as_json() for move in self.moves],
             "deficiency_of_all": self.deficiency_of_all,
             "gauges": [{"domain": g.domain, "dimension": g.dimension} for g in self.gauges],
         }
@@ -181,6 +188,12 @@ class Identification:
             count = sum(int((array != 0).sum()) for array in item.moves.values())
             more = f", … ({count:,} entries)" if count > len(entries) else ""
             lines.append(f"    {text}{more}")
+            move = self.moves[number - 1] if number <= len(self.moves) else None
+            if move is not None:
+                lines.append(
+                    f"    followed until an entry has changed by {move.distance:.2g}: all moments "
+                    f"stay the same within {move.difference:.0e}"
+                )
         if len(self.directions) > SHOWN:
             lines.append(f"  and {len(self.directions) - SHOWN:,} more directions")
         return lines

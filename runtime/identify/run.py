@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fgg.grammar.domains import size_values
+from fgg.runtime.identify.curves import Floats, Move, is_small, move_along
 from fgg.runtime.identify.fields import Echelon, PrimeField, echelon, one_thread
 from fgg.runtime.identify.float_check import Direction, SingularSpace, directions, second_opinion
 from fgg.runtime.identify.gauges import Gauge, gauges
@@ -30,6 +31,8 @@ Observed = Mapping[str, tuple[tuple[MomentSet, ...], ...] | None]
 """Observation functions by name, each with its moments for every case; None where strings are too
 short for one."""
 
+MAX_MOVES = 3
+"""How many null directions are followed to another point."""
 MAX_DIRECTIONS = 2_000_000
 """The most entries of null directions that are computed."""
 
@@ -87,7 +90,9 @@ def _identify(
             primes=(best.field.prime,) if rank == count else primes,
             second=None if opinion is None else opinion.opinion,
             undetermined=more.undetermined,
-            directions=() if opinion is None else more.directions(rank),
+            directions=more.directions(rank),
+            moves=more.moves(rank),
+            point=more.point(),
             deficiency_of_all=more.deficiency,
             gauges=more.gauges,
             question=question,
@@ -183,6 +188,21 @@ class _More:
         self.deficiency = parameters.count - echelon(rows, field).rank
         if self.deficiency:
             self.gauges = gauges(self.question.cases[0].grammar, draw.place, rows)
+
+    def point(self) -> dict[str, Floats]:
+        """The leaves at the point of the null directions."""
+        if self.opinion is None or not self.wanted.null:
+            return {}
+        arrays = self.opinion.place.arrays
+        return {leaf.name: arrays[leaf.name].numpy() for leaf in self.question.parameters.leaves}
+
+    def moves(self, rank: int) -> tuple[Move | None, ...]:
+        """A finite move along each of the first null directions."""
+        if self.opinion is None or not is_small(self.question):
+            return ()
+        place = self.opinion.place
+        some = self.directions(rank)[:MAX_MOVES]
+        return tuple(move_along(self.question, place, item, rank) for item in some)
 
     def directions(self, rank: int) -> tuple[Direction, ...]:
         """A basis of the null directions."""

@@ -390,3 +390,39 @@ def test_the_sum_of_coefficients_of_an_hmm_is_counted_by_hand() -> None:
         # Entries count 1, the last of a row as many as the row has; words are summed out.
         hidden, words = np.log2(1 + 2), np.log2(1 + 1 + 3)
         assert case.bits == pytest.approx(length * (hidden + words))
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "length", "moments", "kept"),
+    [
+        ("hmm", {"k": 2, "d": 3}, 3, "12", [0, 1]),
+        ("cnf", {"k": 2, "d": 2}, 3, "all", [0, 1, 2]),
+        ("dep_ies", {"d": 3}, 2, "12", [0, 1]),
+    ],
+)
+def test_moves_lead_far_and_change_no_moment(
+    name: str, sizes: dict[str, int], length: int, moments: str, kept: list[int]
+) -> None:
+    result = fgg.identify(fgg.load(name), length=length, moments=moments, sizes=sizes)
+    assert len(result.moves) == min(len(result.directions), 3)
+    program = fgg.compile(fgg.load(name, sizes=sizes))
+
+    def seen(tables: Any) -> Any:
+        # Another engine: the posterior of the compiled program, which completes tied factors.
+        weights = {**{n: np.asarray(t) for n, t in result.point.items()}, **tables}
+        if name == "dep_ies":
+            values, vectors = np.linalg.eig(weights["arc"].T)
+            root = np.real(vectors[:, np.argmin(abs(values - 1))])
+            weights["root"] = root / root.sum()
+        return program.posterior(weights, {}, {"n": [length]}).moments({"w": kept})
+
+    for move in result.moves:
+        assert move is not None and 0.02 < move.distance < 0.5 and move.difference < 1e-12
+        before, after = seen(move.before), seen(move.after)
+        assert float(abs(after - before).max()) < 1e-12
+        for table in move.after.values():
+            assert (table > 0).all()
+        changed = max(float(abs(move.after[n] - move.before[n]).max()) for n in move.after)
+        assert changed == pytest.approx(move.distance)
+    text = "\n".join(result.lines())
+    assert text.count("followed until an entry has changed") == len(result.moves)

@@ -99,6 +99,8 @@ def test_singular_values_are_drawn(folder: Path, capsys: pytest.CaptureFixture[s
         (["hmm", "--length", "3", "--plot", "x.png"], "F415"),
         (["hmm", "--length", "3", "--direction", "e1"], "F415"),
         (["hmm", "--length", "3", "-o", "x.csv"], "F415"),
+        (["hmm", "--length", "3", "-o", "x.svg", "--no-float"], "F415"),
+        (["lcm", "--set", "k=1", "d=2", "--length", "2", "-o", "x.svg"], "F412"),
         (["hmm", "--length", "3", "--set", "k=5000", "d=5000"], "F420"),
         (["hmm", "--sweep", "L=3..4", "-o", "x.png"], "F415"),
         (["hmm", "--sweep", "k=2..3"], "F457"),
@@ -257,3 +259,22 @@ def children(parent: int) -> set[int]:
 def test_processes_find_the_same_as_one(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["lcm", "--sweep", "k=2..3", "d=2", "L=3", "--moments", "123"]
     assert asked(capsys, 0, *words, "--jobs", "2") == asked(capsys, 0, *words, "--jobs", "1")
+
+
+def test_moves_are_drawn(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["identify", "hmm", "--set", "k=2", "d=2", "--length", "3", "--moments", "12"]
+    assert main([*words, "-o", "moves.svg"]) == 1
+    root = ElementTree.fromstring((folder / "moves.svg").read_text("utf-8"))
+    texts = [item.text or "" for item in root.iter() if item.tag.endswith("text")]
+    assert any(text.startswith("trans[") for text in texts)
+    assert sum("moments differ by" in text for text in texts) == texts.count(
+        "0 to 1; gray: before, green: after"
+    )
+
+
+def test_several_lengths_are_asked_about_jointly(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["dep_ies", "--set", "d=3", "--moments", "12", "--no-float", "--length"]
+    assert asked(capsys, 1, *words, "2")["deficiency"] == 1
+    both = asked(capsys, 0, *words, "2", "3")
+    assert both["lengths"] == [{"n": 2}, {"n": 3}] and both["moments"] == 18
+    assert asked(capsys, 2, *words, "2", "2")["diagnostics"][0]["code"] == "F411"

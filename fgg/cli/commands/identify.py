@@ -81,7 +81,8 @@ def add_arguments(parser: Parser) -> None:
         metavar="PATH",
         action="append",
         default=[],
-        help="write the table of a sweep: .txt, .csv, .json, .tex or .svg",
+        help="draw moves that change no moment (.svg); or the table of a sweep: .txt, .csv, .json, "
+        ".tex or .svg",
     )
     parser.value(
         "--jobs",
@@ -101,9 +102,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _single(arguments: argparse.Namespace, moments: Sequence[str]) -> int:
-    for option, given in (("--results", arguments.results), ("-o", arguments.output)):
-        if given:
-            raise Usage(f"`{option}` is for sweeps", "add `--sweep d=2..8 L=2..9`")
+    if arguments.results:
+        raise Usage("`--results` is for sweeps", "add `--sweep d=2..8 L=2..9`")
+    for path in arguments.output:
+        if Path(path).suffix != ".svg" or arguments.no_float:
+            help = "`-o moves.svg` draws them, but not with `--no-float`; tables are for sweeps"
+            raise Usage("moves along null directions are drawn as .svg", help)
+        check_writable(path)
     if len(arguments.files) > 1 or len(moments) > 1:
         raise Usage("only sweeps take several grammars or moments", "add `--sweep d=2..8 L=2..9`")
     if arguments.positions and moments:
@@ -140,6 +145,8 @@ def _single(arguments: argparse.Namespace, moments: Sequence[str]) -> int:
         notes.append(too_short(result))
     if arguments.plot:
         _plot(Path(arguments.plot), result)
+    for path in arguments.output:
+        _draw(Path(path), result)
     if arguments.certificate:
         _certify(Path(arguments.certificate), result)
     if arguments.json:
@@ -161,6 +168,24 @@ def _plot(path: Path, result: Identification) -> None:
     title = f"{result.grammar}, {result.observed}"
     second = result.second
     text = singular_svg(title, second.singular_values, result.rank, second.tolerance)
+    write_whole(path, text.encode())
+    print(f"wrote {path}", file=sys.stderr)
+
+
+def _draw(path: Path, result: Identification) -> None:
+    """Draw the finite moves along null directions."""
+    from fgg.draw.charts import moves_svg
+
+    moves = [(i, move) for i, move in enumerate(result.moves, 1) if move is not None]
+    if not moves:
+        if result.verdict == "yes":
+            refuse("F412", "there is no move to draw: the moments determine the parameters")
+        refuse("F412", "there is no move to draw: none was found, or the model is too large")
+    title = f"{result.grammar}: {len(moves)} moves that leave the moments {result.observed} alone"
+    if len(moves) == 1:
+        title = f"{result.grammar}: a move that leaves the moments {result.observed} alone"
+    notes = [f"direction {i}: moments differ by {move.difference:.0e} at most" for i, move in moves]
+    text = moves_svg(title, notes, [(move.before, move.after) for _, move in moves])
     write_whole(path, text.encode())
     print(f"wrote {path}", file=sys.stderr)
 

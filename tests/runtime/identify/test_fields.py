@@ -52,8 +52,12 @@ def test_fractions_become_residues() -> None:
 
 def test_distributions_sum_to_one() -> None:
     rng = np.random.default_rng(0)
-    assert whole(FIELD.distribution(4, 3, rng).sum(1)) == [1] * 4
-    assert torch.allclose(RealField().distribution(4, 3, rng).sum(1), torch.ones(4).double())
+    mask = torch.tensor([[1, 1, 1], [0, 1, 1], [1, 0, 0], [1, 1, 0]], dtype=torch.bool)
+    assert whole(FIELD.distribution(4, 3, rng, mask).sum(1)) == [1] * 4
+    assert torch.allclose(RealField().distribution(4, 3, rng, mask).sum(1), torch.ones(4).double())
+    for field in (FIELD, RealField()):
+        drawn = field.distribution(4, 3, rng, mask)
+        assert bool((drawn[~mask] == 0).all()) and bool((drawn[mask] != 0).all())
 
 
 def test_inverses_are_inverse_and_singular_matrices_are_refused() -> None:
