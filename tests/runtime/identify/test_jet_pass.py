@@ -115,7 +115,7 @@ def shifted(case: Case, place: Any, move: Any, step: int) -> Any:
     """The point so many steps along a direction."""
 
     class Drawn(PrimeField):
-        def distribution(self, rows: int, columns: int, rng: Any) -> Any:
+        def distribution(self, rows: int, columns: int, rng: Any, mask: Any) -> Any:
             leaf = next(queue)
             own = place.arrays[leaf.name].reshape(rows, columns).clone()
             if not leaf.frozen:
