@@ -278,3 +278,12 @@ def test_several_lengths_are_asked_about_jointly(capsys: pytest.CaptureFixture[s
     both = asked(capsys, 0, *words, "2", "3")
     assert both["lengths"] == [{"n": 2}, {"n": 3}] and both["moments"] == 18
     assert asked(capsys, 2, *words, "2", "2")["diagnostics"][0]["code"] == "F411"
+
+
+def test_solutions_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["lcm", "--set", "k=2", "d=2", "--length", "3", "--moments", "123", "--no-float"]
+    solutions = asked(capsys, 0, *words, "--solutions", "4")["solutions"]
+    assert solutions["starts"] == 4 and solutions["possible"] == 2 and solutions["others"] == 0
+    assert solutions["renamings"] == len(solutions["tables"])
+    main(["identify", *words, "--solutions", "2"])
+    assert "of 2 starts reached the moments" in capsys.readouterr().out

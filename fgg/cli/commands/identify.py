@@ -68,6 +68,12 @@ def add_arguments(parser: Parser) -> None:
     parser.flag("--no-float", "compute the exact rank only, nothing in float64")
     parser.value("--plot", "PATH", "draw the singular values (.svg)")
     sweep = "make a table over ranges of sizes and lengths: `--sweep d=2..8 k=2..d L=2..9`"
+    parser.value(
+        "--solutions",
+        "N",
+        "solve the moment equations of a random point from N starts, and count the solutions",
+        type=whole_number(1, 10_000),
+    )
     parser.value("--certificate", "PATH", "write a proof of the verdict that can be checked alone")
     parser.repeated_values("--sweep", "RANGE", sweep)
     parser.value(
@@ -143,6 +149,11 @@ def _single(arguments: argparse.Namespace, moments: Sequence[str]) -> int:
     notes = list(loaded.diagnostics)
     if result.verdict == "undefined":
         notes.append(too_short(result))
+    solutions = None
+    if arguments.solutions and result.question is not None and result.rank is not None:
+        from fgg.runtime.identify.solutions import solutions_of
+
+        solutions = solutions_of(result.question, result.rank, arguments.solutions)
     if arguments.plot:
         _plot(Path(arguments.plot), result)
     for path in arguments.output:
@@ -151,11 +162,14 @@ def _single(arguments: argparse.Namespace, moments: Sequence[str]) -> int:
         _certify(Path(arguments.certificate), result)
     if arguments.json:
         ok = result.verdict != "undefined"
-        print_json({**result.as_json(), "ok": ok, "diagnostics": [as_json(d, None) for d in notes]})
+        data = {**result.as_json(), "ok": ok}
+        if arguments.solutions:
+            data["solutions"] = None if solutions is None else solutions.as_json()
+        print_json({**data, "diagnostics": [as_json(d, None) for d in notes]})
     elif result.verdict == "undefined":
         print_diagnostics([notes[-1]], None)
     else:
-        print("\n".join(result.lines()))
+        print("\n".join([*result.lines(), *(solutions.lines() if solutions else ())]))
     return {"yes": 0, "no": 1}.get(result.verdict, 2)
 
 
@@ -205,8 +219,9 @@ def _load(arguments: argparse.Namespace, file: str) -> tuple[Grammar, Loaded]:
 
 def _sweep(arguments: argparse.Namespace, words: Sequence[str], moments: Sequence[str]) -> int:
     """Compute a sweep, print and write its table, and return the exit code."""
-    if arguments.positions or arguments.plot or arguments.certificate:
-        raise Usage("`--positions`, `--plot` and `--certificate` are not for sweeps")
+    if arguments.positions or arguments.plot or arguments.certificate or arguments.solutions:
+        options = "`--positions`, `--plot`, `--certificate` and `--solutions`"
+        raise Usage(f"{options} are not for sweeps")
     for path in arguments.output:
         if not path.endswith(TABLE_SUFFIXES):
             raise Usage(f"`{path}`: tables are written as {', '.join(TABLE_SUFFIXES)}")
