@@ -160,19 +160,77 @@ def test_nothing_is_fetched_from_outside(browser: Browser, server: Server) -> No
         assert address.startswith((server.guard.address, "data:", "blob:")), address
 
 
+def test_pointing_at_a_line_marks_its_rule_and_the_other_way_round(browser: Browser) -> None:
+    opened(browser, "hmm", "program")
+    browser.wait("!page.current.work.busy && document.querySelectorAll('.choice').length === 4")
+    for language in ("python", "cpp", "triton", "numpy"):
+        browser.click(f"#language-{language}")
+        marked = browser.run(
+            """const rows = [...document.querySelectorAll('.row.linked')];
+            const row = rows.find((one) => /emit_w/.test(one.textContent));
+            row.dispatchEvent(new MouseEvent('mouseover', {bubbles: true}));
+            const cards = [...document.querySelectorAll('.equation-card.pointed')];
+            return cards.map((card) => card.dataset.rule);"""
+        )
+        assert isinstance(marked, list) and marked and {*marked} <= {"step", "last"}
+        assert f"rule {marked[0]}" in str(
+            browser.run("return document.querySelector('.editor .here')?.parentNode.textContent")
+        )
+        browser.click(".equation-card[data-rule=begin]")
+        lines = browser.run(
+            """return [...document.querySelectorAll('.row.pointed')].map((r) => r.textContent);"""
+        )
+        assert isinstance(lines, list) and any("init" in line for line in lines)
+        browser.click(".equation-card[data-rule=begin]")
+    assert browser.errors() == []
+
+
+def test_a_planted_fault_is_found(browser: Browser) -> None:
+    opened(browser, "hmm", "proof")
+    browser.wait("document.querySelector('.verdict.proved') && !page.current.work.busy")
+    assert browser.run("return document.querySelectorAll('.check.true').length") == 2
+    browser.run(
+        """const menu = document.getElementById('fault');
+        menu.value = 'swap_ends'; menu.dispatchEvent(new Event('change'));"""
+    )
+    browser.wait("document.querySelector('.verdict.refuted') && !page.current.work.busy")
+    assert "trans(u, t)" in browser.text(".planted .after")
+    assert "source: 1" in browser.text(".counterexample")
+    assert browser.run("return document.querySelectorAll('.check.false').length")
+    assert browser.errors() == []
+
+
+def test_null_directions_are_arrows(browser: Browser) -> None:
+    opened(browser, "hmm", "identify")
+    browser.wait("page.current.result?.verdict === 'yes' && !page.current.work.busy")
+    browser.click(".ranks tbody tr:nth-child(1) td:nth-child(2) button")
+    browser.wait("page.current.result?.verdict === 'no' && !page.current.work.busy")
+    assert "rank 5 of 7" in browser.text(".rank-bar")
+    assert browser.run("return document.querySelectorAll('.arrow.up, .arrow.down').length")
+    assert browser.errors() == []
+
+
 def test_a_shared_page_opens_without_a_server(browser: Browser, tmp_path: Path) -> None:
     browser.download_to(tmp_path)
-    browser.run("page.open('hmm')")
-    browser.wait("page.current.frames.length && page.name === 'hmm.fgg'")
+    opened(browser, "dyck", "passes")
     browser.click("#share")
     browser.wait("document.getElementById('share').textContent === 'Share'")
-    file = browser.downloaded(tmp_path, "hmm.html")
+    file = browser.downloaded(tmp_path, "dyck.html")
     browser.requested()
     browser.open(file.as_uri())
     browser.wait("document.querySelectorAll('.rule').length")
     browser.click(".step[data-pass=narrow]")
     assert browser.run("return document.querySelector('.rules').dataset.pass") == "narrow"
     assert browser.run("return document.querySelector('textarea').readOnly") is True
+    for view, shown in (
+        ("cost", ".space.chosen"),
+        ("program", ".row.linked"),
+        ("inference", ".derivations svg"),
+        ("proof", ".verdict.proved"),
+        ("identify", ".rank-bar"),
+    ):
+        browser.click(f"#tab-{view}")
+        browser.wait(f"document.querySelector('#panel-{view} {shown}')")
     for address in browser.requested():
         assert address.startswith((file.as_uri(), "data:")), address
     assert browser.errors() == []

@@ -108,6 +108,23 @@ def test_mutations_are_compiled_or_refused(server: Server) -> None:
         assert problem is None or (isinstance(problem, dict) and problem["kind"] == "refused")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("view", ["program", "inference", "proof", "identify"])
+def test_mutations_are_answered_or_refused_by_every_view(server: Server, view: str) -> None:
+    rng = random.Random(f"{view} 13")
+    answered = 0
+    while answered < 4:
+        text = mutate(rng, library_text(rng.choice(library_names())))
+        if not checked(server, text).outcome.get("done", {}).get("ok"):  # type: ignore[attr-defined]
+            continue
+        answered += 1
+        typed = rng.choice(["0 1", "", "[[0], [1]]", "[NaN]", "-1 -7", "a \ud800"])
+        given = {"text": text, "inputs": {"w": typed}, "trials": 1, "length": 2}
+        given |= {"fault": rng.choice(["", "drop_rule", "shift_index"])} if view == "proof" else {}
+        problem = sent(server, "POST", f"view/{view}", given).outcome.get("problem")
+        assert problem is None or (isinstance(problem, dict) and problem["kind"] == "refused")
+
+
 def test_time_is_limited() -> None:
     with served("pcfg", seconds=0.001) as server:
         reply = sent(server, "POST", "view/passes", {"text": library_text("lexpcfg")})

@@ -20,7 +20,7 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--disable-dev-shm-usage", "--disable-default-apps", "--no-default-browser-check"),
 )
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds after which a condition that pages are waited for counts as false."""
 
 
@@ -147,7 +147,7 @@ def _sent(method: str, address: str, body: Mapping[str, object] | None) -> objec
     )
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(request, timeout=120) as answer:
+        with opener.open(request, timeout=PATIENCE + 60) as answer:
             return json.loads(answer.read())["value"]
     except urllib.error.HTTPError as error:
         value = json.loads(error.read())["value"]
