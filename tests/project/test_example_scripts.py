@@ -23,6 +23,7 @@ SCRIPTS = {
     "morphology_methods": "nguni_verbs/isizulu.train.tsv",
     "hmm_language_model": "wikitext2/train.txt.xz",
     "pcfg_induction": "craft_trees/train.trees.xz",
+    "pcfg_tags": "craft_trees/train.len10.trees",
     "rank_space_hmm": "wikitext2/train.txt.xz",
     "dmv_dependencies": "ewt/dmv10.train.tsv",
     "latent_trees.compare_methods": "craft_trees/train.sup.trees.xz",
