@@ -4,6 +4,9 @@ The networks are those of the rank-space paper (Yang, Liu and Tu 2022, appendix 
 beginning of WikiText-2. States and rank are swept one at a time (the paper's table 3), against
 HMMs of other kinds, the same model with states and rank interchanged, and Kneser-Ney n-grams. A
 model reads the text as one stream, in windows that carry its state.
+
+`--parts` says what is trained: by `states` and by `rank` as it stands in the stored results, and
+`swapped` and `other` kinds of models.
 """
 
 from __future__ import annotations
@@ -139,12 +142,13 @@ def by_size(
     for name, other in (("states", "rank"), ("rank", "states")):
         values = [(float(getattr(s, name)), rows[s][-1]["test"]) for s in parts[name] if s in rows]
         points = sorted(values)
-        fixed = f"{other} {getattr(parts[name][0], other):,}"
-        lines.append(Line(label=f"by {name}, with {fixed}", points=tuple(points)))
+        fixed = f"{getattr(parts[name][0], other):,}"
+        label = f"by {name}, {fixed} states" if other == "states" else f"by {name}, rank {fixed}"
+        lines.append(Line(label=label, points=tuple(points)))
     ends = [x for line in lines for x, _ in line.points]
     for name, value in flat.items():
         across = ((min(ends), value), (max(ends), value))
-        lines.append(Line(label=name, points=across, markers=False))
+        lines.append(Line(label=name.removeprefix("Kneser-Ney "), points=across, markers=False))
     return Plot(
         title="Rank-space HMMs: perplexity of test text",
         x="states, or rank",
@@ -157,8 +161,8 @@ def options() -> argparse.ArgumentParser:
     """What the command takes."""
     asked = parser(__doc__)
     asked.add_argument("--states", type=int, nargs="+", default=[256, 1024, 4096])
-    asked.add_argument("--ranks", type=int, nargs="+", default=[64, 256, 512])
-    asked.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    asked.add_argument("--ranks", type=int, nargs="+", default=[64, 256])
+    asked.add_argument("--parts", nargs="+", choices=PARTS, default=["states", "rank"])
     asked.add_argument("--epochs", type=int, default=4)
     asked.add_argument("--dim", type=int, default=128, help="the width of embeddings")
     asked.add_argument("--rate", type=float, default=0.003)
@@ -207,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
     report.notes = [
         f"{len(own.train):,} training tokens, {len(own.test):,} of valid, {len(test):,} of test, "
         f"{words:,} words; `<unk>` and the ends of all lines count",
-        f"networks of width {given.dim} from random numbers; Adam, rate {given.rate:g} for two "
+        f"networks of width {given.dim} from random numbers; AdamW, rate {given.rate:g} for two "
         f"epochs, then half of it each time; {given.epochs} epochs; {given.rows} x "
         f"{given.length} tokens a step; one seed",
     ]

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import fgg
+from fgg.runtime.program.program import CompiledProgram
 from tests.helpers.places import EXAMPLES
 
 SIZES = {"k": 5, "d": 3, "r": 2, "dmax": 3}
@@ -39,7 +40,7 @@ def by_segments(weights: dict[str, np.ndarray], words: list[int]) -> float:
 def test_a_string_has_the_weight_of_its_segmentations(space: str) -> None:
     grammar = fgg.load(EXAMPLES / "hsmm_rank.fgg", sizes=SIZES)
     program = fgg.compile(grammar, space=space)
-    assert program.space == space
+    assert isinstance(program, CompiledProgram) and program.space == space
     weights = program.weights(seed=3, dtype=torch.float64)
     arrays = {name: weight.numpy() for name, weight in weights.items()}
     strings = [list(words) for n in (1, 2, 4) for words in product(range(3), repeat=n)]
@@ -63,7 +64,9 @@ def test_gradients_agree_between_spaces() -> None:
 
 
 def test_what_is_done_for_each_word_does_not_grow_with_states() -> None:
-    described = fgg.compile(fgg.load(EXAMPLES / "hsmm_rank.fgg"), space="rank").described
+    program = fgg.compile(fgg.load(EXAMPLES / "hsmm_rank.fgg"), space="rank")
+    assert isinstance(program, CompiledProgram)
+    described = program.described
     inside = [cost.order for cost in described.contractions if "n" in cost.order]
     assert any("r^2" in order for order in inside)
     assert not any("k" in order for order in inside)
