@@ -386,9 +386,13 @@ def tied_to(factor: Factor) -> str | None:
     return factor.definition.source if isinstance(factor.definition, Tied) else None
 
 
+_TAKEN = {*dir(nn.ParameterDict()), *dir(nn.ModuleDict())}
+"""Names of attributes, such as `children` and `keys`, which torch does not allow for parameters."""
+
+
 def _key(name: str) -> str:
-    """A parameter's name: torch allows no dots in it."""
-    return name.replace(".", "\N{MIDDLE DOT}")
+    """A parameter's name: torch allows no dots in it, and no names of its own attributes."""
+    return f"{name}\N{MIDDLE DOT}" if name in _TAKEN else name.replace(".", "\N{MIDDLE DOT}")
 
 
 def _buffer(name: str) -> str:

@@ -88,8 +88,23 @@ def check_low_rank(text: str) -> None:
     assert len(set(re.findall(r"log Z = (-\d+\.\d{6})", text))) == 1
 
 
+def check_identifiable(text: str) -> None:
+    assert "pairs: not identifiable" in text and "2 of the deficiency are a gauge" in text
+    values = [
+        re.findall(r"\[(-.*?)\]", line)[0] for line in re.findall(r"^(?:one|other) .*", text, re.M)
+    ]
+    assert len(values) == 2 and values[0] == values[1]
+    rows = re.findall(r"^(any pair|independent.*?) +(\*\*.*)", text, re.M)
+    full = [[a == b for a, b in re.findall(r"(\d+) of +(\d+)", row)] for _, row in rows]
+    assert full == [[False] * 4, [False, False, True, True], [False, False, True, True]]
+    assert float(re.findall(r"the greatest error of a parameter: (\S+)", text)[0]) < 1e-12
+    errors = [float(error) for error in re.findall(r"sentences: greatest error (\S+)", text)]
+    assert len(errors) == 4 and sorted(errors, reverse=True) == errors and errors[-1] < 0.02
+
+
 CLAIMS = {
     "hmm_tagger": check_hmm_tagger,
+    "identifiable": check_identifiable,
     "low_rank": check_low_rank,
     "neural_crf": check_neural_crf,
     "own_model": check_own_model,

@@ -361,3 +361,23 @@ def test_attributes_of_learning_are_checked(attribute: str, code: str | None) ->
     rule S -> f(a, b, c)"""
     _, diagnostics, _ = load_text(text)
     assert [d.code for d in diagnostics] == ([] if code is None else [code])
+
+
+def test_factors_may_have_names_that_torch_uses_itself(tmp_path: Path) -> None:
+    text = """
+domain D = 3
+factor children(-> D)
+factor keys(D -> D)
+nonterminal S()
+start S
+rule S -> children(a) keys(a, o)
+query q(w: D[n]) { rule S: S -> o = w[0] }
+"""
+    program = fgg.compile(fgg.loads(text), "q")
+    model = program.model(seed=1, dtype=torch.float64)
+    weights = model.weights()
+    expected = (weights["children"] @ weights["keys"])[1].log()
+    torch.testing.assert_close(model(w=[[1]])[0], expected)
+    model.save(tmp_path / "model.fggm")
+    loaded = fgg.load_model(tmp_path / "model.fggm", query="q")
+    torch.testing.assert_close(loaded.weights()["keys"], weights["keys"])
