@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from fgg.diagnostics import Diagnostic, GrammarError, refuse
 from fgg.grammar import Grammar
@@ -15,13 +15,17 @@ from fgg.grammar import Grammar
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fgg.runtime.matching.model_moments import MomentModel
     from fgg.runtime.program.program import Program
     from fgg.runtime.unmix.mixing import Mixing
-    from fgg.runtime.unmix.moments import Ints, Moments, SampledMoments
+    from fgg.runtime.unmix.moments import ExactMoments, Ints, SampledMoments
     from fgg.runtime.unmix.result import Unmixing
+    from fgg.runtime.unmix.structure import Arcs, States
 
 DIRECTIONS = 20
 MAX_LENGTH = 12
+STARTS = 20
+METHODS = ("auto", "spectral", "moments")
 
 
 def unmix(
@@ -31,46 +35,155 @@ def unmix(
     weights: Mapping[str, object] | None = None,
     query: str | None = None,
     sizes: Mapping[str, int] | None = None,
+    method: str = "auto",
+    moments: str = "***",
     max_length: int = 3,
     directions: int = DIRECTIONS,
+    starts: int = STARTS,
     refine: int = 0,
     seed: int = 0,
 ) -> Unmixing:
     """The parameters of a grammar from moments of sentences, or from exact ones of `weights`.
 
     Sentences are lists of word numbers, or arrays `[sentences, words]` by their length; those of at
-    most `max_length` words are used. Works for grammars with the structure of PCFG-IE (with as many
-    words as states, or more) and of DEP-IES, whatever they are called and however their rules are
-    written; all others are refused (F460). `refine` is the most steps that follow towards the
-    maximum of the likelihood of all sentences. Raises GrammarError: F461 where moments do not
-    determine the parameters, F462 and F463 where eigenvalues are complex or collide. Estimates
-    outside the simplex are projected to it, with a note (F464).
+    most `max_length` words are used. `method` is `spectral` (linear algebra, for grammars of a
+    known structure, whatever they are called and however their rules are written; others are
+    refused, F460), `moments` (weighted moment matching from `starts` random starts, for every
+    grammar whose parameters the observation function `moments` determines; others are refused,
+    F461), or `auto`: spectral where the grammar has the structure. `refine` is the most steps that
+    follow towards the maximum of the likelihood of all sentences.
+
+    Raises GrammarError: F461 where moments do not determine the parameters, F462 and F463 where
+    eigenvalues are complex or collide. Notes of the result say that an estimate was projected to
+    the simplex (F464), that the likelihood is not maximised (F465), that moments do not fit (F466)
+    or that several estimates fit equally well (F467).
     """
     from fgg.api.compile import compile
-    from fgg.runtime.unmix.moments import ExactMoments, SampledMoments, sampled
-    from fgg.runtime.unmix.solve import solve
-    from fgg.runtime.unmix.structure import States, shape_of
+    from fgg.api.identify import check_moments
 
     if (sentences is None) == (weights is None):
         raise TypeError("either sentences or weights are expected")
+    if method not in METHODS:
+        raise TypeError(f"a method is one of {', '.join(METHODS)}, not {method!r}")
     if not 2 <= max_length <= MAX_LENGTH:
         refuse("F415", f"the greatest length is {max_length}; 2 to {MAX_LENGTH} can be unmixed")
+    check_moments([moments])
     program = compile(grammar, query, sizes=sizes)
-    shape = shape_of(program.grammar)
-    if isinstance(shape, States) and shape.words < shape.states:
+    shape = _shape(program, method)
+    data = _data(program, sentences, weights, max_length)
+    if method == "moments" or shape is None:
+        result = _matched(
+            grammar,
+            query,
+            sizes,
+            program,
+            shape,
+            data,
+            _Search(moments, max_length, directions, starts, seed),
+        )
+    else:
+        from fgg.runtime.unmix.solve import solve
+
+        result = solve(program, shape, data, max_length, directions, seed)
+    if refine and sentences is not None:
+        return refined(result, cast("SampledMoments", data), refine)
+    return result
+
+
+def _shape(program: Program, method: str) -> States | Arcs | None:
+    """The structure of a program's grammar, if linear algebra is to find its parameters.
+
+    Raises GrammarError (F460) if it must have one.
+    """
+    from fgg.runtime.unmix.structure import States, shape_of
+
+    try:
+        shape = shape_of(program.grammar)
+    except GrammarError as error:
+        if method == "spectral" or error.diagnostics[0].code != "F460":
+            raise
+        return None
+    if method != "moments" and isinstance(shape, States) and shape.words < shape.states:
         message = f"there are {shape.words} words for {shape.states} states"
-        help = "moments of three words distinguish at most as many states as there are words"
+        help = (
+            "moments of three words distinguish at most as many states as there are words; "
+            "longer sentences may: `--method moments --max-length 5`"
+        )
         refuse("F461", message, help)
-    moments: Moments
+    return shape
+
+
+def _data(
+    program: Program,
+    sentences: Sequence[Sequence[int]] | Mapping[int, object] | None,
+    weights: Mapping[str, object] | None,
+    max_length: int,
+) -> ExactMoments | SampledMoments:
+    from fgg.grammar.domains import domain_size
+    from fgg.runtime.unmix.moments import ExactMoments, sampled
+    from fgg.runtime.unmix.topology import only_input
+
+    only_input(program.grammar)
     if sentences is None:
         lengths = tuple(range(2, max_length + 1))
-        moments = ExactMoments(program, checked(program, weights or {}), lengths)
-    else:
-        moments = sampled(sentences, shape.words)
-    solved = solve(program, shape, moments, max_length, directions, seed)
-    if refine and isinstance(moments, SampledMoments):
-        return refined(solved, moments, refine)
-    return solved
+        return ExactMoments(program, checked(program, weights or {}), lengths)
+    return sampled(sentences, domain_size(program.grammar, program.grammar.inputs[0].domain))
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What is matched, and from where."""
+
+    moments: str
+    max_length: int
+    directions: int
+    starts: int
+    seed: int
+
+
+def _matched(
+    grammar: Grammar,
+    query: str | None,
+    sizes: Mapping[str, int] | None,
+    program: Program,
+    shape: States | Arcs | None,
+    data: ExactMoments | SampledMoments,
+    search: _Search,
+) -> Unmixing:
+    """The estimate by moment matching, from the spectral one if there is one."""
+    from fgg.runtime.matching.estimate import match
+    from fgg.runtime.unmix.solve import solve
+
+    lengths = [n for n in data.lengths if n <= search.max_length]
+    model = moment_model_of(grammar, query, sizes, lengths, search.moments)
+    first = []
+    if shape is not None:
+        try:
+            spectral = solve(
+                program, shape, data, search.max_length, search.directions, search.seed
+            )
+            first.append(spectral.weights)
+        except GrammarError:  # too few sentences, or complex numbers: random starts are left
+            pass
+    return match(program, model, data, first, search.moments, search.starts, search.seed)
+
+
+def moment_model_of(
+    grammar: Grammar,
+    query: str | None,
+    sizes: Mapping[str, int] | None,
+    lengths: Sequence[int],
+    moments: str,
+) -> MomentModel:
+    """The moments of a grammar as differentiable functions of its parameters.
+
+    Raises GrammarError: F450 for factors that are not normalised, F461 if no length has moments.
+    """
+    from fgg.api.identify import model_of
+    from fgg.runtime.matching.model_moments import moment_model
+
+    model = model_of(grammar, query, sizes)
+    return moment_model(model.grammar, model.plan, model.parameters, lengths, moments)
 
 
 def refined(result: Unmixing, data: SampledMoments, steps: int) -> Unmixing:

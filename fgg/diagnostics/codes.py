@@ -201,6 +201,8 @@ CODES: dict[str, Code] = {
         F487="items that were skipped",
         F464="an estimate outside the simplex",
         F465="a likelihood that is not maximised",
+        F466="moments that the model does not have",
+        F467="several parameters with the same moments",
         F495="a factor with blocks in a rule without the block",
     ),
 }

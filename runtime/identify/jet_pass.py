@@ -32,15 +32,23 @@ def jacobian_of(
     soft: SoftPlan, field: Field, ring: Ring, parameters: Mapping[str, Tensor], words: Words
 ) -> dict[str, Tensor]:
     """The derivative of Z by each parameter at the targets, `[functional, target, *shape]`."""
+    return z_and_jacobian_of(soft, field, ring, parameters, words)[1]
+
+
+def z_and_jacobian_of(
+    soft: SoftPlan, field: Field, ring: Ring, parameters: Mapping[str, Tensor], words: Words
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Z of every functional, `[functional, jet]`, and its derivatives at the targets."""
     algebra = JetAlgebra(field, ring, batch_of(words))
     tape: Tape[Tensor] = Tape(soft.given.plain_outside)
     charts = soft.inside(algebra, parameters, soft.tables(words), tape)
     slopes = slopes_of(charts, soft.outside, tape=tape)
     charts.prepared.reverse(slopes)
     lead = [algebra.sizes[d] for d in algebra.slope]
-    return {
+    jacobian = {
         name: algebra.settled(slopes[name])
         if name in slopes
         else torch.zeros(*lead, *array.shape, dtype=torch.float64)
         for name, array in parameters.items()
     }
+    return charts.z[0], jacobian

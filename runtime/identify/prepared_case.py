@@ -19,7 +19,7 @@ from fgg.plan import Plan
 from fgg.progress import steps
 from fgg.runtime.identify.fields import Field, PrimeField, RealField
 from fgg.runtime.identify.functionals import InputToken, Sentence, Words, batch_of, chunk
-from fgg.runtime.identify.jet_pass import jacobian_of, z_of
+from fgg.runtime.identify.jet_pass import z_and_jacobian_of, z_of
 from fgg.runtime.identify.jets import Ring
 from fgg.runtime.identify.observations import KeptTokens, MomentSet, TokenSubsets
 from fgg.runtime.identify.parameters import ParameterPoint, Parameters
@@ -100,15 +100,24 @@ class Case:
 
     def jacobian(self, place: ParameterPoint, ring: Ring, words: Words) -> Tensor:
         """The derivatives of all functionals by the coordinates, `[functional, target, n]`."""
+        return self.z_and_jacobian(place, ring, words)[1]
+
+    def z_and_jacobian(
+        self, place: ParameterPoint, ring: Ring, words: Words
+    ) -> tuple[Tensor, Tensor]:
+        """Z of all functionals, `[functional, jet]`, and their derivatives."""
         batch = batch_of(words)
         tables = sum(prod(leaf.shape) for leaf in self.parameters.leaves)
         size = max(ENTRIES // (ring.size * self.entries + len(ring.targets) * tables), 1)
-        blocks = []
+        values, blocks = [], []
         for first in steps(range(0, batch, size), "part of the Jacobian"):
             part = chunk(words, first, size) if size < batch else words
-            slopes = jacobian_of(self.soft, place.field, ring, self.arrays(place), part)
+            z, slopes = z_and_jacobian_of(self.soft, place.field, ring, self.arrays(place), part)
+            values.append(z)
             blocks.append(place.rows({**_unused(place, part, ring), **slopes}))
-        return blocks[0] if len(blocks) == 1 else torch.cat(blocks)
+        if len(blocks) == 1:
+            return values[0], blocks[0]
+        return torch.cat(values), torch.cat(blocks)
 
     def arrays(self, place: ParameterPoint) -> dict[str, Tensor]:
         """The weights of the plan's factors at a point."""

@@ -19,8 +19,9 @@ from torch import Tensor
 from fgg.grammar import Factor
 from fgg.progress import steps as progress
 from fgg.runtime.identify.parameters import parameters_of
+from fgg.runtime.matching.coordinates import Coordinates
+from fgg.runtime.program.bind import value_of
 from fgg.runtime.stationary_distribution import stationary
-from fgg.runtime.unmix.coordinates import Coordinates
 from fgg.runtime.unmix.mixing import Floats, stationary_roots
 from fgg.runtime.unmix.moments import SampledMoments
 from fgg.runtime.unmix.topology import only_input
@@ -78,7 +79,12 @@ class _Climb:
 
     def __init__(self, program: Program, data: SampledMoments) -> None:
         self.program, self.data = program, data
-        self.factors = {f.name: f for f in program.parameters}
+        self.factors = {f.name: f for f in program.parameters if f.value is None}
+        self.fixed = {
+            f.name: torch.from_numpy(value_of(program.grammar, f.name))
+            for f in program.parameters
+            if f.value is not None
+        }
         tied = stationary_roots(program.grammar)
         self.ties = {name: to for name, to in tied.items() if name in self.factors}
         self.coordinates = Coordinates(parameters_of(program.grammar)[0])
@@ -94,7 +100,7 @@ class _Climb:
     def at(self, weights: dict[str, Tensor]) -> tuple[dict[str, Tensor], float, dict[str, Tensor]]:
         """All weights, the mean log-likelihood and the counts."""
         whole = _tied(weights, self.ties)
-        level, counts = expected(self.program, whole, self.data)
+        level, counts = expected(self.program, {**self.fixed, **whole}, self.data)
         return whole, level, counts
 
     def slopes(self, weights: Mapping[str, Tensor], counts: Mapping[str, Tensor]) -> Floats:

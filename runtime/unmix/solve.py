@@ -13,6 +13,7 @@ from fgg.diagnostics import Diagnostic, refuse
 from fgg.runtime.memory import require
 from fgg.runtime.stationary_distribution import stationary
 from fgg.runtime.unmix import dep_ies, pcfg_ie
+from fgg.runtime.unmix.alignment import alignment_of
 from fgg.runtime.unmix.mixing import Floats, Mixing, mixing
 from fgg.runtime.unmix.moments import ExactMoments, Moments
 from fgg.runtime.unmix.pcfg_ie import project
@@ -132,7 +133,7 @@ def _finished(
         notes = (Diagnostic(code="F464", message=message, help=help),)
     return Unmixing(
         program,
-        shape,
+        alignment_of(program),
         weights,
         raw,
         moved,

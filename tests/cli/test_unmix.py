@@ -91,8 +91,22 @@ def test_wrong_commands_are_refused(
 def test_a_grammar_that_cannot_be_unmixed_is_the_answer_no(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["unmix", "hmm", "--exact", "--seed", "0"]) == 1
+    assert main(["unmix", "hmm", "--exact", "--seed", "0", "--method", "spectral"]) == 1
     assert "error[F460]" in capsys.readouterr().err
+
+
+def test_moments_are_matched_where_there_is_no_linear_algebra(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["unmix", "dep_ie", "--set", "d=2", "--exact", "--seed", "0"]
+    assert main(command) == 0
+    assert "12 moments `***` of sentences of 2, 3 words" in capsys.readouterr().out
+    assert main([*command, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["method"] == "moments" and report["mixing"] is None
+    assert max(report["errors"].values()) < 1e-8
+    assert main(["unmix", "cnf", "--set", "k=2", "d=3", "--exact", "--seed", "0"]) == 1
+    assert "error[F461]" in capsys.readouterr().err
 
 
 def test_no_picture_is_left_behind_where_nothing_was_found(folder: Path) -> None:

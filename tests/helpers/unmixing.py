@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 
 import fgg
 from fgg.grammar import Grammar
@@ -28,3 +29,10 @@ def instance(random: np.random.Generator, k: int, d: int) -> dict[str, Any]:
         "child": (np.eye(k) + random.dirichlet(np.ones(k), size=k)) / 2,
         "emit": random.dirichlet(np.ones(d), size=k),
     }
+
+
+def random_weights(name: str, seed: int, **sizes: int) -> tuple[Grammar, dict[str, Any]]:
+    """A library grammar, and random weights that its query's program takes."""
+    grammar = load(name, **sizes)
+    weights = fgg.compile(grammar).weights(seed=seed, dtype=torch.float64)
+    return grammar, {n: np.asarray(w) for n, w in weights.items()}

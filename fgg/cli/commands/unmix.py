@@ -54,6 +54,25 @@ def add_arguments(parser: Parser) -> None:
         type=whole_number(2, 12),
         default=3,
     )
+    parser.choice(
+        "--method",
+        ("auto", "spectral", "moments"),
+        "linear algebra, matching, or the first where the structure is known (default: auto)",
+        default="auto",
+    )
+    parser.value(
+        "--moments",
+        "F",
+        "the moments that `moments` matches: **, ***, all, … (default: ***)",
+        default="***",
+    )
+    parser.value(
+        "--starts",
+        "N",
+        "the most random starts of `moments` (default: 20)",
+        type=whole_number(1, 10_000),
+        default=20,
+    )
     parser.value(
         "--directions",
         "N",
@@ -143,7 +162,10 @@ def _estimate(
         sentences,
         weights=truth if arguments.exact else None,
         query=query,
+        method=arguments.method,
+        moments=arguments.moments,
         max_length=arguments.max_length,
+        starts=arguments.starts,
         directions=arguments.directions,
         refine=arguments.refine,
         seed=arguments.seed or 0,
@@ -194,15 +216,18 @@ def _plot(
 
 def _print(estimate: Unmixing, report: Figures) -> None:
     mixed = report["mixing"]
-    print(
-        f"{report['name']}: {report['method']}; mixing matrix "
-        f"{mixed['rows']:,} x {mixed['columns']:,} of rank {mixed['rank']:,}"
-    )
-    print(f"moments used: {', '.join(mixed['used'])}")
-    print(
-        f"greatest error of moments {estimate.residual:.3g}, "
-        f"least gap of eigenvalues {estimate.gap:.3g}"
-    )
+    if mixed is None:
+        _print_match(estimate, report)
+    else:
+        print(
+            f"{report['name']}: {report['method']}; mixing matrix "
+            f"{mixed['rows']:,} x {mixed['columns']:,} of rank {mixed['rank']:,}"
+        )
+        print(f"moments used: {', '.join(mixed['used'])}")
+        print(
+            f"greatest error of moments {estimate.residual:.3g}, "
+            f"least gap of eigenvalues {estimate.gap:.3g}"
+        )
     if "polynomial" in report:
         print(f"polynomial {report['polynomial']}, {report['choices']:,} ways to choose roots")
     if estimate.levels:
@@ -213,6 +238,23 @@ def _print(estimate: Unmixing, report: Figures) -> None:
     for name, value in estimate.weights.items():
         error = f", greatest error {report['errors'][name]:.3g}" if "errors" in report else ""
         print(f"{name} {list(value.shape)}{error}")
-        for row in value if value.ndim > 1 else [value]:
+        for row in value.reshape(-1, value.shape[-1]):
             shown = "  ".join(f"{x:.4f}" for x in row[:12])
             print(f"  {shown}" + ("  …" if len(row) > 12 else ""))
+
+
+def _print_match(estimate: Unmixing, report: Figures) -> None:
+    lengths = ", ".join(map(str, report["lengths"]))
+    print(
+        f"{report['name']}: {report['count']:,} moments `{report['moments']}` of sentences of "
+        f"{lengths} words, weighted by {report['weighting']}"
+    )
+    print(
+        f"{report['reached']:,} of {report['starts']:,} starts reached the best fit; greatest "
+        f"error of moments {estimate.residual:.3g}, gradient {report['moment_gradient']:.1e}"
+    )
+    if report["statistic"] is not None:
+        print(
+            f"chi-squared {report['statistic']:,.1f} with {report['freedom']:,} degrees of "
+            f"freedom, probability {report['probability'] or 0:.3g}"
+        )

@@ -78,7 +78,7 @@ def test_rules_may_be_written_in_another_way() -> None:
 )
 def test_other_grammars_are_refused_with_the_condition_that_fails(name: str, reason: str) -> None:
     with pytest.raises(fgg.GrammarError) as caught:
-        unmix(fgg.load(name), weights={})
+        unmix(fgg.load(name), weights={}, method="spectral")
     (problem,) = caught.value.diagnostics
     assert problem.code == "F460"
     assert reason in problem.message

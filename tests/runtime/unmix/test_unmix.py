@@ -16,9 +16,8 @@ from fgg.runtime.unmix import pcfg_ie
 from fgg.runtime.unmix.likelihood import expected, refine
 from fgg.runtime.unmix.moments import ExactMoments, sampled
 from fgg.runtime.unmix.pcfg_ie import project
-from fgg.runtime.unmix.result import aligned
 from fgg.runtime.unmix.solve import solve
-from fgg.runtime.unmix.structure import States, shape_of
+from fgg.runtime.unmix.structure import shape_of
 from tests.helpers.unmixing import TRUTH, instance, load
 
 
@@ -119,19 +118,6 @@ def test_projection_finds_the_nearest_distribution() -> None:
         assert (near <= np.linalg.norm(rows - others, axis=1) + 1e-12).all()
     inside = random.dirichlet(np.ones(4), size=5)
     np.testing.assert_allclose(project(inside), inside, atol=1e-15)
-
-
-def test_states_are_matched_up_to_a_permutation() -> None:
-    truth = instance(np.random.default_rng(3), 5, 7)
-    order = np.array([3, 0, 4, 1, 2])
-    mixed_up = {
-        "root": truth["root"][order],
-        "child": truth["child"][np.ix_(order, order)],
-        "emit": truth["emit"][order],
-    }
-    found = aligned(States("root", "child", "emit", 5, 7), mixed_up, truth)
-    for name, value in truth.items():
-        np.testing.assert_array_equal(found[name], value)
 
 
 # DEP-IES

@@ -74,11 +74,12 @@ class Coordinates:
         parts, first = [], 0
         for leaf in self.parameters.leaves:
             size = leaf.coordinates
-            free = rows[:, first : first + size].reshape(-1, leaf.rows, leaf.columns - 1)
+            free = rows[:, first : first + size]
+            free = free.reshape(len(rows), leaf.rows, leaf.columns - 1)
             first += size
             table = np.asarray(place.arrays[leaf.name]).reshape(leaf.rows, leaf.columns)
             # Free coordinates move the last weight, too: by it the derivative counts as zero.
             mean = (free * table[:, :-1]).sum(axis=2, keepdims=True)
             slopes = np.concatenate([free - mean, -mean], axis=2) * table
-            parts.append(slopes.reshape(len(rows), -1))
+            parts.append(slopes.reshape(len(rows), leaf.rows * leaf.columns))
         return np.concatenate(parts, axis=1)
