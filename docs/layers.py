@@ -57,7 +57,7 @@ ANALYSES = (
     ("", "stages against the oracle"),
     ("identify", ""),
     ("", "can data tell the parameters?"),
-    ("unmix", ""),
+    ("unmix, matching", ""),
     ("", "parameters out of moments"),
 )
 LEARNING = (

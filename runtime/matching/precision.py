@@ -75,7 +75,7 @@ class Precision:
         greatest: Floats = np.zeros(draws)
         for rows in self.derivatives.values():
             greatest = np.maximum(greatest, np.abs(normal @ rows.T).max(axis=1, initial=0.0))
-        return float(np.median(greatest)) / sentences**0.5
+        return float(np.median(greatest) / np.sqrt(sentences))
 
 
 def precision(
