@@ -1,13 +1,17 @@
-"""Can data tell the parameters of a latent tree model? A story in four steps, with plots.
+"""Can data tell the parameters of a latent tree model? A story in five steps, with plots.
 
 A PCFG is not identifiable from its sentences: a whole family of parameters gives the same ones.
 Restricted so that children are drawn independently and alike, it is; and then its parameters can
 be read off the moments of sentences of three words, without any iteration.
 
+Where there is no linear algebra, moments are matched by least squares; and Fisher's information
+says beforehand how many sentences that will take.
+
     python examples/unmixing.py [FOLDER]
 
-writes `samples.svg` (the error falls as sentences grow in number) and `spectrum.svg` (how the error
-in exact moments depends on how alike states are) to the folder.
+writes to the folder `samples.svg` (the error falls as sentences grow in number), `spectrum.svg`
+(how the error in exact moments depends on how alike states are) and `precision.svg` (the errors of
+an HMM's parameters from triples of words, and the predicted ones).
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import fgg
-from fgg.api.unmix import curve, draw
+from fgg.api.unmix import curve, draw, precision
 from fgg.draw.plot import Plot, lines, to_svg
 
 SIZES = {"k": 2, "d": 4}
@@ -30,6 +34,14 @@ TRUTH = {
     "root": np.array([0.4, 0.6]),
     "child": np.array([[0.8, 0.2], [0.3, 0.7]]),
     "emit": np.array([[0.6, 0.2, 0.1, 0.1], [0.1, 0.1, 0.3, 0.5]]),
+}
+
+HMM_SIZES = {"k": 2, "d": 3}
+HMM_NUMBERS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000)
+HMM = {
+    "init": np.array([0.7, 0.3]),
+    "trans": np.array([[0.8, 0.2], [0.3, 0.7]]),
+    "emit": np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]),
 }
 
 
@@ -102,14 +114,43 @@ def spectrum(folder: Path) -> None:
     (folder / "spectrum.svg").write_text(to_svg(plot), "utf-8")
 
 
-def main(folder: Path, numbers: Sequence[int] = NUMBERS, draws: int = 5) -> None:
+def predicted(folder: Path, numbers: Sequence[int], draws: int) -> None:
+    """Plot the errors of an HMM's parameters from triples of words, and those predicted."""
+    grammar = fgg.load("hmm", sizes=HMM_SIZES)
+    limits = precision(grammar, HMM, [3])
+    for name, number in limits.needed(0.05).items():
+        print(f"{name} within 0.05 for 95 %: {number:,} triples")
+    points = curve(grammar, HMM, numbers, draws=draws, method="moments")
+    errors = [(float(p.sentences), p.error) for p in points]
+    expected = [(n, limits.greatest(n)) for n, _ in errors]
+    plot = Plot(
+        title="HMM, two states, three words: error of the parameters",
+        lines=lines([("moment matching", errors), ("predicted", expected)]),
+        x="triples of words",
+        y="greatest error, median of draws",
+        log_x=True,
+        log_y=True,
+    )
+    (folder / "precision.svg").write_text(to_svg(plot), "utf-8")
+    for (number, error), (_, limit) in zip(errors, expected, strict=True):
+        print(f"{number:>9,.0f} triples: error {error:.4f}, predicted {limit:.4f}")
+
+
+def main(
+    folder: Path,
+    numbers: Sequence[int] = NUMBERS,
+    draws: int = 5,
+    hmm_numbers: Sequence[int] = HMM_NUMBERS,
+) -> None:
     """Tell the story."""
     folder.mkdir(parents=True, exist_ok=True)
     check()
     recover()
     samples(folder, numbers, draws)
     spectrum(folder)
-    print(f"wrote {folder / 'samples.svg'}, {folder / 'spectrum.svg'}")
+    predicted(folder, hmm_numbers, draws)
+    names = ("samples", "spectrum", "precision")
+    print("wrote " + ", ".join(str(folder / f"{name}.svg") for name in names))
 
 
 if __name__ == "__main__":

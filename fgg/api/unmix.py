@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fgg.runtime.matching.model_moments import MomentModel
+    from fgg.runtime.matching.precision import Precision
     from fgg.runtime.program.program import Program
     from fgg.runtime.unmix.mixing import Mixing
     from fgg.runtime.unmix.moments import ExactMoments, Ints, SampledMoments
     from fgg.runtime.unmix.result import Unmixing
-    from fgg.runtime.unmix.structure import Arcs, States
+    from fgg.runtime.unmix.structure import Structure
 
 DIRECTIONS = 20
 MAX_LENGTH = 12
@@ -71,31 +72,19 @@ def unmix(
     program = compile(grammar, query, sizes=sizes)
     shape = _shape(program, method)
     data = _data(program, sentences, weights, max_length)
-    if method == "moments" or shape is None:
-        result = _matched(
-            grammar,
-            query,
-            sizes,
-            program,
-            shape,
-            data,
-            _Search(moments, max_length, directions, starts, seed),
-        )
-    else:
-        from fgg.runtime.unmix.solve import solve
-
-        result = solve(program, shape, data, max_length, directions, seed)
+    search = _Search(moments, max_length, directions, starts, seed)
+    result = _estimated(grammar, query, sizes, program, shape, data, method, search)
     if refine and sentences is not None:
         return refined(result, cast("SampledMoments", data), refine)
     return result
 
 
-def _shape(program: Program, method: str) -> States | Arcs | None:
+def _shape(program: Program, method: str) -> Structure | None:
     """The structure of a program's grammar, if linear algebra is to find its parameters.
 
     Raises GrammarError (F460) if it must have one.
     """
-    from fgg.runtime.unmix.structure import States, shape_of
+    from fgg.runtime.unmix.structure import Arcs, shape_of
 
     try:
         shape = shape_of(program.grammar)
@@ -103,7 +92,7 @@ def _shape(program: Program, method: str) -> States | Arcs | None:
         if method == "spectral" or error.diagnostics[0].code != "F460":
             raise
         return None
-    if method != "moments" and isinstance(shape, States) and shape.words < shape.states:
+    if method != "moments" and not isinstance(shape, Arcs) and shape.words < shape.states:
         message = f"there are {shape.words} words for {shape.states} states"
         help = (
             "moments of three words distinguish at most as many states as there are words; "
@@ -119,14 +108,22 @@ def _data(
     weights: Mapping[str, object] | None,
     max_length: int,
 ) -> ExactMoments | SampledMoments:
-    from fgg.grammar.domains import domain_size
-    from fgg.runtime.unmix.moments import ExactMoments, sampled
+    from fgg.runtime.unmix.moments import ExactMoments
     from fgg.runtime.unmix.topology import only_input
 
     only_input(program.grammar)
     if sentences is None:
         lengths = tuple(range(2, max_length + 1))
         return ExactMoments(program, checked(program, weights or {}), lengths)
+    return _sentences(program, sentences)
+
+
+def _sentences(
+    program: Program, sentences: Sequence[Sequence[int]] | Mapping[int, object]
+) -> SampledMoments:
+    from fgg.grammar.domains import domain_size
+    from fgg.runtime.unmix.moments import sampled
+
     return sampled(sentences, domain_size(program.grammar, program.grammar.inputs[0].domain))
 
 
@@ -141,12 +138,30 @@ class _Search:
     seed: int
 
 
+def _estimated(
+    grammar: Grammar,
+    query: str | None,
+    sizes: Mapping[str, int] | None,
+    program: Program,
+    shape: Structure | None,
+    data: ExactMoments | SampledMoments,
+    method: str,
+    search: _Search,
+) -> Unmixing:
+    """The estimate by linear algebra or by moment matching."""
+    from fgg.runtime.unmix.solve import solve
+
+    if method == "moments" or shape is None:
+        return _matched(grammar, query, sizes, program, shape, data, search)
+    return solve(program, shape, data, search.max_length, search.directions, search.seed)
+
+
 def _matched(
     grammar: Grammar,
     query: str | None,
     sizes: Mapping[str, int] | None,
     program: Program,
-    shape: States | Arcs | None,
+    shape: Structure | None,
     data: ExactMoments | SampledMoments,
     search: _Search,
 ) -> Unmixing:
@@ -223,6 +238,46 @@ def checked(program: Program, weights: Mapping[str, object]) -> dict[str, Tensor
     return tensors
 
 
+def precision(
+    grammar: Grammar,
+    weights: Mapping[str, object],
+    lengths: Mapping[int, float] | Sequence[int] = (3,),
+    *,
+    sentences: Sequence[Sequence[int]] | Mapping[int, object] | None = None,
+    moments: str | None = None,
+    query: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> Precision:
+    """How precise estimates near `weights` are: standard errors, and how many sentences are needed.
+
+    By default that of the greatest likelihood, by the Fisher information of sentences of some
+    lengths, with their shares if `lengths` is a mapping. The information is a sum over all
+    sentences; with `sentences`, over products of their scores. With `moments` it is the precision
+    of moment matching. Raises GrammarError: F420 for too many sentences, F461 where the parameters
+    have no standard errors.
+    """
+    from fgg.api.compile import compile
+    from fgg.runtime.matching import precision as measures
+
+    program = compile(grammar, query, sizes=sizes)
+    tensors = checked(program, weights)
+    values = {f.name: tensors[f.name].numpy() for f in program.parameters if f.value is None}
+    if sentences is not None:
+        data = _sentences(program, sentences)
+        model = moment_model_of(grammar, query, sizes, data.lengths, "all")
+        return measures.observed_precision(model, values, data)
+    given = lengths if isinstance(lengths, Mapping) else dict.fromkeys(lengths, 1.0)
+    whole = sum(given.values())
+    if not given or min(given.values()) < 0 or not 0 < whole < float("inf"):
+        refuse("F415", "shares of lengths are positive numbers")
+    shares = {length: share / whole for length, share in given.items() if share}
+    model = moment_model_of(grammar, query, sizes, tuple(shares), moments or "all")
+    if moments is None:
+        return measures.precision(model, values, shares)
+    kept = {n: share for n, share in shares.items() if n in model.by_length}
+    return measures.matched_precision(model, values, kept)
+
+
 def draw(
     grammar: Grammar,
     weights: Mapping[str, object],
@@ -279,35 +334,38 @@ def curve(
     *,
     draws: int = 5,
     refine: int = 0,
+    method: str = "auto",
+    lengths: Sequence[int] = (),
     query: str | None = None,
     sizes: Mapping[str, int] | None = None,
     seed: int = 0,
 ) -> tuple[CurvePoint, ...]:
     """How the greatest error of the estimate falls as sentences grow in number.
 
-    Sentences have the lengths that the structure needs: three words, or two and three, and there
-    are `numbers` of each. Raises GrammarError if the grammar cannot be unmixed.
+    Sentences have the lengths that the structure needs, if `lengths` names no others: three words,
+    or two and three; there are `numbers` of each. Raises GrammarError if the grammar cannot be
+    unmixed.
     """
     from fgg.api.compile import compile
-    from fgg.runtime.unmix.moments import ExactMoments, sampled
+    from fgg.runtime.unmix.moments import ExactMoments
     from fgg.runtime.unmix.moments import draw as drawn
-    from fgg.runtime.unmix.solve import solve
-    from fgg.runtime.unmix.structure import States, shape_of
+    from fgg.runtime.unmix.structure import Arcs
 
     program = compile(grammar, query, sizes=sizes)
-    shape = shape_of(program.grammar)
-    lengths = (3,) if isinstance(shape, States) else (2, 3)
+    shape = _shape(program, method)
+    chosen = tuple(lengths) or ((2, 3) if isinstance(shape, Arcs) else (3,))
     truth = checked(program, weights)
-    exact = ExactMoments(program, truth, lengths)
+    exact = ExactMoments(program, truth, chosen)
     points = []
     for number in numbers:
         plain: list[float] = []
         after: list[float] = []
         for turn in range(draws):
-            drawn_sentences = {n: drawn(exact, n, number, seed + 1000 * turn + n) for n in lengths}
-            data = sampled(drawn_sentences, shape.words)
+            own = {n: drawn(exact, n, number, seed + 1000 * turn + n) for n in chosen}
+            data = _sentences(program, cast("Mapping[int, object]", own))
+            search = _Search("***", max(chosen), DIRECTIONS, STARTS, seed + turn)
             try:
-                result = solve(program, shape, data, 3, DIRECTIONS, seed + turn)
+                result = _estimated(grammar, query, sizes, program, shape, data, method, search)
             except GrammarError as error:
                 if error.diagnostics[0].code not in ("F461", "F462"):
                     raise

@@ -38,6 +38,7 @@ def match(
     `first` are estimates to start from, before random ones. Raises GrammarError (F461) if the
     moments do not determine the parameters.
     """
+    model.check_size(observed)
     check_rank(model, observed, seed)
     exact = isinstance(moments, ExactMoments)
     if isinstance(moments, ExactMoments):

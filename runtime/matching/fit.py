@@ -130,19 +130,7 @@ class Matching:
     def second_weights(self, vector: Floats) -> dict[int, Weighting]:
         """Weights by the inverse of the covariance of the moments at some parameters."""
         place = self.coordinates.point(self.coordinates.tables(vector))
-        return {length: self._weighting(place, length) for length in self.targets}
-
-    def _weighting(self, place: ParameterPoint, length: int) -> Weighting:
-        each, words = self.model.by_length[length], self.model.words
-        values, _ = self.model.at(place, length)
-        variance = np.maximum(values, LEAST_VARIANCE / len(values))
-        if each.whole:
-            return Weighting(variance**-0.5, len(values) - 1, True)
-        if words**length > MAX_STRINGS or len(values) > MAX_COVARIANCE:
-            return Weighting(variance**-0.5, len(values) - len(each.kept), False)
-        strings = all_strings(words, length)
-        probabilities, _ = self.model.strings(place, length, strings)
-        return _whitening(incidence(strings, each.kept, words), np.maximum(probabilities, 0.0))
+        return {length: weighting(self.model, place, length) for length in self.targets}
 
     def run(
         self,
@@ -251,6 +239,20 @@ class Matching:
             )
             for _ in range(number)
         ]
+
+
+def weighting(model: MomentModel, place: ParameterPoint, length: int) -> Weighting:
+    """Weights by the inverse of the covariance of a length's moments at a point."""
+    each, words = model.by_length[length], model.words
+    values, _ = model.at(place, length)
+    variance = np.maximum(values, LEAST_VARIANCE / len(values))
+    if each.whole:
+        return Weighting(variance**-0.5, len(values) - 1, True)
+    if words**length > MAX_STRINGS or len(values) > MAX_COVARIANCE:
+        return Weighting(variance**-0.5, len(values) - len(each.kept), False)
+    strings = all_strings(words, length)
+    probabilities, _ = model.strings(place, length, strings)
+    return _whitening(incidence(strings, each.kept, words), np.maximum(probabilities, 0.0))
 
 
 def incidence(strings: Ints, kept: Sequence[KeptTokens], words: int) -> sparse.csr_matrix:

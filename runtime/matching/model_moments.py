@@ -68,6 +68,14 @@ class MomentModel:
         """The number of moments."""
         return sum(sum(each.sizes) for each in self.by_length.values())
 
+    def check_size(self, observed: str) -> None:
+        """Raise GrammarError for moments that are too many (F438), or too large for memory."""
+        if self.count > MAX_MOMENTS:
+            message = f"there are {self.count:,} moments `{observed}`; {MAX_MOMENTS:,} is the most"
+            refuse("F438", message, "pairs of words are fewer: `**`; or use shorter sentences")
+        for each in self.by_length.values():
+            each.case.check_memory(1, sum(each.sizes) + 1)
+
     def at(self, place: ParameterPoint, length: int) -> tuple[Floats, Floats]:
         """The moments of a length at a point, and their derivatives by free coordinates."""
         each = self.by_length[length]
@@ -133,7 +141,7 @@ def moment_model(
     """The moments of an observation function of `identify` for sentences of these lengths.
 
     Lengths that are too short for it are left out. Raises GrammarError: F461 if all are, F417 for
-    frozen factors without values, F420 if moments do not fit into memory, F438 for too many.
+    frozen factors without values.
     """
     for source in parameters.sources.values():
         frozen = getattr(source, "frozen", False)
@@ -154,11 +162,6 @@ def moment_model(
     model = MomentModel(grammar, plan, parameters, by_length)
     if not by_length:
         refuse("F461", f"no sentences are long enough for the moments `{observed}`")
-    if model.count > MAX_MOMENTS:
-        message = f"there are {model.count:,} moments `{observed}`; {MAX_MOMENTS:,} can be matched"
-        refuse("F438", message, "pairs of words are fewer: `**`; or use shorter sentences")
-    for each in by_length.values():
-        each.case.check_memory(1, sum(each.sizes) + 1)
     return model
 
 

@@ -18,6 +18,7 @@ import torch
 from fgg.diagnostics import refuse
 from fgg.runtime.identify.parameters import ParameterPoint
 from fgg.runtime.matching.coordinates import Coordinates
+from fgg.runtime.matching.fit import weighting
 from fgg.runtime.matching.model_moments import MomentModel, all_strings
 from fgg.runtime.unmix.mixing import Floats
 from fgg.runtime.unmix.moments import Ints, SampledMoments
@@ -98,6 +99,28 @@ def precision(
     return _precision(weights, coordinates, place, total, "all sentences")
 
 
+def matched_precision(
+    model: MomentModel, weights: Mapping[str, Floats], shares: Mapping[int, float]
+) -> Precision:
+    """The precision of moment matching with weights by the covariance: (Gᵀ Ω⁻¹ G)⁻¹.
+
+    Raises GrammarError (F461) where the covariance is too large to be inverted.
+    """
+    coordinates = Coordinates(model.parameters)
+    place = coordinates.point(weights)
+    total = np.zeros((model.parameters.count, model.parameters.count))
+    model.check_size("that are matched")
+    for length, share in shares.items():
+        weight = weighting(model, place, length)
+        if not weight.full:
+            message = f"moments of {length} words are weighted by their variances alone"
+            help = "refine the estimate: errors are then those of the greatest likelihood"
+            refuse("F461", message, help)
+        rows = weight(model.at(place, length)[1])
+        total += share * rows.T @ rows
+    return _precision(weights, coordinates, place, total, "the covariance of moments")
+
+
 def observed_precision(
     model: MomentModel, weights: Mapping[str, Floats], data: SampledMoments
 ) -> Precision:
@@ -138,7 +161,8 @@ def _precision(
     information: Floats,
     basis: str,
 ) -> Precision:
-    scale = np.sqrt(np.maximum(np.diag(information), 1e-300))
+    diagonal = np.diag(information)
+    scale = np.sqrt(np.maximum(diagonal, SINGULAR * max(float(diagonal.max()), 1e-300)))
     scaled = information / np.outer(scale, scale)
     values, vectors = np.linalg.eigh(scaled)
     if values[0] <= SINGULAR * values[-1]:

@@ -67,12 +67,12 @@ def recover(
     The best one has the least residual over all slices. Raises GrammarError: F461 if Ψ(1) has too
     low a rank, F462 if no direction has real eigenvalues, F463 if eigenvalues collide in all.
     """
-    _check_rank(whole, states)
+    check_rank(whole, states)
     best: SpectralEstimate | None = None
     turned, met = 0, 0
     for slice in slices:
         columns, values = decompose(whole, slice, states)
-        gap = _gap(values)
+        gap = least_gap(values)
         if exact and gap < COLLISION:
             met += 1
             continue
@@ -87,11 +87,12 @@ def recover(
         if best is None or residual < best.residual:
             best = SpectralEstimate(*parameters, gap, residual, len(slices), 0)
     if best is None:
-        _fail(turned, met, len(slices))
+        refuse_all(turned, met, len(slices))
     return replace(best, complex=turned)
 
 
-def _check_rank(whole: Floats, states: int) -> None:
+def check_rank(whole: Floats, states: int) -> None:
+    """Raise GrammarError (F461) if a matrix of moments has a lower rank than there are states."""
     values = np.linalg.svd(whole, compute_uv=False)
     rank = int((values > SINGULAR * values[0]).sum())
     if rank < states:
@@ -103,7 +104,7 @@ def _check_rank(whole: Floats, states: int) -> None:
         refuse("F461", message, help)
 
 
-def _gap(values: Floats) -> float:
+def least_gap(values: Floats) -> float:
     """The least distance of two eigenvalues, over the greatest."""
     if len(values) == 1:
         return 1.0
@@ -143,7 +144,7 @@ def _residual(
     return float(np.abs(made - slices).max())
 
 
-def _fail(turned: int, met: int, number: int) -> NoReturn:
+def refuse_all(turned: int, met: int, number: int) -> NoReturn:
     """Raise GrammarError: of `number` directions, some are `turned` (complex), others collide."""
     if turned >= met:
         message = f"eigenvalues are complex in all {number} directions"

@@ -12,13 +12,15 @@ import torch
 from fgg.diagnostics import Diagnostic, refuse
 from fgg.runtime.memory import require
 from fgg.runtime.stationary_distribution import stationary
-from fgg.runtime.unmix import dep_ies, pcfg_ie
+from fgg.runtime.unmix import dep_ies, pcfg_ie, three_views
 from fgg.runtime.unmix.alignment import alignment_of
+from fgg.runtime.unmix.backbone import Backbone
 from fgg.runtime.unmix.mixing import Floats, Mixing, mixing
 from fgg.runtime.unmix.moments import ExactMoments, Moments
 from fgg.runtime.unmix.pcfg_ie import project
 from fgg.runtime.unmix.result import MOVED, Unmixing
-from fgg.runtime.unmix.structure import Arcs, States
+from fgg.runtime.unmix.structure import Arcs, States, Structure
+from fgg.runtime.unmix.three_views import Views
 
 if TYPE_CHECKING:
     from fgg.runtime.program.program import Program
@@ -26,14 +28,14 @@ if TYPE_CHECKING:
 
 def solve(
     program: Program,
-    shape: States | Arcs,
+    shape: Structure,
     moments: Moments,
     max_length: int,
     directions: int,
     seed: int,
 ) -> Unmixing:
     """The estimate by the base algorithm of the grammar's structure."""
-    order = 3 if isinstance(shape, States) else 2
+    order = 2 if isinstance(shape, Arcs) else 3
     lengths = [n for n in moments.lengths if order <= n <= max_length]
     if not lengths:
         present = ", ".join(map(str, moments.lengths)) or "none"
@@ -42,6 +44,8 @@ def solve(
     mixed = mixing(program.grammar, lengths, order=order)
     if isinstance(shape, States):
         return _spectral(program, shape, moments, mixed, directions, seed)
+    if isinstance(shape, Views):
+        return _three_views(program, shape, moments, mixed, directions, seed)
     return _stationary(program, shape, moments, mixed)
 
 
@@ -56,21 +60,8 @@ def _spectral(
     require(32 * (number + 1) * shape.words**2, torch.device("cpu"), "slices of moments")
     random = pcfg_ie.directions(shape.words, number, seed)
     tried = np.concatenate([np.ones((1, shape.words)), random])
-    # Ψ₂ and Ψ₃ hold the same numbers for other words: the mean of both varies less than either.
-    ways = [
-        (weights, turn)
-        for target, turn in ((shape.target, False), (shape.transposed, True))
-        if (weights := mixed.combination({target: 1.0})) is not None
-    ]
-    if not ways:
-        message = "the moments of sentences of these lengths do not determine the parameters"
-        refuse("F461", message, "sentences of three words do")
-    unmixed = np.zeros((len(tried), shape.words, shape.words))
-    for weights, turn in ways:
-        for at, weight in weights.items():
-            slices = moments.slices(at, tried)
-            unmixed += weight / len(ways) * (np.swapaxes(slices, 1, 2) if turn else slices)
-    used = [str(at) for weights, _ in ways for at in weights]
+    # Ψ₂ and Ψ₃ hold the same numbers for other words.
+    unmixed, used = _unmixed(shape.target, moments, mixed, tried)
     estimate = pcfg_ie.recover(
         unmixed[0], unmixed[1:], tried[1:], shape.states, exact=isinstance(moments, ExactMoments)
     )
@@ -81,6 +72,56 @@ def _spectral(
         "complex": estimate.complex,
     }
     return _finished(program, shape, raw, estimate.residual, estimate.gap, mixed, used, facts)
+
+
+def _three_views(
+    program: Program,
+    shape: Views,
+    moments: Moments,
+    mixed: Mixing,
+    number: int,
+    seed: int,
+) -> Unmixing:
+    require(32 * (number + 2) * shape.words**2, torch.device("cpu"), "slices of moments")
+    random = pcfg_ie.directions(shape.words, number, seed)
+    ones = np.ones((1, shape.words))
+    unmixed, used = _unmixed(shape.target, moments, mixed, np.concatenate([ones, random]))
+    pair, more = _unmixed(shape.pair, moments, mixed, ones)
+    exact = isinstance(moments, ExactMoments)
+    estimate = three_views.recover(shape, unmixed[0], unmixed[1:], pair[0], random, exact=exact)
+    facts = {
+        "method": "three views",
+        "directions": estimate.directions,
+        "complex": estimate.complex,
+    }
+    raw = estimate.weights
+    return _finished(
+        program, shape, raw, estimate.residual, estimate.gap, mixed, [*used, *more], facts
+    )
+
+
+def _unmixed(
+    target: Backbone, moments: Moments, mixed: Mixing, directions: Floats
+) -> tuple[Floats, list[str]]:
+    """A compound parameter for each direction of its third word, and the observations it is of.
+
+    Its transpose may be determined, too: the mean of both varies less than either.
+    """
+    ways = [
+        (weights, turn)
+        for backbone, turn in ((target, False), (target.renamed({1: 2, 2: 1}), True))
+        if (weights := mixed.combination({backbone: 1.0})) is not None
+    ]
+    if not ways:
+        message = "the moments of sentences of these lengths do not determine the parameters"
+        refuse("F461", message, "sentences of three words do")
+    words = directions.shape[1]
+    unmixed = np.zeros((len(directions), words, words))
+    for weights, turn in ways:
+        for at, weight in weights.items():
+            slices = moments.slices(at, directions)
+            unmixed += weight / len(ways) * (np.swapaxes(slices, 1, 2) if turn else slices)
+    return unmixed, [str(at) for weights, _ in ways for at in weights]
 
 
 def _stationary(program: Program, shape: Arcs, moments: Moments, mixed: Mixing) -> Unmixing:
@@ -115,7 +156,7 @@ def _stationary(program: Program, shape: Arcs, moments: Moments, mixed: Mixing) 
 
 def _finished(
     program: Program,
-    shape: States | Arcs,
+    shape: Structure,
     raw: Mapping[str, Floats],
     residual: float,
     gap: float,

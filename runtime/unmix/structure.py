@@ -1,16 +1,17 @@
-"""The structure of a grammar, read off its backbones: PCFG-IE or DEP-IES [ID §5]."""
+"""The structure of a grammar, read off its backbones: PCFG-IE, DEP-IES [ID §5], or three views."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fgg.diagnostics import refuse
+from fgg.diagnostics import GrammarError, refuse
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size
 from fgg.grammar.memo import per_grammar
 from fgg.runtime.unmix.backbone import Backbone, Path
 from fgg.runtime.unmix.mixing import mixing, stationary_roots
+from fgg.runtime.unmix.three_views import Views, views_of
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,38 @@ class Arcs:
         return Backbone(2, (((self.arc,) * steps, Backbone(1)),), self.root)
 
 
+Structure = States | Arcs | Views
+
+
 @per_grammar
-def shape_of(grammar: Grammar) -> States | Arcs:
+def shape_of(grammar: Grammar) -> Structure:
     """The structure of a grammar joined with its query.
+
+    If it is neither that of PCFG-IE nor of DEP-IES, three views of a hidden node may do.
+    Raises GrammarError (F460) with the condition that fails.
+    """
+    try:
+        return _first_shape(grammar)
+    except GrammarError as error:
+        views = _views(grammar) if error.diagnostics[0].code == "F460" else None
+        if views is None:
+            raise
+        return views
+
+
+def _views(grammar: Grammar) -> Views | None:
+    try:
+        views = views_of(grammar)
+    except GrammarError:  # no trees
+        return None
+    ranks = views is not None and any(
+        f.rank is not None for f in grammar.factors if f.name in (views.root, *views.factors)
+    )
+    return None if ranks else views
+
+
+def _first_shape(grammar: Grammar) -> States | Arcs:
+    """PCFG-IE or DEP-IES.
 
     Raises GrammarError (F460) with the condition that fails. All conditions are about backbones of
     words in sentences of two and three words, so it does not matter how rules are written.

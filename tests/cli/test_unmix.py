@@ -91,7 +91,7 @@ def test_wrong_commands_are_refused(
 def test_a_grammar_that_cannot_be_unmixed_is_the_answer_no(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["unmix", "hmm", "--exact", "--seed", "0", "--method", "spectral"]) == 1
+    assert main(["unmix", "dep_i", "--exact", "--seed", "0", "--method", "spectral"]) == 1
     assert "error[F460]" in capsys.readouterr().err
 
 

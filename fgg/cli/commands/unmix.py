@@ -87,6 +87,13 @@ def add_arguments(parser: Parser) -> None:
         type=whole_number(0, 100_000),
         default=0,
     )
+    parser.flag("--errors", "print standard errors, and how many sentences `--within` needs")
+    parser.value(
+        "--within",
+        "X",
+        "with `--errors`: the distance that estimates are to keep with 95 % (default: 0.05)",
+        type=float,
+    )
     parser.value("--params-out", "PATH", "where to write the weights")
     parser.value("--plot", "PATH", "plot the error against the number of sentences (.svg)")
 
@@ -100,6 +107,14 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if arguments.exact and arguments.refine:
         raise Usage("`--refine` needs sentences", "give them with `--data`")
+    if arguments.within is not None and not arguments.errors:
+        raise Usage("`--within` belongs to `--errors`", "`--errors --within 0.01`")
+    if arguments.errors and not arguments.exact and not arguments.refine:
+        if arguments.method != "moments":
+            raise Usage(
+                "standard errors are those of the greatest likelihood or of moment matching",
+                "`--refine 1000`, or `--method moments`",
+            )
     check_writable(arguments.params_out)
     check_picture(arguments.plot)
     from fgg.api.compile import selected
@@ -116,6 +131,8 @@ def run(arguments: argparse.Namespace) -> int:
     report: Figures = {"name": grammar.name, **estimate.as_json()}
     if truth is not None:
         report["errors"] = estimate.errors(truth)
+    if arguments.errors:
+        report["precision"] = _precision(grammar, query, sentences, truth, estimate, arguments)
     if arguments.params_out is not None:
         write_weights(arguments.params_out, estimate.weights)
     if arguments.plot is not None:
@@ -170,6 +187,43 @@ def _estimate(
         refine=arguments.refine,
         seed=arguments.seed or 0,
     )
+
+
+def _precision(
+    grammar: Grammar,
+    query: str | None,
+    sentences: Sequence[Sequence[int]] | None,
+    truth: dict[str, np.ndarray] | None,
+    estimate: Unmixing,
+    arguments: argparse.Namespace,
+) -> Figures:
+    """Return standard errors at the estimate, or at the weights whose moments are exact."""
+    from collections import Counter
+
+    from fgg.api.unmix import precision
+
+    within = 0.05 if arguments.within is None else arguments.within
+    matched = not arguments.refine and estimate.mixing is None
+    moments = arguments.moments if matched else None
+    if sentences is None:
+        number = 0
+        assert truth is not None
+        counts = Counter({arguments.max_length: 1})
+        limits = precision(grammar, truth, counts, moments=moments, query=query)
+    else:
+        longest = arguments.max_length if matched else max(map(len, sentences))
+        counts = Counter(len(s) for s in sentences if 0 < len(s) <= longest)
+        number = counts.total()
+        limits = precision(grammar, estimate.weights, counts, moments=moments, query=query)
+    return {
+        "lengths": dict(sorted(counts.items())),
+        "basis": limits.basis,
+        "sentences": number,
+        "errors": {n: e.tolist() for n, e in limits.errors(number).items()} if number else None,
+        "within": within,
+        "needed": limits.needed(within),
+        "border": list(limits.border),
+    }
 
 
 def _plot(
@@ -241,6 +295,8 @@ def _print(estimate: Unmixing, report: Figures) -> None:
         for row in value.reshape(-1, value.shape[-1]):
             shown = "  ".join(f"{x:.4f}" for x in row[:12])
             print(f"  {shown}" + ("  …" if len(row) > 12 else ""))
+    if "precision" in report:
+        _print_precision(report["precision"])
 
 
 def _print_match(estimate: Unmixing, report: Figures) -> None:
@@ -258,3 +314,22 @@ def _print_match(estimate: Unmixing, report: Figures) -> None:
             f"chi-squared {report['statistic']:,.1f} with {report['freedom']:,} degrees of "
             f"freedom, probability {report['probability'] or 0:.3g}"
         )
+
+
+def _print_precision(limits: Figures) -> None:
+    lengths = ", ".join(map(str, limits["lengths"]))
+    print(f"standard errors by {limits['basis']} of {lengths} words:")
+    for name, needed in limits["needed"].items():
+        greatest = ""
+        if limits["errors"] is not None:
+            error = _greatest(limits["errors"][name])
+            greatest = f"at most {error:.3g} from {limits['sentences']:,} sentences; "
+        border = " (some weights are zero)" if name in limits["border"] else ""
+        print(f"  {name}: {greatest}±{limits['within']:g} needs {needed:,}{border}")
+
+
+def _greatest(values: object) -> float:
+    if isinstance(values, list):
+        return max((_greatest(value) for value in values), default=0.0)
+    assert isinstance(values, float)
+    return values

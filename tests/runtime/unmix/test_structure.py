@@ -67,8 +67,6 @@ def test_rules_may_be_written_in_another_way() -> None:
     [
         ("pcfg_i", "children by `left` and `right`"),
         ("cnf", "`binary` is not a distribution of one node given one other"),
-        ("hmm", "no tree of three words"),
-        ("lcm", "children by no factor"),
         ("dep_ie", "`root` is not the stationary distribution of `arc`"),
         ("dep_i", "draw others by `left` and `right`"),
         ("dmv", "not a distribution of one node given one other"),
