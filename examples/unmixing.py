@@ -118,8 +118,8 @@ def predicted(folder: Path, numbers: Sequence[int], draws: int) -> None:
     """Plot the errors of an HMM's parameters from triples of words, and those predicted."""
     grammar = fgg.load("hmm", sizes=HMM_SIZES)
     limits = precision(grammar, HMM, [3])
-    for name, number in limits.needed(0.05).items():
-        print(f"{name} within 0.05 for 95 %: {number:,} triples")
+    for name, needed in limits.needed(0.05).items():
+        print(f"{name} within 0.05 for 95 %: {needed:,} triples")
     points = curve(grammar, HMM, numbers, draws=draws, method="moments")
     errors = [(float(p.sentences), p.error) for p in points]
     expected = [(n, limits.greatest(n)) for n, _ in errors]
