@@ -59,6 +59,8 @@ def certificate_of(result: Identification) -> Json:
     question = result.question
     if question is None or result.rank is None:
         refuse("F458", "moments that are not defined have no certificate")
+    if question.parameters.given is not None:
+        refuse("F458", "a verdict about given weights has no certificate", "leave the weights out")
     data = statement_of(question)
     _check_work(data, result)
     data |= {"grammar": result.grammar, "query": result.query, "sizes": dict(result.sizes)}
@@ -165,8 +167,10 @@ def _check_statement(data: Json) -> None:
             wanted = json.loads(json.dumps(statement_of(question)))
         except GrammarError as error:
             raise Wrong(f"its grammar cannot be read: {error.diagnostics[0].message}") from None
+    # Zeros belong to the statement; the text does not have them.
+    stated = [{k: v for k, v in table.items() if k != "zeros"} for table in data["tables"]]
     for key in ("tables", "rules", "cases"):
-        if wanted[key] != data[key]:
+        if wanted[key] != (stated if key == "tables" else data[key]):
             raise Wrong(f"its {key} are not those of its grammar")
 
 
@@ -273,6 +277,8 @@ def tables_part(parameters: Parameters) -> tuple[list[Json], list[Json]]:
             shapes[name] = list(source.shape)
             kind = "frozen" if source.frozen else "free"
             table = {"name": name, "kind": kind, "shape": shapes[name], "given": source.given}
+            if source.zeros:
+                table["zeros"] = sorted(map(list, source.zeros))
             tables.append(table)
         elif isinstance(source, FixedTable):
             tables.append(fixed_table(name, source.values))

@@ -6,7 +6,7 @@ The compiler makes the plan, and the runtime differentiates it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,15 @@ from fgg.diagnostics import Diagnostic, GrammarError, did_you_mean, refuse
 from fgg.grammar import Grammar
 from fgg.grammar.domains import domain_size, with_sizes
 from fgg.grammar.domains import lengths as length_names
+from fgg.grammar.values import Map
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from fgg.plan import Plan
     from fgg.runtime.identify.observations import MomentSet
-    from fgg.runtime.identify.parameters import Parameters
+    from fgg.runtime.identify.parameters import Parameters, Zeros
     from fgg.runtime.identify.prepared_case import Case, Question
     from fgg.runtime.identify.result import Identification
 
@@ -43,6 +47,8 @@ def identify(
     positions: Sequence[Position] | None = None,
     direction: Sequence[Number] | int | None = None,
     sizes: Mapping[str, int] | None = None,
+    free: Sequence[str] = (),
+    weights: Mapping[str, NDArray[np.float64]] | None = None,
     seed: int = 0,
     second: bool = True,
     null: bool = True,
@@ -56,12 +62,15 @@ def identify(
     inputs, a token is `("x", 1)`. `direction` is the η of `123e1` and `***e1`: a weight for each
     value, or the number of one value, counted from 1 (by default the first).
 
+    `free` names factors that have values but are parameters all the same: entries stated as 0 stay
+    0. With `weights` the question is about these alone, and their zeros stay zero.
+
     The rank is exact, at a random point of a prime field that `seed` draws. `second` adds the rank
     in float64, and `null` the factors and directions that are not determined. Raises GrammarError
     for wrong arguments. Strings that are too short for the moments are no error: the verdict is
     `undefined`.
     """
-    model = model_of(grammar, query, sizes)
+    model = model_of(grammar, query, sizes, free, weights)
     name = moments if positions is None else ",".join(map(_written, positions))
     results = model.identify(
         length,
@@ -76,7 +85,11 @@ def identify(
 
 
 def model_of(
-    grammar: Grammar, query: str | None = None, sizes: Mapping[str, int] | None = None
+    grammar: Grammar,
+    query: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    free: Sequence[str] = (),
+    weights: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> IdentificationModel:
     """A grammar joined with a query, with its plan and parameters. Raises GrammarError."""
     if not isinstance(grammar, Grammar):
@@ -87,17 +100,38 @@ def model_of(
         query = grammar.queries[0].name
     check_inputs(source)
     from fgg.compiler.driver import Expected, plan_of
-    from fgg.runtime.identify.parameters import parameters_of
+    from fgg.runtime.identify.parameters import parameters_of, with_point
 
-    parameters, bad = parameters_of(source)
+    source, zeros = _freed(source, free)
+    parameters, bad = parameters_of(source, zeros)
     if bad:
         raise GrammarError([unnormalised(source, name) for name in dict.fromkeys(bad)])
+    if weights is not None:
+        parameters = with_point(parameters, weights)
     decomposed = any(f.rank is not None and f.value is None for f in source.factors)
     with compilable(grammar.name):
         expected = Expected(length=8, batch=EXPECTED_BATCH)
         # Soft words know no single block, so nothing is taken as known.
         plan = plan_of(source, expected, "state" if decomposed else "dense", pinned=False)
     return IdentificationModel(grammar.name, query, source, plan, parameters)
+
+
+def _freed(grammar: Grammar, names: Sequence[str]) -> tuple[Grammar, Zeros]:
+    """The grammar without the values of some factors, and which of their entries are zero."""
+    from fgg.runtime.identify.parameters import zeros_of
+
+    zeros: dict[str, frozenset[tuple[int, ...]]] = {}
+    for name in names:
+        if name not in grammar.factor:
+            help = did_you_mean(name, grammar.factor)
+            refuse("F415", f"there is no factor `{name}` to be free", help)
+        factor = grammar.factor[name]
+        if factor.value is None or factor.given is None or isinstance(factor.value, Map):
+            help = "parameters without a value are free as they are"
+            refuse("F415", f"`{name}` is not a distribution with a value", help)
+        zeros[name] = zeros_of(grammar, name)
+    factors = tuple(replace(f, value=None) if f.name in zeros else f for f in grammar.factors)
+    return replace(grammar, factors=factors), zeros
 
 
 def check_inputs(grammar: Grammar) -> None:

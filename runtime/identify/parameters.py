@@ -8,7 +8,7 @@ and frozen factors are constant; others are products of leaves, or stationary di
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import lcm, prod
@@ -111,6 +111,16 @@ class Parameters:
     """The source of every factor; each factor follows from earlier ones alone."""
 
     sources: Mapping[str, Source]
+    given: Mapping[str, NumpyArray] | None = None
+    """The tables of the only point that is of interest, as fractions; None: of any point."""
+
+    @property
+    def bits(self) -> float:
+        """A bound of log2 of the common denominator of a given point's distributions."""
+        if self.given is None:
+            return 0.0
+        tables = (np.asarray(table, dtype=object).flat for table in self.given.values())
+        return float(sum(x.denominator.bit_length() for table in tables for x in table))
 
     @property
     def leaves(self) -> tuple[FreeTable, ...]:
@@ -181,7 +191,9 @@ class Parameters:
         return torch.cat([tables[leaf.name].reshape(-1)[leaf.entries[0]] for leaf in self.leaves])
 
     def point(self, field: Field, rng: np.random.Generator) -> ParameterPoint:
-        """A random point: distributions at the leaves, and the factors that follow from them."""
+        """A random point, or the given one: tables, and the factors that follow from them."""
+        if self.given is not None:
+            return self.at(field, {name: field.convert(t) for name, t in self.given.items()})
         tables = {
             name: field.distribution(
                 source.rows, source.columns, rng, source.mask.reshape(source.rows, source.columns)
@@ -277,17 +289,57 @@ def _system(field: Field, transition: Tensor) -> Tensor:
     return matrix
 
 
-def parameters_of(grammar: Grammar) -> tuple[Parameters, list[str]]:
+Zeros = Mapping[str, frozenset[tuple[int, ...]]]
+"""The entries of factors that stay zero."""
+
+
+def parameters_of(grammar: Grammar, zeros: Zeros | None = None) -> tuple[Parameters, list[str]]:
     """The parameters of the factors that a grammar's rules use, and those without an arrow.
 
     Requires a grammar without queries. Factors of declared rank have their pieces.
     """
-    return _Finder(grammar).run()
+    return _Finder(grammar, zeros or {}).run()
+
+
+def zeros_of(grammar: Grammar, name: str) -> frozenset[tuple[int, ...]]:
+    """The entries that the value of a factor has at zero. Requires that it has a value."""
+    return _zeros(value_of(grammar, name, exactly=True))
+
+
+def _zeros(table: NumpyArray) -> frozenset[tuple[int, ...]]:
+    return frozenset(tuple(map(int, index)) for index in np.argwhere(np.asarray(table) == 0))
+
+
+def with_point(parameters: Parameters, weights: Mapping[str, NumpyArray]) -> Parameters:
+    """The parameters at a given point alone, where entries that are zero stay zero.
+
+    Each distribution is divided by its sum, exactly. Raises GrammarError (F416, F417).
+    """
+    sources: dict[str, Source] = dict(parameters.sources)
+    given: dict[str, NumpyArray] = {}
+    for name, leaf in parameters.sources.items():
+        if not isinstance(leaf, FreeTable):
+            continue
+        if name not in weights:
+            refuse("F416", f"the weights of `{name}` are not given")
+        table = np.asarray(weights[name])
+        if table.shape != leaf.shape:
+            refuse("F417", f"`{name}` has the shape {list(table.shape)}, not {list(leaf.shape)}")
+        if not (np.isfinite(table.astype(float)) & (table >= 0)).all():
+            refuse("F417", f"`{name}` has weights that are negative or not finite")
+        exact = np.frompyfunc(Fraction, 1, 1)(table.astype(object)).reshape(leaf.rows, -1)
+        sums = exact.sum(axis=1)
+        if not all(sums) or max(abs(float(total) - 1) for total in sums) > 1e-4:
+            refuse("F417", f"a distribution of `{name}` does not sum to one")
+        given[name] = (exact / sums[:, None]).reshape(leaf.shape)
+        sources[name] = replace(leaf, zeros=leaf.zeros | _zeros(table))
+    return Parameters(sources, given)
 
 
 class _Finder:
-    def __init__(self, grammar: Grammar) -> None:
+    def __init__(self, grammar: Grammar, zeros: Zeros) -> None:
         self.grammar = grammar
+        self.zeros = zeros
         self.sources: dict[str, Source] = {}
         self.bad: list[str] = []
         self.pieces = given_pieces(grammar)
@@ -340,7 +392,8 @@ class _Finder:
         frozen = isinstance(word, Word) and word.name == "yes"
         if given is None and not frozen:
             self.bad.append(factor.name)
-        self.sources[name] = FreeTable(name, factor.name, shape, given or 0, frozen)
+        zeros = self.zeros.get(name, frozenset())
+        self.sources[name] = FreeTable(name, factor.name, shape, given or 0, frozen, zeros)
 
     def decomposed(self, factor: Factor) -> None:
         """The pieces of a factor of declared rank, and the factor as their product."""

@@ -128,11 +128,13 @@ class Identification:
             f"  parameters {self.parameters:,}, rank {self.rank:,}, deficiency {self.deficiency:,}"
         )
         if self.verdict == "yes":
-            lines.append(f"  exact: full rank at a random point modulo {self.prime}, a proof")
+            where = "these weights" if self.at_weights else "a random point"
+            lines.append(f"  exact: full rank at {where} modulo {self.prime}, a proof")
         else:
             primes = " and ".join(map(str, self.primes))
             bound = f"wrong with probability at most {self.error:.1g}"
-            lines.append(f"  exact: at random points modulo {primes}; {bound}")
+            where = "these weights" if self.at_weights else "random points"
+            lines.append(f"  exact: at {where} modulo {primes}; {bound}")
         lines += self._second()
         if self.verdict == "no":
             lines += self._null()
@@ -140,11 +142,21 @@ class Identification:
 
     def meaning(self) -> str:
         """The verdict in words."""
+        if self.at_weights:
+            first_order = "not identifiable at these weights, to first order"
+            return {"yes": "identifiable (locally, at these weights)", "no": first_order}[
+                self.verdict
+            ]
         return {
             "yes": "identifiable (locally, almost everywhere)",
             "no": "not identifiable",
             "undefined": "undefined",
         }[self.verdict]
+
+    @property
+    def at_weights(self) -> bool:
+        """Whether the question is about given weights alone."""
+        return self.question is not None and self.question.parameters.given is not None
 
     def _second(self) -> list[str]:
         second = self.second

@@ -186,7 +186,7 @@ class _More:
             blocks.append(case.jacobian(draw.place, PLAIN, words)[:, 0])
         rows = torch.cat(blocks)
         self.deficiency = parameters.count - echelon(rows, field).rank
-        if self.deficiency:
+        if self.deficiency and parameters.given is None:
             self.gauges = gauges(self.question.cases[0].grammar, draw.place, rows)
 
     def point(self) -> dict[str, Floats]:
@@ -250,7 +250,7 @@ def error_of_no(question: Question, primes: Sequence[int]) -> float:
     n (degree of Z + order of the functionals), so it is zero at a random point of GF(p) with
     probability n · degree / p at most [Schwartz, Zippel]. A coefficient of it is below
     (degree · size of Z)^n, so few of the primes between 2^30 and 2^31 divide it. The primes and
-    the points are independent of each other.
+    the points are independent of each other. At a given point, the same holds for the functionals.
     """
     count = question.parameters.count
     degree = max(
@@ -261,6 +261,6 @@ def error_of_no(question: Question, primes: Sequence[int]) -> float:
         case.bits + case.bits_of_moments(parts)
         for case, parts in zip(question.cases, question.parts, strict=True)
     )
-    bits = count * (log2(degree) + size)
+    bits = count * (log2(degree) + size + degree * question.parameters.bits)
     once = count * degree / LOW + bits / log2(LOW) / PRIMES
     return float(min(1.0, once) ** len(primes))

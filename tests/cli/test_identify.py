@@ -287,3 +287,16 @@ def test_solutions_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     assert solutions["renamings"] == len(solutions["tables"])
     main(["identify", *words, "--solutions", "2"])
     assert "of 2 starts reached the moments" in capsys.readouterr().out
+
+
+def test_weights_of_a_file_are_asked_about(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import numpy as np
+    from safetensors.numpy import save_file
+
+    tables = {"class": np.array([0.5, 0.5]), "emit": np.array([[0.25, 0.75], [0.25, 0.75]])}
+    save_file(tables, "same.safetensors")
+    words = ["lcm", "--set", "k=2", "d=2", "--length", "3", "--moments", "123"]
+    assert asked(capsys, 0, *words)["rank"] == 3
+    assert asked(capsys, 1, *words, "--params", "same.safetensors")["rank"] == 1

@@ -10,10 +10,16 @@ import sys
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fgg.cli.arguments import Parser, Usage, assignments, whole_number
-from fgg.cli.options_model import add_declarations, add_query, add_sizes, load_grammar
+from fgg.cli.options_model import (
+    add_declarations,
+    add_query,
+    add_sizes,
+    load_grammar,
+    read_params,
+)
 from fgg.cli.output import (
     check_picture,
     check_writable,
@@ -68,6 +74,10 @@ def add_arguments(parser: Parser) -> None:
     parser.flag("--no-float", "compute the exact rank only, nothing in float64")
     parser.value("--plot", "PATH", "draw the singular values (.svg)")
     sweep = "make a table over ranges of sizes and lengths: `--sweep d=2..8 k=2..d L=2..9`"
+    parser.repeated_values(
+        "--free", "FACTOR", "factors with values that are parameters; their zeros stay zero"
+    )
+    parser.value("--params", "FILE", "ask about these weights alone (.safetensors)")
     parser.value(
         "--solutions",
         "N",
@@ -143,6 +153,8 @@ def _single(arguments: argparse.Namespace, moments: Sequence[str]) -> int:
             moments=moments[0] if moments else "**",
             positions=_positions(arguments.positions),
             direction=_direction(arguments.direction),
+            free=[name for group in arguments.free for name in group],
+            weights=_weights(arguments.params),
             seed=arguments.seed,
             second=not arguments.no_float,
         )
@@ -171,6 +183,13 @@ def _single(arguments: argparse.Namespace, moments: Sequence[str]) -> int:
     else:
         print("\n".join([*result.lines(), *(solutions.lines() if solutions else ())]))
     return {"yes": 0, "no": 1}.get(result.verdict, 2)
+
+
+def _weights(path: str | None) -> dict[str, Any] | None:
+    """The weights that the question is about, as arrays; None if it is about almost all."""
+    import numpy as np
+
+    return {n: np.asarray(w) for n, w in read_params(path).items()} if path else None
 
 
 def _plot(path: Path, result: Identification) -> None:
@@ -219,6 +238,8 @@ def _load(arguments: argparse.Namespace, file: str) -> tuple[Grammar, Loaded]:
 
 def _sweep(arguments: argparse.Namespace, words: Sequence[str], moments: Sequence[str]) -> int:
     """Compute a sweep, print and write its table, and return the exit code."""
+    if arguments.free or arguments.params:
+        raise Usage("`--free` and `--params` are not for sweeps")
     if arguments.positions or arguments.plot or arguments.certificate or arguments.solutions:
         options = "`--positions`, `--plot`, `--certificate` and `--solutions`"
         raise Usage(f"{options} are not for sweeps")
