@@ -38,7 +38,7 @@ def load(name: str | os.PathLike[str], *, sizes: Mapping[str, int] | None = None
     Raises GrammarError with all errors of the grammar. Its warnings are in `grammar.warnings`;
     `fgg.load` reports them.
     """
-    return load_file(os.fspath(name), sizes=sizes).checked()
+    return load_file(os.fsdecode(name), sizes=sizes).checked()
 
 
 def loads(text: str, *, name: str = "<text>", sizes: Mapping[str, int] | None = None) -> Grammar:
@@ -56,6 +56,8 @@ def load_content(
     text: str, name: str, *, folder: str = ".", sizes: Mapping[str, int] | None = None
 ) -> Loaded:
     """Load a grammar from text, which is FGG JSON if it begins with a brace."""
+    if not isinstance(text, str):
+        raise TypeError(f"the text of a grammar is expected, not {text!r}")
     if Text(name, text, folder).is_json:
         return _load_json(text, name, sizes)
     return Loaded(*load_text(text, name, folder=folder, sizes=sizes))

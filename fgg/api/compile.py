@@ -62,8 +62,8 @@ def compile(
     """
     if not isinstance(grammar, Grammar):
         raise TypeError("a grammar is expected: `fgg.compile(fgg.load(…))`")
-    if length < 1 or batch < 1:
-        raise ValueError("the expected length and batch must be at least 1")
+    if not all(hasattr(x, "__index__") and x >= 1 for x in (length, batch)):
+        raise ValueError("the expected length and batch must be whole numbers from 1 up")
     if space not in ("auto", "dense", "state", "rank"):
         message = f"there is no space `{space}`"
         help = "spaces are `auto`, `dense`, `state` and `rank`"

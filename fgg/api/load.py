@@ -21,7 +21,7 @@ def load(
     Raises GrammarError with all errors of the grammar. What `fggc check` warns of is a
     GrammarWarning, and stays in `grammar.warnings`; with `strict` it is an error.
     """
-    return _checked(load_file(os.fspath(name), sizes=sizes), strict)
+    return _checked(load_file(os.fsdecode(name), sizes=sizes), strict)
 
 
 def loads(

@@ -124,6 +124,8 @@ def _check_list(values: object) -> None:
     if isinstance(values, (str, bytes, PathLike)):
         message = "data are a list of items, not one text"
         refuse("F476", message, "`[text]` is a list of one; `fgg.train` and `fgg.data` read files")
+    if not isinstance(values, Iterable):
+        refuse("F476", f"data are a list of items, not {values!r}")
 
 
 def numbered(batches: Sequence[Items], first: int) -> list[Items]:

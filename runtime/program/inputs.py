@@ -63,10 +63,16 @@ def collate(
     device: torch.device | str | None = None,
 ) -> Collated:
     """Check and pad the inputs, and infer the lengths. Raises GrammarError."""
-    if not isinstance(inputs, Mapping):
-        message = "inputs are given by name: `{'w': [[0, 1]]}`"
-        refuse("F411", message)
+    check_named({}, inputs)
     return _Collator(grammar, dict(inputs), lengths, dtype, device).run()
+
+
+def check_named(weights: object, inputs: object) -> None:
+    """Raise GrammarError for weights (F417) or inputs (F411) that are not given by name."""
+    if not isinstance(weights, Mapping):
+        refuse("F417", "weights are given by name", "`program.weights(seed=0)` makes random ones")
+    if inputs is not None and not isinstance(inputs, Mapping):
+        refuse("F411", "inputs are given by name: `{'w': [[0, 1]]}`")
 
 
 @per_grammar

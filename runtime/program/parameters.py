@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from math import inf
+from operator import index
 from typing import overload
 
 import torch
@@ -93,6 +94,7 @@ class Parameterised(ABC):
         from fgg.runtime.layer.precision import check_type
 
         check_type(dtype)
+        check_seed(seed)
         place = None if device is None else usable_device(str(device))
         return self._bound(given, dtype, place, seed=seed)
 
@@ -192,6 +194,12 @@ class Parameterised(ABC):
             elif pieces != (name,) and all(piece in weights for piece in pieces):
                 whole[name] = multiplied(self.weighted, name, {p: weights[p] for p in pieces})
         return whole
+
+
+def check_seed(seed: object) -> None:
+    """Raise GrammarError (F415) for what is no seed of random parameters."""
+    if seed is not None and (not hasattr(seed, "__index__") or index(seed) < 0):
+        refuse("F415", f"`seed` is a whole number from 0 up, not {seed!r}")
 
 
 @per_grammar

@@ -187,7 +187,10 @@ class Posterior(ABC):
         from fgg.runtime.derive.derivation import Derivation
         from fgg.runtime.derive.log_prob import log_prob
 
-        listed = [derivations] if isinstance(derivations, Derivation) else list(derivations)
+        some = [derivations] if isinstance(derivations, Derivation) else derivations
+        listed = list(some) if isinstance(some, Iterable) else None
+        if listed is None or not all(isinstance(each, Derivation) for each in listed):
+            refuse("F415", "derivations are expected, one for each item", "`post.best()` has some")
         return log_prob(self, listed)
 
     @abstractmethod

@@ -33,8 +33,15 @@ from fgg.runtime.program.chart_reader import DerivationModules, covers
 from fgg.runtime.program.chart_views import Refinement, refinements
 from fgg.runtime.program.compiler import Compiler
 from fgg.runtime.program.emitted import load_module
-from fgg.runtime.program.inputs import Collated, Inputs, Lengths, check_potentials, collate
-from fgg.runtime.program.parameters import Parameterised
+from fgg.runtime.program.inputs import (
+    Collated,
+    Inputs,
+    Lengths,
+    check_named,
+    check_potentials,
+    collate,
+)
+from fgg.runtime.program.parameters import Parameterised, check_seed
 from fgg.runtime.program.range_report import RangeReport
 
 if TYPE_CHECKING:
@@ -151,6 +158,7 @@ class Program(Parameterised, ABC):
         from fgg.runtime.model.model import Model
 
         check_type(dtype)
+        check_seed(seed)
         model = Model(self, seed=seed, dtype=dtype, weights=weights, nets=nets)
         return model if device is None else model.to(usable_device(str(device)))
 
@@ -415,6 +423,7 @@ class CompiledProgram(Program):
         from fgg.runtime.entries.token_entries import read_log_z
         from fgg.runtime.program.posterior import CompiledPosterior
 
+        check_named(weights, inputs)
         if is_traced():
             return traced_log_z(self, whole_weights(weights), inputs, lengths)
         if any(isinstance(weight, FactorReader) for weight in weights.values()):
@@ -432,4 +441,5 @@ class CompiledProgram(Program):
         """The distribution over derivations of every item: one value for all questions."""
         from fgg.runtime.program.posterior import CompiledPosterior
 
+        check_named(weights, inputs)
         return CompiledPosterior(self, whole_weights(weights), inputs, lengths, words=words)

@@ -30,7 +30,7 @@ from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.entries.factor_reader import whole_weights
 from fgg.runtime.layer.traced_log_z import is_traced, traced_log_z
 from fgg.runtime.program.bind import Logs
-from fgg.runtime.program.inputs import Inputs, Lengths, collate
+from fgg.runtime.program.inputs import Inputs, Lengths, check_named, collate
 from fgg.runtime.program.parameters import as_weight
 from fgg.runtime.program.posterior import Posterior, check_number
 from fgg.runtime.program.program import Program, Weights
@@ -132,6 +132,7 @@ class ReferenceProgram(Program):
 
         It is computed in float64, and given as the weights are, or else the log-potentials.
         """
+        check_named(weights, inputs)
         if is_traced():
             return traced_log_z(self, whole_weights(weights), inputs, lengths)
         return self.posterior(weights, inputs, lengths).log_z
@@ -145,6 +146,7 @@ class ReferenceProgram(Program):
         words: WrittenWords | None = None,
     ) -> ReferencePosterior:
         """The distribution over derivations of every item: one value for all questions."""
+        check_named(weights, inputs)
         return ReferencePosterior(self, whole_weights(weights), inputs, lengths, words)
 
 

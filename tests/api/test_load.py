@@ -57,3 +57,9 @@ def test_other_warnings_have_a_code_too() -> None:
         fgg.compile(fgg.load("branching"))
     assert isinstance(caught[0].message, GrammarWarning) and caught[0].message.code == "F434"
     assert caught[0].filename == __file__
+
+
+def test_names_may_be_bytes_and_texts_must_be_texts() -> None:
+    assert fgg.load(b"hmm") == fgg.load("hmm")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the text of a grammar is expected, not None"):
+        fgg.loads(None)  # type: ignore[arg-type]

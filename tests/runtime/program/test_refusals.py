@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -103,3 +104,28 @@ def test_mistakes_in_compiling_are_named() -> None:
     for sizes in ({"zz": 2}, {"k": 0}):
         with pytest.raises(fgg.GrammarError, match="F410"):
             fgg.compile(grammar, sizes=sizes)
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda hmm: hmm.log_z(hmm.weights(seed=0), [[0, 1]]), "inputs are given by name"),
+        (lambda hmm: hmm.posterior(hmm.weights(seed=0), 3), "inputs are given by name"),
+        (lambda hmm: hmm.log_z(None, {"w": [[0]]}), "weights are given by name"),
+        (lambda hmm: hmm.weights(seed="a"), "`seed` is a whole number from 0 up, not 'a'"),
+        (lambda hmm: hmm.model(seed=-1), "`seed` is a whole number from 0 up, not -1"),
+        (lambda hmm: hmm.posterior(hmm.weights(seed=0), {"w": [[0]]}).log_prob(3), "derivations"),
+        (lambda hmm: hmm.model().fit(None), "data are a list of items, not None"),
+        (lambda hmm: hmm.model().score({"w": 5}), "data are a list of items, not 5"),
+    ],
+)
+def test_what_is_of_another_kind_is_reported(
+    hmm: Program, ask: Callable[[Program], object], message: str
+) -> None:
+    with pytest.raises(fgg.GrammarError, match=message):
+        ask(hmm)
+
+
+def test_seeds_of_numpy_are_whole_numbers(hmm: Program) -> None:
+    weights = hmm.weights(seed=np.int64(3))  # type: ignore[arg-type]
+    assert all(torch.equal(w, weights[name]) for name, w in hmm.weights(seed=3).items())
