@@ -39,6 +39,10 @@ class Output:
 
 
 FOLDED = "The code of this picture"
+LONG_LINE = 110
+"""Outputs with longer lines are wrapped where the screen is wide; others scroll."""
+WIDE_PICTURE = 560
+"""Pictures of more pixels scroll on narrow screens; their text would be too small."""
 
 Outputs = list[list[Output]]
 """The outputs of each cell of a page."""
@@ -188,10 +192,14 @@ def folded(cell: Fence) -> str:
 def with_output(output: Output) -> str:
     """An output as Markdown."""
     if output.kind == "text":
-        return "\n\n" + fenced(output.content, "{code-block} text", ":class: output\n") + "\n"
+        longest = max(map(len, output.content.splitlines()))
+        kind = "output long" if longest > LONG_LINE else "output"
+        return "\n\n" + fenced(output.content, "{code-block} text", f":class: {kind}\n") + "\n"
     content = output.content
     if output.kind == "svg":
-        content = f'<div class="picture">{content}</div>'
+        width = re.search(r'<svg[^>]* width="([\d.]+)', content)
+        wide = " wide" if width and float(width[1]) > WIDE_PICTURE else ""
+        content = f'<div class="picture{wide}">{content}</div>'
     return "\n\n" + fenced(f'<div class="output">{content}</div>', "{raw} html") + "\n"
 
 

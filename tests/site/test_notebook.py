@@ -26,3 +26,13 @@ def test_jupyter_shows_them_too() -> None:
     assert "!fggc draw dyck" in source and 'display(SVG("rule.svg"))' in source
     (plain,) = notebook.cells("```sh\nfggc check dyck\n```\n")
     assert notebook.jupyter_source(plain) == "!fggc check dyck\n"
+
+
+def test_long_lines_and_wide_pictures_are_marked() -> None:
+    def shown(kind: str, content: str) -> str:
+        return notebook.with_output(notebook.Output(kind, content))
+
+    assert ":class: output\n" in shown("text", "short\n")
+    assert ":class: output long\n" in shown("text", f"short\n{'x' * 111}\n")
+    assert 'class="picture"' in shown("svg", '<svg xmlns="x" width="200" height="9"></svg>')
+    assert 'class="picture wide"' in shown("svg", '<svg xmlns="x" width="640.5" height="9"></svg>')
