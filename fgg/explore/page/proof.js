@@ -17,7 +17,7 @@ class ProofView {
       ...Object.fromEntries(Object.entries(known).filter(([name]) => PROOF_OPTIONS.includes(name))) };
     this.stages = [];
     this.form = el("div", { class: "controls-row card" });
-    panel.append(el("p", { class: "lead quiet" }, "Z of the grammar after each pass, and of the plan, is compared with that of the source: exactly, in fields GF(p), for random weights. Equal polynomials are equal there; different ones are not, but with a tiny chance."), this.form);
+    panel.append(el("p", { class: "lead quiet" }, "Z of the grammar after each pass, and of the plan, is compared with that of the source: exactly, in fields GF(p), for random weights. Polynomials that differ would agree there with a tiny chance only."), this.form);
     this.work = new Work(panel);
     this.verdict = el("div", { class: "verdict", role: "status" });
     this.planted = el("div");

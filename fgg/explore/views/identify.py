@@ -6,7 +6,7 @@ the length that are asked for; parts `cell` have the ranks of all moments at oth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fgg.api.identify import IdentificationModel, model_of
@@ -48,8 +48,8 @@ def view(asked: Asked, send: Send) -> Answer:
     send({"result": {**_result(result), "length": length, "moments_names": list(NAMES)}})
     cells = _Cells(model, seed)
     for at in range(2, max(GRID, length) + 1):
-        for name in NAMES:
-            send({"cell": cells.cell(at, name)})
+        for cell in cells.row(at, NAMES):
+            send({"cell": cell})
     return {"verdict": result.verdict}
 
 
@@ -74,21 +74,40 @@ class _Cells:
         self.model, self.seed = model, seed
         self.grown: set[str] = set()
 
-    def cell(self, length: int, name: str) -> Answer:
-        """The rank of some moments at a length; without one where it would take too long."""
-        cell: Answer = {"length": length, "moments": name}
-        if name in self.grown:
-            return {**cell, "verdict": "left out"}
+    def row(self, length: int, names: Sequence[str]) -> Iterator[Answer]:
+        """The ranks of all kinds of moments at a length.
+
+        There is none where moments are too many, or could be.
+        """
+        yield from ({**_at(length, name), "verdict": "left out"} for name in self.grown)
+        names = [name for name in names if name not in self.grown]
         try:
-            results = self.model.identify(length, [name], seed=self.seed, second=False, null=False)
+            results = self.ranks(length, names)
+        except GrammarError:
+            results = {}
+        for name in names:
+            yield self.cell(length, name, results.get(name))
+
+    def ranks(self, length: int, names: Sequence[str]) -> Mapping[str, Identification]:
+        """The ranks of some kinds of moments. Raises GrammarError."""
+        return self.model.identify(length, names, seed=self.seed, second=False, null=False)
+
+    def cell(self, length: int, name: str, result: Identification | None) -> Answer:
+        """The rank of some moments, computed now if it is not known yet."""
+        cell = _at(length, name)
+        try:
+            result = result or self.ranks(length, [name])[name]
         except GrammarError as error:
             self.grown.add(name)
             return {**cell, "verdict": "left out", "why": error.diagnostics[0].message}
-        result = results[name]
         if result.moments > MAX_MOMENTS:
             self.grown.add(name)
         counts = {"rank": result.rank, "parameters": result.parameters, "count": result.moments}
         return {**cell, "verdict": result.verdict, **counts}
+
+
+def _at(length: int, name: str) -> Answer:
+    return {"length": length, "moments": name}
 
 
 def _result(result: Identification) -> Answer:
