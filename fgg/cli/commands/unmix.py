@@ -91,7 +91,7 @@ def add_arguments(parser: Parser) -> None:
     parser.value(
         "--within",
         "X",
-        "with `--errors`: the distance that estimates are to keep with 95 % (default: 0.05)",
+        "with `--errors`: the distance that estimates are to keep with 95 %% (default: 0.05)",
         type=float,
     )
     parser.value("--params-out", "PATH", "where to write the weights")
