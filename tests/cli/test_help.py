@@ -76,6 +76,9 @@ def test_every_example_runs(
     Path("model.fgg").write_text("size k = 2\n")
     if command == "eval":
         assert main(shlex.split(EXAMPLES["train"])[1:]) == 0
+    if command == "check-certificate":
+        words = "identify hmm --set k=2 d=2 --length 3 --no-float --certificate hmm.json"
+        assert main(words.split()) == 0
     assert main(shlex.split(EXAMPLES[command])[1:]) == 0, capsys.readouterr().err
 
 
