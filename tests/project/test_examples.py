@@ -66,7 +66,7 @@ def test_the_story_of_unmixing_is_told(tmp_path: Path, capsys: pytest.CaptureFix
     path = FILES[0].parent / "unmixing.py"
     names: dict[str, Any] = {"__name__": "story"}
     exec(compile(path.read_text("utf-8"), str(path), "exec"), names)
-    names["main"](tmp_path, (10_000, 1_000_000), 3)
+    names["main"](tmp_path, (10_000, 1_000_000), 3, (10_000,))
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].startswith("cnf") and shown[0].endswith("identifiable: no")
     assert "deficiency 2" in shown[0]  # k(k - 1)
@@ -74,5 +74,8 @@ def test_the_story_of_unmixing_is_told(tmp_path: Path, capsys: pytest.CaptureFix
     few, many = (line for line in shown if " sentences: error" in line)
     errors = [float(line.split("error ")[1].split(",")[0]) for line in (few, many)]
     assert errors[1] < errors[0]
-    for name in ("samples.svg", "spectrum.svg"):
+    (triples,) = (line for line in shown if " triples: error" in line)
+    measured, expected = (float(x.split()[-1]) for x in triples.split(", ")[-2:])
+    assert 0.4 < measured / expected < 2.5
+    for name in ("samples.svg", "spectrum.svg", "precision.svg"):
         assert (tmp_path / name).read_text("utf-8").startswith("<svg")

@@ -83,7 +83,7 @@ def test_grammars_that_moments_do_not_determine_are_refused_with_the_rank() -> N
             unmix(grammar, weights=weights)
     grammar, weights = random_weights("lcm", 0, k=2, d=3)
     with pytest.raises(fgg.GrammarError, match="F461"):
-        unmix(grammar, weights=weights, moments="**")
+        unmix(grammar, weights=weights, method="moments", moments="**")
     with pytest.raises(fgg.GrammarError, match="F460"):
         unmix(load("crf"), [[0, 1, 2]])
 
@@ -109,7 +109,8 @@ def test_sentences_give_a_fit_that_a_test_does_not_reject() -> None:
 def test_sentences_of_another_model_are_said_not_to_fit() -> None:
     grammar, weights = random_weights("hmm", 1, k=2, d=3)
     other, _ = random_weights("lcm", 1, k=1, d=3)
-    found = unmix(other, {3: draw(grammar, weights, 3, 20_000, seed=0)})
+    own = {3: draw(grammar, weights, 3, 20_000, seed=0)}
+    found = unmix(other, own, method="moments")
     assert [note.code for note in found.notes] == ["F466"]
 
 
