@@ -75,6 +75,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise `Usage`."""
+        for type, kind in (("int", "a whole number"), ("float", "a number")):
+            message = message.replace(f"invalid {type} value:", f"{kind} is expected, not")
         raise Usage(message, f"see `{self.prog} --help`")
 
     def flag(self, option: str, help: str) -> None:

@@ -198,8 +198,8 @@ class Parameterised(ABC):
 
 def check_seed(seed: object) -> None:
     """Raise GrammarError (F415) for what is no seed of random parameters."""
-    if seed is not None and (not hasattr(seed, "__index__") or index(seed) < 0):
-        refuse("F415", f"`seed` is a whole number from 0 up, not {seed!r}")
+    if seed is not None and not (hasattr(seed, "__index__") and 0 <= index(seed) < 2**63):
+        refuse("F415", f"`seed` is a whole number from 0 up, below 2^63, not {seed!r}")
 
 
 @per_grammar

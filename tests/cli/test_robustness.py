@@ -104,6 +104,16 @@ def test_json_says_that_queries_are_left_out(capsys: pytest.CaptureFixture[str])
     assert "left out: string" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("option", "kind"), [("--epochs", "a whole number"), ("--rate", "a number")]
+)
+def test_values_of_options_are_called_as_people_call_them(
+    option: str, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "hmm", option, "x"]) == 2
+    assert f"argument {option}: {kind} is expected, not 'x'" in capsys.readouterr().err
+
+
 def test_a_folder_does_not_hide_a_library_grammar(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
