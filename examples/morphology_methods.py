@@ -20,7 +20,18 @@ import torch
 from torch import Tensor
 
 import fgg
-from examples.report import Report, claim, finish, kept_runs, mean, parser, percent, say, spread
+from examples.report import (
+    Report,
+    claim,
+    command,
+    finish,
+    kept_runs,
+    mean,
+    parser,
+    percent,
+    say,
+    spread,
+)
 from fgg.data import Example, build_vocabulary, find, read
 from fgg.data.preprocessing import part_ids
 from fgg.draw.plot import Line, Plot
@@ -283,7 +294,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
     report = Report(
         name="morphology_methods",
         title=f"Morphology of {given.language} verbs: four methods",
-        command="python -m examples.morphology_methods",
+        command=command("examples.morphology_methods", arguments),
         columns=["method", "prior", "perplexity", "boundary F1", "morph F1", "sweeps", "seconds"],
     )
     kept = kept_runs(given, report.name)

@@ -89,6 +89,16 @@ def claim(text: str, holds: bool) -> str:
     return f'"{text}": {"supported" if holds else "refuted"}'
 
 
+def command(module: str, arguments: Sequence[str] | None) -> str:
+    """The command that makes a report: all options but those of where things are kept."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    for name in ("--out", "--runs"):
+        if name in given:
+            at = given.index(name)
+            del given[at : at + 2]
+    return " ".join([f"python -m {module}", *given])
+
+
 def parser(doc: str | None) -> argparse.ArgumentParser:
     """The options that all examples have."""
     found = argparse.ArgumentParser(description=(doc or "").splitlines()[0])

@@ -24,6 +24,7 @@ from examples.latent_trees.treebank import Treebank, constituents, labels, read_
 from examples.report import (
     Report,
     claim,
+    command,
     finish,
     kept_runs,
     mean,
@@ -327,7 +328,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
     report = Report(
         name="latent_trees",
         title=f"Latent annotations on CRAFT trees, at most {given.longest} words",
-        command="python -m examples.latent_trees.compare_methods",
+        command=command("examples.latent_trees.compare_methods", arguments),
         columns=[
             *("annotations", "method", "precision", "recall", "F1", "exact"),
             *("F1 of all seeds", "dev F1", "seeds", "sweeps", "seconds"),

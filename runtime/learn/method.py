@@ -48,7 +48,7 @@ class SweepReport:
     """The outcome of a sweep over the data: its objective, of what kind, and further numbers.
 
     `kind` is `log-likelihood`, `log-posterior`, `free energy` (minus it: a lower bound), `collapsed
-    bound` (of order zero) or `log-joint`. The objective is that of the parameters that the sweep
+    bound` (of order zero; that of `exact-cvb` is exact) or `log-joint`. The objective is that of the parameters that the sweep
     started with, not of those it ended with. `log_z` is the sum of log Z over the items.
     """
 

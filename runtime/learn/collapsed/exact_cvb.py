@@ -170,7 +170,7 @@ class ExactCVB(CollapsedMethod):
         self.store.total = self.expected()
         self.publish_means(self.store.total)
         self.sweeps += 1
-        kind = "exact collapsed bound"
+        kind = "collapsed bound"
         return SweepReport(self.sweeps - 1, kind, objective, self.items, self.total)
 
     def state_dict(self) -> dict[str, Tensor]:
