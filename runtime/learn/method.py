@@ -48,8 +48,9 @@ class SweepReport:
     """The outcome of a sweep over the data: its objective, of what kind, and further numbers.
 
     `kind` is `log-likelihood`, `log-posterior`, `free energy` (minus it: a lower bound), `collapsed
-    bound` (of order zero; that of `exact-cvb` is exact) or `log-joint`. The objective is that of the parameters that the sweep
-    started with, not of those it ended with. `log_z` is the sum of log Z over the items.
+    bound` (of order zero; that of `exact-cvb` is exact) or `log-joint`. The objective is that of
+    the parameters that the sweep started with, not of those it ended with; exact and variable-level
+    CVB report where they end. `log_z` is the sum of log Z over the items.
     """
 
     sweep: int
