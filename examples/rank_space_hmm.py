@@ -207,6 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> Report:
         last = looks[-1]
         seconds = f"{last['seconds']:.0f}"
         report.add(str(setting), setting.space, last["valid"], last["test"], seconds)
+        report.seconds += last["seconds"]
         report.numbers[str(setting)] = {"curve": looks, **asdict(setting)}
     report.notes = [
         f"{len(own.train):,} training tokens, {len(own.test):,} of valid, {len(test):,} of test, "

@@ -117,8 +117,11 @@ def kept_runs(options: argparse.Namespace, name: str) -> KeptRuns:
 
 
 def finish(report: Report, options: argparse.Namespace) -> Report:
-    """Print a report and keep it: in its folder, or nowhere if the run was a small one."""
-    report.seconds = time.process_time()
+    """Print a report and keep it: in its folder, or nowhere if the run was a small one.
+
+    Its seconds are those of this process, or those that kept runs took, if these are more.
+    """
+    report.seconds = max(report.seconds, time.process_time())
     print(report.text())
     folder = options.out or (None if options.small else RESULTS)
     if folder is not None:
