@@ -109,6 +109,26 @@ def test_moments_are_matched_where_there_is_no_linear_algebra(
     assert "error[F461]" in capsys.readouterr().err
 
 
+def test_errors_say_how_many_sentences_are_needed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["unmix", "lcm", "--set", "k=2", "d=4", "--data", "samples.txt"]
+    matched = [*command, "--method", "moments", "--errors", "--within", "0.02"]
+    assert main([*matched, "--json"]) == 0
+    limits = json.loads(capsys.readouterr().out)["precision"]
+    assert limits["sentences"] == 4_000 and limits["lengths"] == {"3": 4_000}
+    greatest = np.max(limits["errors"]["emit"])
+    needed = 4_000 * (1.959964 * greatest / 0.02) ** 2
+    assert limits["needed"]["emit"] == pytest.approx(needed, rel=1e-3)
+    assert main(["unmix", "lcm", "--set", "k=2", "d=2", "--exact", "--seed", "0", "--errors"]) == 0
+    assert "class: ±0.05 needs " in capsys.readouterr().out
+    assert main([*command, "--errors"]) == 2
+    assert "those of the greatest likelihood or of moment matching" in capsys.readouterr().err
+    assert main([*command, "--within", "0.1"]) == 2
+    assert "`--within` belongs to `--errors`" in capsys.readouterr().err
+    assert main([*matched[:-1], "0"]) != 0
+
+
 def test_no_picture_is_left_behind_where_nothing_was_found(folder: Path) -> None:
     Path("four.txt").write_text("0 1 0\n1 0 0\n0 1 0\n1 0 1\n", "utf-8")
     command = ["unmix", "pcfg_ie", "--set", "k=2", "d=2", "--data", "four.txt"]
