@@ -243,13 +243,14 @@ def main(arguments: Sequence[str] | None = None) -> Report:
     torch.set_num_threads(1)
     data = task(given.sentences)
     report = Report(
-        name="dmv_dependencies",
+        # The results of one start are files of their own.
+        name="_".join(["dmv_dependencies", *(given.starts if len(given.starts) == 1 else ())]),
         title="DMV on UD English EWT, at most 10 words",
         command=command("examples.dmv_dependencies", arguments),
         columns=["model", "prior", "start", "sweeps", "objective", "dev", "test", "seconds"],
     )
     baselines(report, data)
-    kept, shared = kept_runs(given, report.name), dict[str, Any]()
+    kept, shared = kept_runs(given, "dmv_dependencies"), dict[str, Any]()
     runs: list[Run] = []
     wanted = [("em", None), *((m, p) for p in given.prior for m in ("vb", "cvb"))]
     for start, weights in ((name, starts(data)[name]) for name in given.starts):
