@@ -63,7 +63,7 @@ def test_errors_from_sentences_are_near_to_those_of_the_greatest_likelihood() ->
     grammar = load("hmm", k=2, d=3)
     found = unmix(grammar, {3: draw(grammar, truth, 3, 100_000, seed=0)})
     assert found.error(truth) < 0.05
-    assert found.notes == ()
+    assert found.moved < 0.05, "rows of estimates sum to one up to error, and are projected"
 
 
 def test_states_that_are_alike_are_refused() -> None:
