@@ -11,7 +11,7 @@ from torch import Tensor
 from benchmarks import dependency, hmm, pcfg, rank_pcfg
 from benchmarks.measure import OURS, Call, Goal, Point, Suite, as_machine_code
 from fgg.plan.backend import CPP, TORCH
-from fgg.runtime.program import range_certificate
+from fgg.runtime.program import item_groups
 
 WITHOUT, CPP_WITHOUT = "without it", "cpp without it"
 
@@ -30,15 +30,15 @@ def ours(point: Point, *, backend: str = TORCH) -> Call:
 @contextmanager
 def switched_off() -> Iterator[None]:
     """Passes without the checks that make up the certificate."""
-    kept = range_certificate.certificate, range_certificate.all_finite
-    range_certificate.certificate = lambda run, leaves, charts, log_z: torch.ones(
+    kept = item_groups.certificate, item_groups.all_finite
+    item_groups.certificate = lambda run, leaves, charts, log_z: torch.ones(
         run.batch.size, dtype=torch.bool
     )
-    range_certificate.all_finite = lambda tensors: True
+    item_groups.all_finite = lambda tensors: True
     try:
         yield
     finally:
-        range_certificate.certificate, range_certificate.all_finite = kept
+        item_groups.certificate, item_groups.all_finite = kept
 
 
 def without(point: Point, *, backend: str = TORCH) -> Call:

@@ -50,7 +50,13 @@ POSTERIOR = (872.0, 504.0)
 ENGINES = (
     (434.0, -9.0, "reference", "any finite grammar, exactly:", "slow, the oracle of all tests"),
     (574.0, 1.0, "interpret", "plans in any semiring:", "max, counting, GF(p), …"),
-    (644.0, 9.0, "program", "inside and outside; export,", "prelude, entries, native, layer, …"),
+    (
+        644.0,
+        9.0,
+        "program, posterior",
+        "inside and outside; export,",
+        "prelude, entries, native, layer, …",
+    ),
 )
 ANALYSES = (
     ("verify", ""),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fgg.runtime.derive.derivation import Derivation
     from fgg.runtime.learn import learn
     from fgg.runtime.model.model import Model
-    from fgg.runtime.program.posterior import Posterior
+    from fgg.runtime.posterior.posterior import Posterior
     from fgg.runtime.program.program import Program
 
 __version__ = "0.1.0"
@@ -73,7 +73,7 @@ _HOMES = {
     "GrammarError": "fgg.diagnostics",
     "GrammarWarning": "fgg.diagnostics",
     "Model": "fgg.runtime.model.model",
-    "Posterior": "fgg.runtime.program.posterior",
+    "Posterior": "fgg.runtime.posterior.posterior",
     "Program": "fgg.runtime.program.program",
     "compile": "fgg.api.compile",
     "identify": "fgg.api.identify",

@@ -6,7 +6,7 @@ Functions of `fgg` return them; you never construct one yourself.
 from fgg.api.decompose import DecomposedGrammar
 from fgg.runtime.identify.result import Identification
 from fgg.runtime.learn.fitting import Learned
-from fgg.runtime.program.rule_marginals import RuleMarginals
+from fgg.runtime.posterior.rule_marginals import RuleMarginals
 from fgg.runtime.reference.posterior import GroundPosterior
 from fgg.runtime.reference.solution import Solution
 from fgg.runtime.unmix.result import Unmixing

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fgg.runtime.model.saving import SavedModel
-    from fgg.runtime.program.posterior import Posterior
+    from fgg.runtime.posterior.posterior import Posterior
     from fgg.runtime.program.program import Program
 
 OWN, TRAINED = "own", "trained"

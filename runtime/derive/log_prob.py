@@ -20,7 +20,7 @@ from fgg.runtime.program.inputs import collate
 from fgg.runtime.program.parameters import as_weight
 
 if TYPE_CHECKING:
-    from fgg.runtime.program.posterior import Posterior
+    from fgg.runtime.posterior.posterior import Posterior
 
 Entry = tuple[int, ...]
 

@@ -15,8 +15,8 @@ from fgg.grammar.domains import domain_size, domain_values, size_values
 from fgg.inputs.written import Words, of_item
 
 if TYPE_CHECKING:
+    from fgg.runtime.posterior.posterior import Posterior
     from fgg.runtime.program.inputs import Collated
-    from fgg.runtime.program.posterior import Posterior
 
 
 def beliefs(

@@ -20,9 +20,10 @@ from fgg.runtime.interpret.interpret import inside
 from fgg.runtime.interpret.semirings.log import LogWeights
 from fgg.runtime.learn.item_batches import CheckedItems
 from fgg.runtime.prelude.cells import NEGATIVE
+from fgg.runtime.program.item_groups import Weights
 from fgg.runtime.program.prepared_batch import Run, log_product, prepared, suited_to
 from fgg.runtime.program.program import Program
-from fgg.runtime.program.range_certificate import Certified, Weights
+from fgg.runtime.program.range_certificate import Certified
 from fgg.runtime.program.reference_program import ReferenceProgram
 
 LEAST = {torch.float64: -690.0, torch.float32: -85.0}

@@ -22,7 +22,7 @@ from fgg.rewrite.ground import ground
 from fgg.runtime.derive.align import Aligner
 from fgg.runtime.derive.decode_ground import draws
 from fgg.runtime.derive.derivation import Derivation
-from fgg.runtime.program.posterior import check_number
+from fgg.runtime.posterior.posterior import check_number
 
 if TYPE_CHECKING:
     from fgg.runtime.program.program import Program, Weights

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from fgg.runtime.learn.method import SweepReport
     from fgg.runtime.model.generate import DrawnLengths
     from fgg.runtime.model.state_dropout import Kept
+    from fgg.runtime.posterior.posterior import Posterior
     from fgg.runtime.program.inputs import Lengths
-    from fgg.runtime.program.posterior import Posterior
     from fgg.runtime.program.program import Program
 
 KINDS = ("value", "tied", "frozen", "network", "scalar")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from fgg.runtime.program.range_certificate import Certified, held, refused
+from fgg.runtime.program.item_groups import held, refused
+from fgg.runtime.program.range_certificate import Certified
 
 if TYPE_CHECKING:
     from fgg.runtime.program.prepared_batch import Run

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from fgg.runtime.layer.collate import Collate
     from fgg.runtime.model.model import Model
     from fgg.runtime.native.engines import Engines
-    from fgg.runtime.program.posterior import Posterior
+    from fgg.runtime.posterior.posterior import Posterior
 
 KEPT = 1024
 """Of how many kinds of batches sizes are kept."""
@@ -421,7 +421,7 @@ class CompiledProgram(Program):
         gradient zero.
         """
         from fgg.runtime.entries.token_entries import read_log_z
-        from fgg.runtime.program.posterior import CompiledPosterior
+        from fgg.runtime.posterior.compiled_posterior import CompiledPosterior
 
         check_named(weights, inputs)
         if is_traced():
@@ -439,7 +439,7 @@ class CompiledProgram(Program):
         words: WrittenWords | None = None,
     ) -> Posterior:
         """The distribution over derivations of every item: one value for all questions."""
-        from fgg.runtime.program.posterior import CompiledPosterior
+        from fgg.runtime.posterior.compiled_posterior import CompiledPosterior
 
         check_named(weights, inputs)
         return CompiledPosterior(self, whole_weights(weights), inputs, lengths, words=words)

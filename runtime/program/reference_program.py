@@ -29,17 +29,17 @@ from fgg.runtime.derive.decode_ground import k_best, sample
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.entries.factor_reader import whole_weights
 from fgg.runtime.layer.traced_log_z import is_traced, traced_log_z
+from fgg.runtime.posterior.posterior import Posterior, check_number
 from fgg.runtime.program.bind import Logs
 from fgg.runtime.program.inputs import Inputs, Lengths, check_named, collate
 from fgg.runtime.program.parameters import as_weight
-from fgg.runtime.program.posterior import Posterior, check_number
 from fgg.runtime.program.program import Program, Weights
 from fgg.runtime.reference.posterior import GroundPosterior, differentiable_log_z, posterior
 
 if TYPE_CHECKING:
     from fgg.runtime.interpret.charts import AnyCharts
-    from fgg.runtime.program.moments import Keep
-    from fgg.runtime.program.rule_marginals import RuleMarginals
+    from fgg.runtime.posterior.moments import Keep
+    from fgg.runtime.posterior.rule_marginals import RuleMarginals
 
 
 @dataclass(frozen=True, eq=False)

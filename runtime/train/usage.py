@@ -11,7 +11,7 @@ from torch import Tensor
 from fgg.factors.maps import is_map
 from fgg.runtime.entries.factor_reader import Weight, as_tensor
 from fgg.runtime.learn.distributions import Distributions, distributions_of
-from fgg.runtime.program.posterior import Posterior
+from fgg.runtime.posterior.posterior import Posterior
 from fgg.runtime.program.program import Program
 
 

@@ -18,7 +18,7 @@ from fgg.compiler import load, loads
 from fgg.runtime.interpret.interpret import interpret
 from fgg.runtime.interpret.semirings.base import Letters
 from fgg.runtime.interpret.semirings.log import Log
-from fgg.runtime.program.posterior import CompiledPosterior
+from fgg.runtime.posterior.compiled_posterior import CompiledPosterior
 from fgg.runtime.program.program import CompiledProgram, Program
 from fgg.runtime.verify.result import PEAKED, Comparison, Verification
 from tests.helpers.peaked import DIALECTS

@@ -11,7 +11,7 @@ from fgg.compiler.cost.cost import cost
 from fgg.diagnostics import GrammarError
 from fgg.explore.views.cost import POINTS, grid
 from fgg.grammar.domains import with_sizes
-from fgg.runtime.program.posterior import CompiledPosterior
+from fgg.runtime.posterior.compiled_posterior import CompiledPosterior
 from tests.helpers.explorer import Viewed, asked, viewed
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from fgg.draw.beliefs import Beliefs
     from fgg.runtime.derive.derivation import Derivation
-    from fgg.runtime.program.posterior import Posterior
+    from fgg.runtime.posterior.posterior import Posterior
     from fgg.runtime.program.program import CompiledProgram, Program
 
 STAGES = {
@@ -106,7 +106,7 @@ def _afford(asked: Asked, program: Program, post: Posterior) -> None:
     """Refuse (F420) an item whose passes need more memory than there may be."""
     import torch
 
-    from fgg.runtime.program.posterior import CompiledPosterior
+    from fgg.runtime.posterior.compiled_posterior import CompiledPosterior
     from fgg.runtime.program.program import CompiledProgram
 
     if isinstance(program, CompiledProgram) and isinstance(post, CompiledPosterior):
@@ -154,7 +154,7 @@ def _charts(
 ) -> None:
     """Send the charts of the program's plan, and what each level of the inside pass fills."""
     from fgg.explore.filling import MAX_CELLS, Filling
-    from fgg.runtime.program.posterior import CompiledPosterior
+    from fgg.runtime.posterior.compiled_posterior import CompiledPosterior
     from fgg.runtime.program.program import CompiledProgram
 
     if not (isinstance(program, CompiledProgram) and isinstance(post, CompiledPosterior)):
@@ -173,7 +173,7 @@ def _charts(
 
 def _suited(program: CompiledProgram, post: Posterior) -> CompiledProgram:
     """The program whose plan takes the item: another one if tokens are missing."""
-    from fgg.runtime.program.posterior import CompiledPosterior
+    from fgg.runtime.posterior.compiled_posterior import CompiledPosterior
     from fgg.runtime.program.prepared_batch import suited_to
 
     assert isinstance(post, CompiledPosterior)

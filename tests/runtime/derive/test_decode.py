@@ -18,10 +18,10 @@ from fgg.runtime.derive.decode import k_best, sample, viterbi
 from fgg.runtime.derive.derivation import Derivation
 from fgg.runtime.derive.mbr import marginals, mbr
 from fgg.runtime.interpret.interpret import interpret, outside
+from fgg.runtime.posterior.expectation import entropy, expected_counts, kl
+from fgg.runtime.posterior.moments import moments
+from fgg.runtime.posterior.rule_marginals import rule_marginals
 from fgg.runtime.program.chart_reader import DerivationCharts
-from fgg.runtime.program.expectation import entropy, expected_counts, kl
-from fgg.runtime.program.moments import moments
-from fgg.runtime.program.rule_marginals import rule_marginals
 from fgg.runtime.reference.posterior import gradients
 from fgg.runtime.reference.solve import solve
 from tests.helpers.plans import CASES, Case, case, needed

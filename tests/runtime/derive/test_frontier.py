@@ -7,7 +7,7 @@ import torch
 
 from fgg import compile, load, loads
 from fgg.runtime.derive.frontier import BatchSearch
-from fgg.runtime.program.posterior import CompiledPosterior
+from fgg.runtime.posterior.compiled_posterior import CompiledPosterior
 from fgg.runtime.program.program import CompiledProgram
 
 SMALL = {

@@ -46,7 +46,7 @@ def test_shared_nodes_have_one_state(space: str, seed: int) -> None:
 
 
 def test_factors_too_large_to_multiply_out_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fgg.runtime.program.posterior.MAX_WHOLE", 4)
+    monkeypatch.setattr("fgg.runtime.posterior.compiled_posterior.MAX_WHOLE", 4)
     words = {"w": [[0, 2, 1]]}
     shared = compile(loads(SHARED), space="state")
     with pytest.raises(GrammarError, match="too large") as caught:

@@ -22,6 +22,7 @@ from fgg.runtime.interpret.batch import batch_of
 from fgg.runtime.interpret.interpret import inside, interpret
 from fgg.runtime.interpret.prepare import checked_weights
 from fgg.runtime.interpret.semirings.base import to_numpy
+from fgg.runtime.posterior.expectation import entropy, kl
 from fgg.runtime.program.chart_reader import (
     DerivationCharts,
     DerivationModules,
@@ -31,7 +32,6 @@ from fgg.runtime.program.chart_reader import (
     slopes,
 )
 from fgg.runtime.program.emitted import load_module
-from fgg.runtime.program.expectation import entropy, kl
 from fgg.runtime.program.program import Program
 from tests.helpers.compiled import compiled, programs
 from tests.helpers.plans import CASES, Case, case

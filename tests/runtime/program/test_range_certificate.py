@@ -14,7 +14,7 @@ from torch import Tensor
 
 import fgg
 from fgg.diagnostics import GrammarError
-from fgg.runtime.program.posterior import Posterior
+from fgg.runtime.posterior.posterior import Posterior
 from fgg.runtime.program.prepared_batch import start
 from fgg.runtime.program.program import Program
 from fgg.runtime.program.range_certificate import Certified

@@ -13,7 +13,7 @@ from fgg.grammar.ranges import condition_rows, index_extents
 from fgg.runtime.program.parameters import as_weight
 
 if TYPE_CHECKING:
-    from fgg.runtime.program.posterior import CompiledPosterior
+    from fgg.runtime.posterior.compiled_posterior import CompiledPosterior
     from fgg.runtime.program.program import CompiledProgram
 
 
@@ -26,7 +26,7 @@ def cell_marginals(
     family). All are 0, so that log Z is the same; its derivative in one is the cell's marginal.
     Items without derivations have 0 everywhere.
     """
-    from fgg.runtime.program.posterior import CompiledPosterior
+    from fgg.runtime.posterior.compiled_posterior import CompiledPosterior
 
     weights = {name: as_weight(name, value).detach() for name, value in posterior.weights.items()}
     collated = posterior.collated

@@ -10,8 +10,8 @@ import torch
 
 import fgg
 from fgg.runtime.program import chart_reader
+from fgg.runtime.program.item_groups import Group
 from fgg.runtime.program.program import Program
-from fgg.runtime.program.range_certificate import Group
 
 WORDS = [[0, 2, 1], [1, 1, 2, 0]]
 
