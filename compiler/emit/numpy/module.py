@@ -45,8 +45,7 @@ def linked(plan: Plan) -> Linked:
     imports, first, helpers = text[text.index("from __future__") :].partition("TINY = ")
     known = definitions_in("prelude", first + helpers)
     printer = _Printer(plan, known)
-    functions = (printer.prepare, printer.inside, printer.outside)
-    pieces = ["\n".join(fitted(function())) for function in functions]
+    pieces = ["\n".join(fitted(f())) for f in (printer.prepare, printer.inside, printer.outside)]
     used = needed(used_names("\n".join((*pieces, FRONT))), known)
     head = "\n".join([*printer.docstring(), "", imports.strip(), "", *fitted(printer.constants())])
     return Linked.of("\n\n\n".join([head, *pieces, REST, *(item.text for item in used), FRONT]))
@@ -128,18 +127,15 @@ class _Printer:
             body.append(f"batch.{kind}[{quoted(item.name)}] = {kind}_of({given})")
         for step in self.plan.preparations:
             body.append(f"cells[{quoted(step.name)}] = {self.preparation(step)}")
-        return self.function(
-            f"prepare({CELLS}) -> None", "Make what the charts are computed from.", body
-        )
+        about = "Make what the charts are computed from."
+        return self.function(f"prepare({CELLS}) -> None", about, body)
 
     def preparation(self, step: Preparation) -> str:
         """The code of one preparation."""
         match step:
             case Contract():
-                items = [quoted(" ".join(step.axes))]
-                for name, axes in step.operands:
-                    items.append(f"(cells[{quoted(name)}], {quoted(' '.join(axes))})")
-                return f"contract({', '.join(items)})"
+                items = [f"(cells[{quoted(n)}], {quoted(' '.join(x))})" for n, x in step.operands]
+                return f"contract({', '.join((quoted(' '.join(step.axes)), *items))})"
             case Cut():
                 return f"cut(cells[{quoted(step.source)}], {quoted([*map(astuple, step.steps)])})"
             case Gather():
@@ -215,12 +211,8 @@ class _Printer:
         """The lines of a pass."""
         for stage in self.kernels[number].stages:
             self.scope.used.discard(LEVEL)
-            lines = [
-                line
-                for group in stage.groups
-                for block in group
-                for line in belongs(block.rule.name, self.block(block, len(group)))
-            ]
+            blocks = [(block, len(group)) for group in stage.groups for block in group]
+            lines = [x for b, n in blocks for x in belongs(b.rule.name, self.block(b, n))]
             if stage.levels is None:
                 yield from lines
                 continue

@@ -138,12 +138,12 @@ class KernelPrinter(ABC):
 
     # points
 
-    def open(self, rows: int, place: str) -> None:
+    def open(self, rows: int, place: str, there: str = "at < points") -> None:
         """The points of a program: their loop variables, items and lengths."""
         self.parameter("points", "points")
         self.parameter("B", "batch.size")
         self.say(f"at = {place} + tl.arange(0, {rows})")
-        self.say("there = at < points")
+        self.say(f"there = {there}")
         self.say("b = at % B")
         rest = "at // B"
         grid = [d for d in self.launch.grid if d != BATCH]

@@ -135,10 +135,11 @@ class WeightsPrinter(MatrixPrinter):
             self.say(f"{name} = tl.program_id({axis}) * {width} + tl.arange(0, {width})")
         self.say(f"acc = tl.zeros([{widths[0]}, {widths[1]}], T)")
         self.parameter("points", "points")
-        # With 32 bits, the strip behind 2^31 points would begin below 0.
-        self.say(f"for start in range(0, tl.cast(points, tl.int64), {STRIP}):")
+        # Strips are counted, and numbers below 0 left out: with 32 bits, what lies behind the last
+        # point may be there. With 64 bits the division of points would spill registers.
+        self.say(f"for strip in range((points - 1) // {STRIP} + 1):")
         self.depth += 1
-        self.open(STRIP, "start")
+        self.open(STRIP, f"strip * {STRIP}", "(at >= 0) & (at < points)")
         every = [
             n for n in self.block.value if any(self.is_side(n, s) for s in (op.left, op.right))
         ]
