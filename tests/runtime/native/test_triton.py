@@ -72,7 +72,7 @@ def checked(task: str, *arguments: str, interpret: bool) -> Any:
 
 
 @needs_triton
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", [0, 2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3))])
 def test_numbers_of_the_library(part: int) -> None:
     names = NAMES[part::4] + LARGE[part : part + 1]
     done = checked("numbers", *names, interpret=True)
