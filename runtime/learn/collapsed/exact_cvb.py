@@ -13,9 +13,9 @@ from torch import Tensor
 
 from fgg.diagnostics import refuse
 from fgg.runtime.forest.enumerate import Derivations, TooMany, derivations
-from fgg.runtime.learn.collapsed.leave_one_out import CollapsedMethod, CollapsedOptions
+from fgg.runtime.learn.collapsed.leave_one_out import CollapsedOptions, ItemByItem
 from fgg.runtime.learn.item_batches import CheckedItems
-from fgg.runtime.learn.method import ItemBatch, SweepReport, check_no_decrease
+from fgg.runtime.learn.method import SweepReport, check_no_decrease
 from fgg.runtime.model.model import Model
 
 MOST = 10_000
@@ -32,7 +32,7 @@ class Item(NamedTuple):
     totals: Floats
 
 
-class ExactCVB(CollapsedMethod):
+class ExactCVB(ItemByItem):
     """Mean field over derivations in collapsed space, without approximations [CVB Fig. 2].
 
     Q(t_i) ∝ exp E[log P(w_i, t_i | t_¬i, α)]: counts change within a derivation, and expectations
@@ -53,30 +53,22 @@ class ExactCVB(CollapsedMethod):
         self.q: dict[int, Floats] = {}
         self.before = -np.inf
 
-    def step(self, batch: ItemBatch | None) -> None:
-        """Update the items of a batch, one after the other."""
-        if batch is None:
-            return
-        checked = self.ready(batch)
-        for place in range(checked.size):
-            self.update(checked.item(place))
-
-    def update(self, checked: CheckedItems) -> None:
+    def visit(self, item: CheckedItems) -> None:
         """Update Q of an item."""
-        (number,) = checked.ids
+        (number,) = item.ids
         if number not in self.known:
-            self.known[number] = self.item_of(checked)
-        item = self.known[number]
-        listed = item.derivations
+            self.known[number] = self.item_of(item)
+        known = self.known[number]
+        listed = known.derivations
         scores = listed.log_coefficient.copy()
         if number not in self.q:
             given = self.item_forests.flat_logs(self.logs)[torch.from_numpy(listed.entries)].numpy()
             used = listed.counts > 0
             scores += np.where(used, listed.counts * np.where(used, given, 0.0), 0.0).sum(-1)
         else:
-            scores += self.learned_scores(number, item)
+            scores += self.learned_scores(number, known)
         log_z = float(logsumexp(scores)) if len(scores) else -np.inf
-        if not bool(self.derivable(checked, torch.tensor([log_z])).all()):
+        if not bool(self.derivable(item, torch.tensor([log_z])).all()):
             del self.known[number]
             return
         self.q[number] = np.exp(scores - log_z)

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from fgg.runtime.forest.grow import ItemForest
-from fgg.runtime.learn.collapsed.leave_one_out import CollapsedOptions
+from fgg.runtime.learn.collapsed.leave_one_out import CollapsedOptions, ItemByItem
 from fgg.runtime.learn.collapsed.sampler import Sampler
 from fgg.runtime.learn.flat_layout import SparseCounts
 from fgg.runtime.learn.item_batches import CheckedItems
-from fgg.runtime.learn.method import ItemBatch, SweepReport
+from fgg.runtime.learn.method import SweepReport
 from fgg.runtime.model.model import Model
 
 
-class Hastings(Sampler):
+class Hastings(ItemByItem, Sampler):
     """The collapsed Metropolis-Hastings sampler (Johnson, Griffiths and Goldwater 2007).
 
     A derivation t' of an item is drawn with θ_H = (f + α) / Σ_A (f + α), f the counts of all other
@@ -41,14 +41,6 @@ class Hastings(Sampler):
         """Begin a sweep."""
         super().begin()
         self.accepted = 0
-
-    def step(self, batch: ItemBatch | None) -> None:
-        """Propose a derivation for each item of a batch, one after the other."""
-        if batch is None:
-            return
-        checked = self.ready(batch)
-        for place in range(checked.size):
-            self.visit(checked.item(place))
 
     def visit(self, item: CheckedItems) -> None:
         """Propose a derivation for an item, and accept it or keep the old one."""

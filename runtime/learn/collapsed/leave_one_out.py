@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Unpack
@@ -16,7 +17,7 @@ from fgg.runtime.learn.distributions import log_beta, log_mean
 from fgg.runtime.learn.flat_layout import FlatLayout, SparseCounts
 from fgg.runtime.learn.item_batches import CheckedItems
 from fgg.runtime.learn.item_forests import ItemForests
-from fgg.runtime.learn.method import CountingMethod, CountingOptions, alone
+from fgg.runtime.learn.method import CountingMethod, CountingOptions, ItemBatch, alone
 from fgg.runtime.learn.tied_factors import refuse_ties
 from fgg.runtime.memory import require
 from fgg.runtime.model.model import Model
@@ -242,3 +243,19 @@ class CollapsedMethod(CountingMethod):
             sums = state["store.sums"]
             if sums.shape == self.forest_weights.totals.shape:
                 self.forest_weights.totals.copy_(sums)
+
+
+class ItemByItem(CollapsedMethod):
+    """A collapsed method that visits the items of a batch one after the other."""
+
+    def step(self, batch: ItemBatch | None) -> None:
+        """Visit the items of a batch."""
+        if batch is None:
+            return
+        checked = self.ready(batch)
+        for place in range(checked.size):
+            self.visit(checked.item(place))
+
+    @abstractmethod
+    def visit(self, item: CheckedItems) -> None:
+        """Update what is known of an item, given all others."""

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fgg.runtime.learn.collapsed.factor_graph import FactorGraph, Use, factor_graph
-from fgg.runtime.learn.collapsed.leave_one_out import CollapsedMethod, CollapsedOptions
+from fgg.runtime.learn.collapsed.leave_one_out import CollapsedOptions, ItemByItem
 from fgg.runtime.learn.item_batches import CheckedItems
-from fgg.runtime.learn.method import ItemBatch, SweepReport
+from fgg.runtime.learn.method import SweepReport
 from fgg.runtime.model.model import Model
 
 Floats = NDArray[np.float64]
@@ -22,7 +22,7 @@ PASSES = 5
 """Passes over the variables of an item in the first sweep."""
 
 
-class VariableCVB(CollapsedMethod):
+class VariableCVB(ItemByItem):
     """Collapsed variational Bayes with independent variables in place of independent derivations.
 
     Every latent variable has a distribution q of its own. The counts of the factors that it touches
@@ -46,15 +46,7 @@ class VariableCVB(CollapsedMethod):
         self.counts = np.zeros(self.layout.size)
         self.sums = np.bincount(self.group, weights=self.alpha.numpy()).astype(np.float64)
 
-    def step(self, batch: ItemBatch | None) -> None:
-        """Update the variables of each item of a batch."""
-        if batch is None:
-            return
-        checked = self.ready(batch)
-        for place in range(checked.size):
-            self.update(checked.item(place))
-
-    def update(self, item: CheckedItems) -> None:
+    def visit(self, item: CheckedItems) -> None:
         """Update the variables of an item, one after the other."""
         (number,) = item.ids
         if number not in self.graphs:

@@ -70,10 +70,10 @@ def test_moments_and_their_derivatives_are_those_of_an_enumeration(
 )
 def test_exact_moments_give_the_parameters(name: str, sizes: dict[str, int]) -> None:
     grammar, weights = random_weights(name, 1, **sizes)
-    found = unmix(grammar, weights=weights, method="moments")
-    assert found.error(weights) < 1e-8
-    assert found.notes == ()
-    assert found.facts["solutions"] == 1
+    fit = unmix(grammar, weights=weights, method="moments")
+    assert fit.error(weights) < 1e-8
+    assert fit.notes == ()
+    assert fit.facts["solutions"] == 1
 
 
 def test_grammars_that_moments_do_not_determine_are_refused_with_the_rank() -> None:
@@ -98,20 +98,20 @@ def test_a_rank_is_that_of_what_lengths_have_together() -> None:
 
 def test_sentences_give_a_fit_that_a_test_does_not_reject() -> None:
     grammar, weights = random_weights("lcm", 1, k=2, d=3)
-    found = unmix(grammar, {3: draw(grammar, weights, 3, 20_000, seed=0)}, method="moments")
-    assert found.error(weights) < 0.03
-    probability = found.facts["probability"]
+    fit = unmix(grammar, {3: draw(grammar, weights, 3, 20_000, seed=0)}, method="moments")
+    assert fit.error(weights) < 0.03
+    probability = fit.facts["probability"]
     assert isinstance(probability, float) and probability > 1e-3
-    assert found.facts["freedom"] == 26 - 5
-    assert found.notes == ()
+    assert fit.facts["freedom"] == 26 - 5
+    assert fit.notes == ()
 
 
 def test_sentences_of_another_model_are_said_not_to_fit() -> None:
     grammar, weights = random_weights("hmm", 1, k=2, d=3)
     other, _ = random_weights("lcm", 1, k=1, d=3)
     own = {3: draw(grammar, weights, 3, 20_000, seed=0)}
-    found = unmix(other, own, method="moments")
-    assert [note.code for note in found.notes] == ["F466"]
+    fit = unmix(other, own, method="moments")
+    assert [note.code for note in fit.notes] == ["F466"]
 
 
 def test_covariances_of_pairs_are_those_of_a_table() -> None:
@@ -144,6 +144,6 @@ def test_hidden_values_are_matched_in_any_order(size: int) -> None:
     order[[0, 2]] = order[[2, 0]]
     moved = alignment.permuted(weights, {"T": order})
     assert alignment.distance(moved, weights) > 0.01
-    found = alignment.aligned(moved, weights)
+    renamed = alignment.aligned(moved, weights)
     for name, value in weights.items():
-        np.testing.assert_array_equal(found[name], value)
+        np.testing.assert_array_equal(renamed[name], value)

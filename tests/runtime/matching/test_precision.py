@@ -42,14 +42,14 @@ def test_the_information_is_that_of_derivatives_over_all_sentences() -> None:
     rows = [torch.autograd.grad(log, values, retain_graph=True)[0] for log in logs]
     scores = torch.stack(rows).numpy()
     expected = scores.T @ (logs.detach().exp().numpy()[:, None] * scores)
-    found = precision(grammar, weights, [3])
-    np.testing.assert_allclose(found.information, expected, rtol=1e-9)
+    at_truth = precision(grammar, weights, [3])
+    np.testing.assert_allclose(at_truth.information, expected, rtol=1e-9)
     np.testing.assert_allclose(
-        found.errors(100)["class"], np.sqrt(np.linalg.inv(expected)[0, 0] / 100), rtol=1e-9
+        at_truth.errors(100)["class"], np.sqrt(np.linalg.inv(expected)[0, 0] / 100), rtol=1e-9
     )
-    needed = found.needed(0.05)["class"]
-    assert 1.96 * found.errors(needed)["class"].max() <= 0.05 + 1e-6
-    assert 1.95 * found.errors(needed - 1)["class"].max() > 0.05 * 0.99
+    needed = at_truth.needed(0.05)["class"]
+    assert 1.96 * at_truth.errors(needed)["class"].max() <= 0.05 + 1e-6
+    assert 1.95 * at_truth.errors(needed - 1)["class"].max() > 0.05 * 0.99
 
 
 def test_matching_whole_sentences_is_as_precise_as_the_greatest_likelihood() -> None:
@@ -102,8 +102,8 @@ def test_errors_in_simulations_are_the_predicted_ones() -> None:
 def test_parameters_of_an_hmm_come_out_of_triples_within_the_predicted_error() -> None:
     grammar = load("hmm", k=2, d=3)
     triples = draw(grammar, HMM, 3, 100_000, seed=0)
-    found = fgg.unmix(grammar, {3: triples}, method="moments")
-    aligned = found.aligned(HMM)
+    fit = fgg.unmix(grammar, {3: triples}, method="moments")
+    aligned = fit.aligned(HMM)
     for name, error in precision(grammar, HMM, moments="***").errors(100_000).items():
         assert (np.abs(aligned[name] - HMM[name]) < 4 * error).all()
 

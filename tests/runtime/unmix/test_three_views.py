@@ -18,9 +18,9 @@ from tests.helpers.unmixing import load, random_weights
 def test_exact_moments_give_the_parameters(name: str, k: int, d: int) -> None:
     for seed in range(4):
         grammar, weights = random_weights(name, seed, k=k, d=d)
-        found = unmix(grammar, weights=weights, method="spectral")
-        assert found.facts["method"] == "three views"
-        assert found.error(weights) < 1e-9
+        unmixing = unmix(grammar, weights=weights, method="spectral")
+        assert unmixing.facts["method"] == "three views"
+        assert unmixing.error(weights) < 1e-9
 
 
 def test_paths_say_which_factors_are_quotients() -> None:
@@ -49,9 +49,9 @@ def test_every_word_may_have_a_factor_of_its_own() -> None:
         "kind": random.dirichlet(np.full(3, 5)),
         **{name: random.dirichlet(np.ones(4), size=3) for name in ("one", "two", "three")},
     }
-    found = unmix(grammar, weights=truth, method="spectral")
-    assert found.weights.keys() == truth.keys()
-    assert found.error(truth) < 1e-9
+    unmixing = unmix(grammar, weights=truth, method="spectral")
+    assert unmixing.weights.keys() == truth.keys()
+    assert unmixing.error(truth) < 1e-9
 
 
 def test_errors_from_sentences_are_near_to_those_of_the_greatest_likelihood() -> None:
@@ -61,9 +61,9 @@ def test_errors_from_sentences_are_near_to_those_of_the_greatest_likelihood() ->
         "emit": np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]),
     }
     grammar = load("hmm", k=2, d=3)
-    found = unmix(grammar, {3: draw(grammar, truth, 3, 100_000, seed=0)})
-    assert found.error(truth) < 0.05
-    assert found.moved < 0.05, "rows of estimates sum to one up to error, and are projected"
+    unmixing = unmix(grammar, {3: draw(grammar, truth, 3, 100_000, seed=0)})
+    assert unmixing.error(truth) < 0.05
+    assert unmixing.moved < 0.05, "rows of estimates sum to one up to error, and are projected"
 
 
 def test_states_that_are_alike_are_refused() -> None:
