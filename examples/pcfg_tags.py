@@ -27,10 +27,10 @@ GRAMMAR = Path(__file__).parent / "neural_pcfg.fgg"
 
 def score(model: Model, examples: Sequence[Example], inputs: Sequence[list[int]]) -> float:
     """S-F1 of the trees of minimum Bayes risk."""
-    found = []
+    trees = []
     for first in range(0, len(inputs), 200):
-        found += model.posterior(w=inputs[first : first + 200]).mbr()
-    spans = [span_cells(tree) for tree in found]
+        trees += model.posterior(w=inputs[first : first + 200]).mbr()
+    spans = [span_cells(tree) for tree in trees]
     gold = [e.spans or () for e in examples]
     return span_score(gold, spans, list(map(len, examples))).mean_f1
 
